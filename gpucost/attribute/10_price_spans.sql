@@ -1,0 +1,20 @@
+-- reads: nodes, node_prices, span
+-- writes: price_spans, one row per (node, stretch of one price); stretches that nobody priced have a null price
+-- invariant: a node's spans cover its life within the span without gap or overlap
+CREATE OR REPLACE TEMP TABLE price_spans AS
+WITH priced AS (
+    SELECT p.* FROM node_prices AS p CROSS JOIN span AS s WHERE p.from_ms < s.to_ms AND s.from_ms < p.to_ms
+),
+edges AS (
+    SELECT node_id, up_from_ms AS at_ms FROM nodes
+    UNION SELECT node_id, up_to_ms FROM nodes
+    UNION SELECT node_id, from_ms FROM priced
+    UNION SELECT node_id, to_ms FROM priced
+),
+pieces AS (
+    SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges
+)
+SELECT i.node_id, i.from_ms, i.to_ms, p.price_per_hour, coalesce(p.price_source, 'none') AS price_source, p.price_as_of
+FROM pieces AS i
+LEFT JOIN priced AS p ON p.node_id = i.node_id AND p.from_ms <= i.from_ms AND i.from_ms < p.to_ms
+WHERE i.to_ms IS NOT NULL;

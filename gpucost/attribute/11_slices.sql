@@ -1,0 +1,27 @@
+-- reads: cells, nodes, collected, price_spans, span
+-- writes: slices, one row per stretch of a node's life inside one cell, collected, at one price: the atoms of the bill
+-- invariant: slices of a node do not overlap; node_cost = price x hours, zero where nobody priced the node
+CREATE OR REPLACE TEMP TABLE slices AS
+WITH lives AS (
+    SELECT n.node_id, n.gpu_count,
+        greatest(n.up_from_ms, c.from_ms, s.from_ms) AS from_ms,
+        least(n.up_to_ms, c.to_ms, s.to_ms) AS to_ms
+    FROM nodes AS n JOIN collected AS c USING (cluster) CROSS JOIN span AS s
+),
+priced AS (
+    SELECT l.node_id, l.gpu_count, p.price_per_hour, p.price_source, p.price_as_of,
+        greatest(l.from_ms, p.from_ms) AS from_ms, least(l.to_ms, p.to_ms) AS to_ms
+    FROM lives AS l JOIN price_spans AS p ON p.node_id = l.node_id AND p.from_ms < l.to_ms AND l.from_ms < p.to_ms
+    WHERE l.from_ms < l.to_ms
+),
+cut AS (
+    SELECT c.from_ms AS cell_from_ms, c.to_ms AS cell_to_ms, p.node_id, p.gpu_count, p.price_per_hour, p.price_source, p.price_as_of,
+        greatest(c.from_ms, p.from_ms) AS from_ms, least(c.to_ms, p.to_ms) AS to_ms
+    FROM priced AS p JOIN cells AS c ON c.from_ms < p.to_ms AND p.from_ms < c.to_ms
+)
+SELECT
+    *,
+    (from_ms // 3600000)::INTEGER AS hour,
+    gpu_count * (to_ms - from_ms) AS capacity_gpu_ms,
+    coalesce((price_per_hour * ((to_ms - from_ms) / 3600000.0))::DECIMAL(38, 9), 0) AS node_cost
+FROM cut;

@@ -1,0 +1,50 @@
+-- reads: facts, nodes, unit_shares, slices, holdings
+-- writes: unavailable, one row per slice of a node of which GPUs could not have been held: not ready, cordoned, or not allocatable
+-- invariant: 0 <= gpu_ms <= the slice's GPU time that nobody held
+CREATE OR REPLACE TEMP TABLE unavailable AS
+WITH closed AS (
+    SELECT n.node_id, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
+    FROM facts AS f
+    JOIN nodes AS n ON n.cluster = f.cluster AND n.node = f.node AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
+    WHERE (f.metric = 'kube_node_spec_unschedulable' AND f.value = 1)
+        OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
+),
+short AS (
+    SELECT n.node_id, greatest(0, c.value - f.value) * u.share AS gpus,
+        greatest(f.first_ms, c.first_ms) AS from_ms, least(f.end_ms, c.end_ms) AS to_ms
+    FROM facts AS f
+    JOIN facts AS c ON c.cluster = f.cluster AND c.node = f.node AND c.resource = f.resource AND c.metric = 'kube_node_status_capacity'
+        AND c.first_ms < f.end_ms AND f.first_ms < c.end_ms AND f.value < c.value
+    JOIN nodes AS n ON n.cluster = f.cluster AND n.node = f.node AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
+    JOIN unit_shares AS u ON u.node_id = n.node_id AND u.resource = f.resource
+    WHERE f.metric = 'kube_node_status_allocatable'
+),
+spells AS (
+    SELECT DISTINCT * FROM closed UNION SELECT DISTINCT * FROM short
+),
+-- several causes at once are one absence: cut at every edge, the largest counts
+edges AS (
+    SELECT node_id, from_ms AS at_ms FROM spells UNION SELECT node_id, to_ms FROM spells
+),
+stretches AS (
+    SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges
+),
+absent AS (
+    SELECT t.node_id, t.from_ms, t.to_ms, max(s.gpus) AS gpus
+    FROM stretches AS t JOIN spells AS s ON s.node_id = t.node_id AND s.from_ms <= t.from_ms AND t.to_ms <= s.to_ms
+    GROUP BY ALL
+),
+parts AS (
+    SELECT l.node_id, l.from_ms AS slice_from_ms, l.gpu_count, a.gpus,
+        greatest(l.from_ms, a.from_ms) AS from_ms, least(l.to_ms, a.to_ms) AS to_ms
+    FROM absent AS a JOIN slices AS l ON l.node_id = a.node_id AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
+),
+free AS (
+    SELECT p.node_id, p.slice_from_ms, p.gpus * (p.to_ms - p.from_ms) AS absent_gpu_ms,
+        greatest(0, p.gpu_count * (p.to_ms - p.from_ms)
+            - coalesce(sum(h.gpus * (least(h.to_ms, p.to_ms) - greatest(h.from_ms, p.from_ms))), 0)) AS free_gpu_ms
+    FROM parts AS p
+    LEFT JOIN holdings AS h ON h.node_id = p.node_id AND h.slice_from_ms = p.slice_from_ms AND h.from_ms < p.to_ms AND p.from_ms < h.to_ms
+    GROUP BY p.node_id, p.slice_from_ms, p.gpus, p.gpu_count, p.from_ms, p.to_ms
+)
+SELECT node_id, slice_from_ms, sum(least(absent_gpu_ms, free_gpu_ms)) AS gpu_ms FROM free GROUP BY ALL;

@@ -1,0 +1,41 @@
+-- reads: amounts, slices, measures, unavailable, allocation_teams
+-- writes: cost_hourly (stored), one row per (cell, node, pod) and one per (cell, node) for what nobody held
+-- invariant: per (cell, node) sum(cost + unallocated_cost) = node cost; active + idle + unmeasured = allocated
+INSERT INTO cost_hourly BY NAME
+WITH measured AS (
+    SELECT l.cell_from_ms, l.cell_to_ms, a.node_id, a.allocation_id, a.gpu_ms, a.cost,
+        least(coalesce(m.measured_gpu_ms, 0), a.gpu_ms) AS measured_gpu_ms,
+        least(coalesce(m.idle_gpu_ms, 0), a.gpu_ms) AS idle_gpu_ms,
+        coalesce(m.utilization_gpu_ms, 0) AS utilization_gpu_ms,
+        coalesce(u.gpu_ms, 0) AS unavailable_gpu_ms
+    FROM amounts AS a
+    JOIN slices AS l ON l.node_id = a.node_id AND l.from_ms = a.slice_from_ms
+    LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.slice_from_ms = a.slice_from_ms
+    LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.slice_from_ms = a.slice_from_ms
+),
+summed AS (
+    SELECT cell_from_ms AS from_ms, cell_to_ms AS to_ms, node_id, allocation_id,
+        sum(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
+        sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms, sum(utilization_gpu_ms) AS utilization_gpu_ms,
+        sum(CASE WHEN idle_gpu_ms > 0 THEN (cost * (idle_gpu_ms / gpu_ms))::DECIMAL(38, 9) ELSE 0 END)::DECIMAL(38, 9) AS idle_cost,
+        sum(least(unavailable_gpu_ms, gpu_ms)) AS unavailable_gpu_ms
+    FROM measured
+    GROUP BY ALL
+)
+SELECT
+    CASE WHEN s.allocation_id IS NULL THEN 'unallocated' ELSE 'allocated' END AS kind,
+    s.from_ms, s.to_ms, s.node_id, s.allocation_id, t.team,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.gpu_ms END AS allocated_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.measured_gpu_ms - s.idle_gpu_ms END AS active_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.idle_gpu_ms END AS idle_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.gpu_ms - s.measured_gpu_ms END AS unmeasured_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.utilization_gpu_ms END AS utilization_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN s.gpu_ms ELSE 0 END AS unallocated_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN s.unavailable_gpu_ms ELSE 0 END AS unavailable_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.cost END AS cost,
+    CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.idle_cost END AS idle_cost,
+    CASE WHEN s.allocation_id IS NULL THEN s.cost ELSE 0 END AS unallocated_cost
+FROM summed AS s
+-- the labels as of the start of the cell decide, or the first ones that were seen
+LEFT JOIN allocation_teams AS t ON t.allocation_id = s.allocation_id AND t.from_ms <= s.from_ms AND s.from_ms < t.to_ms
+WHERE s.allocation_id IS NOT NULL OR s.gpu_ms > 0 OR s.cost <> 0;

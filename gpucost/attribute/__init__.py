@@ -1,0 +1,78 @@
+"""Who held which part of every node-hour, how busy it was, and what it cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from gpucost.engine.local import run_stage, run_stages
+from gpucost.model import from_ms, to_ms
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_DAYS = "gpucost.attribute.days"
+# Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
+_ROWS_AT_ONCE = 2_000_000
+
+
+def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> int:
+    """Attribute the local days whose inputs changed, or `everything`; returns how many days that were.
+
+    Expects what inventory and price left behind on this connection: nodes, allocations, collected, node_prices, and
+    the temporary tables on devices, teams and facts. Days are those of `tz`, which bills are cut by.
+    """
+    if everything:
+        con.execute("DELETE FROM attributed_days")
+        con.execute("DELETE FROM cost_hourly")
+        con.execute("DELETE FROM node_hourly")
+    _load_local_days(con, tz)
+    run_stage(con, _DAYS, "10_day_fingerprints")
+    changed = con.execute(
+        "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY from_ms"
+    ).fetchall()
+    for start, end in _spans(changed, _days_at_once(con)):
+        con.execute("CREATE OR REPLACE TEMP TABLE span AS SELECT $start::BIGINT AS from_ms, $end::BIGINT AS to_ms", {"start": start, "end": end})
+        con.execute("DELETE FROM cost_hourly WHERE from_ms >= $start AND from_ms < $end", {"start": start, "end": end})
+        con.execute("DELETE FROM node_hourly WHERE from_ms >= $start AND from_ms < $end", {"start": start, "end": end})
+        run_stage(con, _DAYS, "20_cells")
+        run_stages(con, "gpucost.attribute")
+    con.execute("DELETE FROM attributed_days")
+    con.execute("INSERT INTO attributed_days BY NAME SELECT * FROM day_fingerprints")
+    run_stage(con, _DAYS, "30_over_allocated_warnings")
+    return len(changed)
+
+
+def _load_local_days(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
+    """Make the temporary table local_days: the days of `tz` that the collected time touches."""
+    start, end = con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0]
+    midnights: list[int] = []
+    if start is not None:
+        day = from_ms(start).astimezone(tz).date()
+        while not midnights or midnights[-1] < end:
+            midnights.append(to_ms(datetime.combine(day, time.min, tz).astimezone(UTC)))
+            day += timedelta(days=1)
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE local_days AS SELECT unnest($froms::BIGINT[]) AS from_ms, unnest($tos::BIGINT[]) AS to_ms",
+        {"froms": midnights[:-1], "tos": midnights[1:]},
+    )
+
+
+def _days_at_once(con: DuckDBPyConnection) -> int:
+    gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
+    return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
+
+
+def _spans(days: list[tuple[int, int]], at_most: int) -> list[tuple[int, int]]:
+    """Adjoining days as one span, up to `at_most` days long."""
+    spans: list[tuple[int, int]] = []
+    count = 0
+    for start, end in days:
+        if spans and spans[-1][1] == start and count < at_most:
+            spans[-1] = (spans[-1][0], end)
+            count += 1
+        else:
+            spans.append((start, end))
+            count = 1
+    return spans

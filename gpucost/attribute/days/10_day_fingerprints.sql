@@ -1,0 +1,34 @@
+-- reads: local_days, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, allocation_teams
+-- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
+-- invariant: rows are clipped to the day, so that a day changes only by what happened in it
+CREATE OR REPLACE TEMP TABLE day_fingerprints AS
+WITH held AS (
+    SELECT d.from_ms AS day_ms, d.to_ms AS day_to_ms, a.*,
+        greatest(a.held_from_ms, d.from_ms) AS from_ms, least(a.held_to_ms, d.to_ms) AS to_ms
+    FROM allocations AS a JOIN local_days AS d ON a.held_from_ms < d.to_ms AND d.from_ms < a.held_to_ms
+),
+inputs AS (
+    SELECT day_ms, hash('held', allocation_id, node_id, gpus, from_ms, to_ms) AS input FROM held
+    UNION ALL
+    SELECT h.day_ms, hash('device', h.allocation_id, v.device_id, v.weight) FROM held AS h JOIN allocation_devices AS v USING (allocation_id)
+    UNION ALL
+    SELECT h.day_ms, hash('team', h.allocation_id, t.team, greatest(t.from_ms, h.from_ms), least(t.to_ms, h.to_ms))
+    FROM held AS h JOIN allocation_teams AS t ON t.allocation_id = h.allocation_id AND t.from_ms < h.to_ms AND h.from_ms < t.to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('node', n.node_id, n.gpu_count, greatest(n.up_from_ms, d.from_ms), least(n.up_to_ms, d.to_ms))
+    FROM nodes AS n JOIN local_days AS d ON n.up_from_ms < d.to_ms AND d.from_ms < n.up_to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('price', p.node_id, p.price_per_hour, p.price_source, p.price_as_of,
+        greatest(p.from_ms, d.from_ms), least(p.to_ms, d.to_ms))
+    FROM node_prices AS p JOIN local_days AS d ON p.from_ms < d.to_ms AND d.from_ms < p.to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('collected', c.cluster, greatest(c.from_ms, d.from_ms), least(c.to_ms, d.to_ms))
+    FROM collected AS c JOIN local_days AS d ON c.from_ms < d.to_ms AND d.from_ms < c.to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('load', l.load_id) FROM loads AS l JOIN local_days AS d ON l.from_ms < d.to_ms AND d.from_ms < l.to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('cut', c.at_ms) FROM cuts AS c JOIN local_days AS d ON d.from_ms < c.at_ms AND c.at_ms < d.to_ms
+)
+SELECT d.from_ms, d.to_ms, hash(coalesce(sum(i.input), 0)) AS fingerprint
+FROM local_days AS d LEFT JOIN inputs AS i ON i.day_ms = d.from_ms
+GROUP BY ALL;

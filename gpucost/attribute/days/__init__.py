@@ -1,0 +1,1 @@
+"""Which local days must be attributed (again), and how they are cut into cells."""

@@ -1,0 +1,49 @@
+"""Every failure a user can meet: what failed, where it was looked for, and what to do next."""
+
+from __future__ import annotations
+
+
+class GpucostError(Exception):
+    """A failure with a message for the user; ends the command with `exit_code`.
+
+    `fix` is one command or setting that mends it, shown below the message.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+
+class UsageError(GpucostError):
+    """The command was called with options that do not fit together or cannot be read."""
+
+    exit_code = 2
+
+
+class ConfigError(GpucostError):
+    """A config file or environment variable that cannot be used."""
+
+
+class StoreError(GpucostError):
+    """The store cannot be opened, read or written."""
+
+
+class SourceError(GpucostError):
+    """A source of data (a Prometheus server, a file) that does not answer or answers nonsense."""
+
+
+class DataError(GpucostError):
+    """Broken input data; nothing of that batch was loaded."""
+
+
+class PriceError(DataError):
+    """A price book or catalog row that cannot be used."""
+
+
+class IncompleteError(GpucostError):
+    """The closed period asked for was not collected in full."""
+
+    exit_code = 4

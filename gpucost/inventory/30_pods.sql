@@ -1,0 +1,50 @@
+-- reads: facts
+-- writes: pods, one row per pod (cluster, uid) that asks for GPUs and was bound to a node, with the interval it held them
+-- invariant: held_from_ms < held_to_ms
+CREATE OR REPLACE TEMP TABLE pods AS
+WITH named AS (
+    SELECT * FROM facts WHERE uid IS NOT NULL
+),
+asking AS (
+    SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod
+    FROM named
+    WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND value > 0
+        AND resource SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+    GROUP BY ALL
+    UNION
+    -- a device claim shows in the exporter's labels alone
+    SELECT f.cluster, f.uid, any_value(f.namespace), any_value(f.pod)
+    FROM named AS f
+    JOIN node_devices AS d ON d.by_claim AND d.cluster = f.cluster AND d.namespace = f.namespace AND d.pod = f.pod
+    WHERE f.metric = 'kube_pod_info'
+    GROUP BY ALL
+),
+seen AS (
+    SELECT cluster, uid,
+        max(end_ms) AS seen_to_ms,
+        min(first_ms) FILTER (coalesce(node, '') <> '') AS on_node_ms,
+        coalesce(
+            arg_max(node, last_ms) FILTER (metric = 'kube_pod_info' AND coalesce(node, '') <> ''),
+            arg_max(node, last_ms) FILTER (coalesce(node, '') <> '')
+        ) AS node,
+        min(value) FILTER (metric = 'kube_pod_status_scheduled_time') * 1000 AS scheduled_ms,
+        min(value) FILTER (metric = 'kube_pod_start_time') * 1000 AS started_ms,
+        -- reported for any container that ever ended: it ends the pod only where a terminal phase follows
+        max(value) FILTER (metric = 'kube_pod_completion_time') * 1000 AS completed_ms,
+        min(first_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_first_ms,
+        max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_last_ms
+    FROM named
+    GROUP BY ALL
+),
+held AS (
+    SELECT a.cluster, a.namespace, a.pod, a.uid, s.node,
+        round(coalesce(s.scheduled_ms, s.started_ms, s.on_node_ms))::BIGINT AS held_from_ms,
+        round(CASE
+            WHEN s.ended_first_ms IS NULL THEN s.seen_to_ms
+            WHEN s.completed_ms <= s.ended_last_ms THEN s.completed_ms
+            ELSE s.ended_first_ms
+        END)::BIGINT AS held_to_ms
+    FROM asking AS a JOIN seen AS s USING (cluster, uid)
+    WHERE s.node IS NOT NULL
+)
+SELECT * FROM held WHERE held_from_ms < held_to_ms;

@@ -1,0 +1,56 @@
+-- reads: allocated, pod_units, node_devices, node_facts, blocks, unit_shares
+-- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
+-- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
+CREATE OR REPLACE TEMP TABLE allocation_devices AS
+WITH labeled AS (
+    SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms, d.interval_ms,
+        count(*) OVER (PARTITION BY d.series_id) AS namesakes
+    FROM allocated AS a
+    JOIN node_devices AS d ON d.node_id = a.node_id AND d.namespace = a.namespace AND d.pod = a.pod
+        AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
+),
+-- a reused name: the series must have spoken within this very pod's life
+spoken AS (
+    SELECT l.allocation_id, l.device_id
+    FROM labeled AS l
+    JOIN blocks AS b ON b.series_id = l.series_id
+        AND b.hour >= l.held_from_ms // 3600000 AND b.hour <= (l.held_to_ms - 1) // 3600000
+    WHERE l.namesakes > 1 AND len(list_filter(
+        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER)),
+        lambda o: b.hour::BIGINT * 3600000 + o >= l.held_from_ms AND b.hour::BIGINT * 3600000 + o < l.held_to_ms)) > 0
+),
+alone AS (
+    -- one shared GPU, or all GPUs of the node in one pod: no label is needed to know where the pod is
+    SELECT a.allocation_id, d.device_id
+    FROM allocated AS a
+    JOIN node_facts AS n USING (node_id)
+    JOIN node_devices AS d USING (node_id)
+    WHERE (d.gpu_instance_id = '' AND n.gpu_count <= 1 AND n.uuids = 1) OR a.gpus >= n.gpu_count - 1e-6
+),
+known AS (
+    SELECT allocation_id, device_id FROM labeled WHERE namesakes = 1
+    UNION SELECT * FROM spoken
+    UNION SELECT * FROM alone
+),
+sized AS (
+    SELECT DISTINCT k.allocation_id, k.device_id, d.gpu_instance_id <> '' AS sliced,
+        coalesce(u.part, regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / n.mig_slices, 1) AS part
+    FROM known AS k
+    JOIN allocated AS a USING (allocation_id)
+    JOIN node_facts AS n USING (node_id)
+    JOIN (SELECT DISTINCT device_id, gpu_instance_id, profile FROM node_devices) AS d USING (device_id)
+    LEFT JOIN (SELECT node_id, lower(profile) AS profile, max(part) AS part FROM unit_shares WHERE profile IS NOT NULL GROUP BY ALL) AS u
+        ON u.node_id = a.node_id AND u.profile = lower(d.profile)
+),
+held AS (
+    SELECT a.allocation_id, u.sliced, sum(u.gpus) AS gpus, bool_or(u.shared) AS shared
+    FROM allocated AS a JOIN pod_units AS u USING (cluster, uid)
+    GROUP BY ALL
+),
+parts AS (
+    SELECT s.*, h.gpus, h.shared, sum(s.part) OVER (PARTITION BY s.allocation_id, s.sliced) AS parts
+    FROM sized AS s JOIN held AS h USING (allocation_id, sliced)
+)
+-- slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
+SELECT allocation_id, device_id, part * CASE WHEN shared THEN gpus / parts ELSE least(1, gpus / parts) END AS weight
+FROM parts;

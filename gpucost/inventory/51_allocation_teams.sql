@@ -1,0 +1,41 @@
+-- reads: allocated, label_spans, settings, team_globs, team_values
+-- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
+-- invariant: an allocation's spans cover its held time without overlap; team is never null
+CREATE OR REPLACE TEMP TABLE allocation_teams AS
+WITH pieces AS (
+    SELECT a.allocation_id, a.cluster, a.namespace,
+        p.labels AS pod_labels, n.labels AS namespace_labels,
+        greatest(coalesce(p.from_ms, 0), coalesce(n.from_ms, 0), 0) AS from_ms,
+        least(coalesce(p.to_ms, 9223372036854775807), coalesce(n.to_ms, 9223372036854775807)) AS to_ms,
+        a.held_from_ms, a.held_to_ms
+    FROM allocated AS a
+    LEFT JOIN label_spans AS p ON p.cluster = a.cluster AND p.uid = a.uid
+    LEFT JOIN label_spans AS n ON n.cluster = a.cluster AND n.namespace = a.namespace AND n.uid IS NULL
+),
+exported AS (
+    SELECT DISTINCT s.cluster FROM label_spans AS s CROSS JOIN settings AS c
+    WHERE s.uid IS NULL AND s.labels[c.team_namespace_label] IS NOT NULL
+),
+labeled AS (
+    SELECT i.*, c.teams_configured,
+        e.cluster IS NOT NULL AS labels_exported,
+        CASE WHEN i.pod_labels[c.team_pod_label] IS NOT NULL THEN c.team_pod_label ELSE c.team_namespace_label END AS label,
+        coalesce(i.pod_labels[c.team_pod_label], i.namespace_labels[c.team_namespace_label]) AS value
+    FROM pieces AS i CROSS JOIN settings AS c LEFT JOIN exported AS e ON e.cluster = i.cluster
+    WHERE i.from_ms < i.to_ms
+),
+decided AS (
+    SELECT l.allocation_id, l.from_ms, l.to_ms,
+        coalesce(
+            arg_min(v.team, v.ordinal) FILTER (v.label = l.label AND v.value = l.value),
+            any_value(l.value),
+            arg_min(v.team, v.ordinal) FILTER (v.value IN (l.pod_labels[v.label], l.namespace_labels[v.label]))
+        ) AS by_label,
+        arg_min(g.team, g.ordinal) AS by_glob,
+        any_value(CASE WHEN NOT l.teams_configured AND NOT l.labels_exported THEN l.namespace END) AS own
+    FROM labeled AS l
+    LEFT JOIN team_values AS v ON v.value IN (l.value, l.pod_labels[v.label], l.namespace_labels[v.label])
+    LEFT JOIN team_globs AS g ON l.namespace GLOB g.pattern AND (len(g.clusters) = 0 OR list_contains(g.clusters, l.cluster))
+    GROUP BY ALL
+)
+SELECT allocation_id, from_ms, to_ms, coalesce(by_label, by_glob, own, 'unassigned') AS team FROM decided;

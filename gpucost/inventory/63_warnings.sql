@@ -1,0 +1,44 @@
+-- reads: node_facts, allocation_teams, allocated, allocations, facts, team_globs, node_devices, device_series, pods, pod_nodes, collected_time
+-- writes: warnings (stored), what a reader should know about nodes, pods and devices
+-- invariant: each row names what it is about; fix is one command or setting, or null
+INSERT INTO warnings BY NAME
+SELECT 'unknown_capacity_type' AS code, cluster, node AS subject, up_from_ms AS from_ms, up_to_ms AS to_ms,
+    'node ' || node || ' exports no labels: spot or on demand is unknown, priced on demand as an estimate' AS message,
+    'kube-state-metrics --metric-labels-allowlist=nodes=[*]' AS fix
+FROM node_facts WHERE capacity_type = 'unknown'
+UNION ALL
+SELECT 'unassigned_namespace', a.cluster, a.namespace, min(a.held_from_ms), max(a.held_to_ms),
+    'namespace ' || a.namespace || ' belongs to no team: shown as unassigned',
+    'add it to [[teams]] in gpucost.toml, or label the namespace'
+FROM allocation_teams AS t JOIN allocated AS a USING (allocation_id)
+WHERE t.team = 'unassigned'
+GROUP BY a.cluster, a.namespace
+UNION ALL
+SELECT 'team_overlap', a.cluster, a.namespace, NULL, NULL,
+    'namespace ' || a.namespace || ' matches several teams (' || string_agg(DISTINCT g.team, ', ' ORDER BY g.team) || '): the first listed wins',
+    'make the globs under [[teams]] exclude each other'
+FROM (SELECT DISTINCT cluster, namespace FROM allocated) AS a
+JOIN team_globs AS g ON a.namespace GLOB g.pattern AND (len(g.clusters) = 0 OR list_contains(g.clusters, a.cluster))
+GROUP BY a.cluster, a.namespace
+HAVING count(DISTINCT g.team) > 1
+UNION ALL
+SELECT 'unsupported_resource', cluster, resource, min(first_ms), max(end_ms),
+    'pods request ' || resource || ', which is not understood and not attributed', NULL
+FROM facts
+WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_requests' AND value > 0
+    AND resource NOT SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+GROUP BY cluster, resource
+UNION ALL
+SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_ms, p.held_to_ms,
+    'pod ' || p.namespace || '/' || p.pod || ' ran on node ' || p.node || ', of which no GPUs are known: not attributed',
+    'export kube_node_created and kube_node_status_capacity from kube-state-metrics'
+FROM pods AS p LEFT JOIN pod_nodes AS n USING (cluster, uid)
+WHERE n.uid IS NULL AND EXISTS (
+    FROM collected_time AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
+UNION ALL
+SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
+    count(DISTINCT d.uuid) || ' GPUs measured on host ' || coalesce(d.host, '(none)') || ' belong to no known node',
+    'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling)'
+FROM device_series AS d
+WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id)
+GROUP BY d.cluster, d.host;

@@ -1,0 +1,22 @@
+"""What there was: nodes, their GPUs, and the pods that held them, read out of the raw series."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpucost.catalog import load_catalog
+from gpucost.engine.local import run_stages
+from gpucost.inventory.settings import load_settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Config
+
+
+def stage(con: DuckDBPyConnection, config: Config) -> None:
+    """Rebuild nodes, allocations, collected and warnings, and the temporary tables that price and attribute read."""
+    con.execute("DELETE FROM nodes; DELETE FROM allocations; DELETE FROM collected; DELETE FROM warnings")
+    load_catalog(con)
+    load_settings(con, config)
+    run_stages(con, "gpucost.inventory")

@@ -1,0 +1,49 @@
+"""The settings that SQL stages read, as temporary tables: stages are static text and bind no parameters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Config
+
+
+def load_settings(con: DuckDBPyConnection, config: Config) -> None:
+    """Make the temporary tables `settings` (one row), `team_globs` and `team_values` from the configuration."""
+    configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
+    namespace_label = config.team_labels.namespace if configured else "team"
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE settings AS SELECT
+            $threshold_percent::DOUBLE AS threshold_percent,
+            $device_metric::VARCHAR AS device_metric, $device_scale::DOUBLE AS device_scale,
+            $mig_metric::VARCHAR AS mig_metric, $mig_scale::DOUBLE AS mig_scale, $mig_share::VARCHAR AS mig_share,
+            $teams_configured::BOOLEAN AS teams_configured,
+            $team_namespace_label::VARCHAR AS team_namespace_label, $team_pod_label::VARCHAR AS team_pod_label""",
+        {
+            "threshold_percent": config.idle.threshold_percent,
+            "device_metric": config.activity.device_metric,
+            "device_scale": config.activity.device_scale,
+            "mig_metric": config.activity.mig_metric,
+            "mig_scale": config.activity.mig_scale,
+            "mig_share": config.mig.share,
+            "teams_configured": configured,
+            "team_namespace_label": label_name(namespace_label),
+            "team_pod_label": label_name(config.team_labels.pod),
+        },
+    )
+    con.execute("CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[])")
+    con.execute("CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR)")
+    for ordinal, team in enumerate(config.teams):
+        for pattern in team.namespaces:
+            con.execute("INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters])
+        for key, values in team.labels.items():
+            for value in values:
+                con.execute("INSERT INTO team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, label_name(key), value])
+
+
+def label_name(key: str | None) -> str | None:
+    """A Kubernetes label as kube-state-metrics names it: `nvidia.com/gpu` becomes `label_nvidia_com_gpu`."""
+    return None if key is None else "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", key)

@@ -1,0 +1,67 @@
+"""The whole story on one page: collect -> store -> inventory -> price -> attribute -> report."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from gpucost import __version__, attribute as attribution, catalog, inventory, price
+from gpucost.model import MS_PER_HOUR, Period
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Config
+    from gpucost.report.query import Query
+    from gpucost.report.view import ReportView
+    from gpucost.store import Store
+
+
+def report(config: Config, store: Store, query: Query) -> ReportView:
+    """The report that `query` asks for, from an attribution that is up to date."""
+    from gpucost.report import build
+
+    attribute(config, store, query.period)
+    with store.read() as con:
+        return build(con, config, query)
+
+
+def attribute(config: Config, store: Store, period: Period | None = None) -> None:
+    """Bring the attributed tables up to date with what was collected, the prices and the configuration.
+
+    Cheap when nothing changed; only local days whose inputs changed are attributed again. Cells are cut at the ends of
+    `period`, so that a report on it is exact.
+    """
+    cuts = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
+    inputs = _inputs_digest(config)
+    with store.read() as con:
+        if _is_current(con, inputs, cuts):
+            return
+    with store.write() as con:
+        con.execute("INSERT INTO cuts SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": cuts})
+        known = con.execute("SELECT inputs FROM attribution_state").fetchone()
+        inventory.stage(con, config)
+        price.stage(con, config)
+        attribution.stage(con, config.tz, everything=known != (inputs,))
+        con.execute("DELETE FROM attribution_state")
+        con.execute("INSERT INTO attribution_state SELECT $inputs, coalesce(max(load_id), 0) FROM loads", {"inputs": inputs})
+
+
+def _inputs_digest(config: Config) -> str:
+    """A digest of all that decides the figures besides what was collected."""
+    parts = [
+        __version__,
+        config.timezone,
+        config.currency,
+        *(section.model_dump_json() for section in (config.idle, config.activity, config.mig, config.team_labels, *config.teams)),
+        price.book_digest(config),
+        catalog.catalog_digest(),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _is_current(con: DuckDBPyConnection, inputs: str, cuts: list[int]) -> bool:
+    state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
+    newest = con.execute("SELECT coalesce(max(load_id), 0) FROM loads").fetchall()[0][0]
+    missing = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": cuts}).fetchall()
+    return state == (inputs, newest) and not missing

@@ -1,0 +1,82 @@
+-- reads: nothing
+-- writes: the raw tables that collectors fill and the attributed result that reports read
+-- invariant: raw tables hold what a source said, uninterpreted; every row of a source can be traced to a load
+
+-- One row per load that committed: a window of a source. Coverage is computed from these rows.
+CREATE TABLE loads (
+    load_id      BIGINT PRIMARY KEY,
+    run_id       BIGINT NOT NULL,
+    kind         VARCHAR NOT NULL,       -- 'prometheus'
+    source       VARCHAR NOT NULL,       -- the source's name, never its credentials
+    from_ms      BIGINT NOT NULL,        -- the window [from_ms, to_ms), whole hours but for one that is still running
+    to_ms        BIGINT NOT NULL,
+    rows         BIGINT NOT NULL,        -- samples or rows taken in
+    dropped      BIGINT NOT NULL,        -- samples left out as impossible (see dropped_samples)
+    loaded_at    TIMESTAMP NOT NULL
+);
+
+-- One row per run of a collector. finished_at is null while it runs, and stays null when it was killed.
+CREATE TABLE collect_runs (
+    run_id       BIGINT PRIMARY KEY,
+    kind         VARCHAR NOT NULL,
+    source       VARCHAR NOT NULL,
+    from_ms      BIGINT NOT NULL,
+    to_ms        BIGINT NOT NULL,
+    started_at   TIMESTAMP NOT NULL,
+    finished_at  TIMESTAMP
+);
+
+-- The dictionary of series: labels once. key is a 64-bit hash of source, metric and labels.
+CREATE TABLE series (
+    series_id    INTEGER NOT NULL,
+    key          UBIGINT NOT NULL,
+    source       VARCHAR NOT NULL,
+    cluster      VARCHAR NOT NULL,
+    metric       VARCHAR NOT NULL,
+    labels       MAP(VARCHAR, VARCHAR) NOT NULL    -- without __name__; empty values left out
+);
+
+-- kube-state-metrics series are constant for long: one row per run of equal values.
+-- A silence of more than 15 minutes begins a new row.
+CREATE TABLE states (
+    series_id    INTEGER NOT NULL,
+    value        DOUBLE NOT NULL,
+    first_ms     BIGINT NOT NULL,        -- first and last sample of the run, both included
+    last_ms      BIGINT NOT NULL
+);
+
+-- dcgm-exporter series as hour blocks: one row per (series, hour) that holds valid samples.
+CREATE TABLE blocks (
+    series_id        INTEGER NOT NULL,
+    hour             INTEGER NOT NULL,   -- hours since 1970-01-01T00:00Z
+    samples          INTEGER NOT NULL,   -- valid samples in the hour, at least 1
+    value_sum        DOUBLE NOT NULL,
+    idle_samples     INTEGER NOT NULL,   -- samples under idle_threshold (in the metric's own unit), the last sample excepted
+    idle_threshold   DOUBLE NOT NULL,
+    first_offset_ms  INTEGER NOT NULL,   -- the first sample's distance from the start of the hour
+    step_ms          INTEGER,            -- the constant distance between samples; null where it is not constant
+    offsets_ms       INTEGER[],          -- each sample's distance from the start of the hour, where step_ms is null
+    gap_ms           INTEGER,            -- lower median of the distances between samples; null where there is one sample
+    last_offset_ms   INTEGER NOT NULL,
+    last_value       DOUBLE NOT NULL,
+    vals             DOUBLE[] NOT NULL   -- the samples in order of time
+);
+
+-- How often a kube-state-metrics target was scraped in an hour: the lower median of its series' gaps.
+CREATE TABLE scrape_gaps (
+    source       VARCHAR NOT NULL,
+    cluster      VARCHAR NOT NULL,
+    job          VARCHAR NOT NULL,
+    instance     VARCHAR NOT NULL,
+    hour         INTEGER NOT NULL,
+    gap_ms       INTEGER NOT NULL
+);
+
+-- Samples that were left out, by reason: 'nan', 'sentinel', 'out_of_range'.
+CREATE TABLE dropped_samples (
+    source       VARCHAR NOT NULL,
+    metric       VARCHAR NOT NULL,
+    hour         INTEGER NOT NULL,
+    reason       VARCHAR NOT NULL,
+    samples      BIGINT NOT NULL
+);
