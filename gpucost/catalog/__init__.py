@@ -1,0 +1,40 @@
+"""The catalog that gpucost ships: list prices, instance types, GPU models and their spellings, MIG profiles.
+
+Inventory asks it what an instance type holds, price asks it what one costs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from gpucost.engine.local import run_stage
+from gpucost.resources import pricing_dir
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# Temporary table -> the file in pricing/ it is read from; the .sql file beside this module has the table's name.
+TABLES = {
+    "catalog_prices": "prices.csv",
+    "catalog_instances": "instances.csv",
+    "gpu_models": "gpus.csv",
+    "gpu_aliases": "gpu_aliases.csv",
+    "mig_profiles": "mig_profiles.csv",
+}
+
+
+def load_catalog(con: DuckDBPyConnection) -> None:
+    """Create the catalog's temporary tables (the keys of TABLES) on this connection, replacing older ones."""
+    for table, name in TABLES.items():
+        run_stage(con, __name__, table, {"path": str(pricing_dir() / name)})
+
+
+@cache
+def catalog_digest() -> str:
+    """A digest of the catalog's files: it changes when any fact in them does."""
+    digest = sha256()
+    for name in sorted(TABLES.values()):
+        digest.update(name.encode() + b"\0" + (pricing_dir() / name).read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,303 @@
+"""From nodes, a price book and the catalog to price segments: named cases, and random books against plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost import price
+from gpucost.config import Config, Prices
+from gpucost.errors import PriceError
+from gpucost.model import MS_PER_HOUR, to_ms
+
+HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,per,node_selector"
+DAY = datetime(2026, 10, 1, tzinfo=UTC)
+START = to_ms(DAY)
+NODE: dict[str, Any] = {
+    "node_id": 1,
+    "cluster": "prod",
+    "node": "n1",
+    "up_from_ms": START,
+    "up_to_ms": START + 24 * MS_PER_HOUR,
+    "provider": "aws",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "p4d.24xlarge",
+    "capacity_type": "on_demand",
+    "gpu_model": "A100-SXM4-40GB",
+    "gpu_count": 8.0,
+    "labels": {"label_pool": "train", "label_team": "a"},
+}
+Segment = tuple[int, float, float, Decimal, str, date | None]
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    migration = Path(price.__file__).parents[1] / "store" / "migrations" / "0002_attributed_tables.sql"
+    with duckdb.connect() as connection:
+        connection.execute(migration.read_text(encoding="utf-8"))
+        yield connection
+
+
+def run(con: duckdb.DuckDBPyConnection, nodes: list[dict[str, Any]], lines: list[str], **config: Any) -> list[Segment]:
+    """Segments as (node_id, from, to, price, source, as_of), in hours from START."""
+    con.execute("DELETE FROM nodes")
+    for node in nodes:
+        names = ", ".join(NODE)
+        con.execute(f"INSERT INTO nodes ({names}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
+    with TemporaryDirectory() as directory:
+        book = Path(directory) / "prices.csv"
+        book.write_text("\n".join([HEADER, *(line + "," * (9 - line.count(",")) for line in lines)]), encoding="utf-8")
+        price.stage(con, Config(prices=Prices(book=book), **config))
+    rows = con.execute("SELECT * FROM node_prices ORDER BY node_id, from_ms").fetchall()
+    return [
+        (node, (a - START) / MS_PER_HOUR, (b - START) / MS_PER_HOUR, value, source, day)
+        for node, a, b, value, source, day in rows
+    ]
+
+
+def prices(segments: list[Segment]) -> list[tuple[float, float, Decimal]]:
+    return [(start, end, value) for _, start, end, value, _, _ in segments]
+
+
+def test_the_most_specific_row_wins_at_each_moment(con: duckdb.DuckDBPyConnection) -> None:
+    lines = [
+        ",,,p4d.24xlarge,spot,12.00,USD",
+        ",us-east-1,us-east-1a,p4d.24xlarge,spot,8.00,USD",
+        ",us-east-1,us-east-1a,p4d.24xlarge,spot,24.00,USD,2026-10-01T12:00:00Z",
+        ",,,,spot,1.00,USD,2026-10-01T18:00:00Z",
+    ]
+    assert prices(run(con, [NODE | {"capacity_type": "spot"}], lines)) == [(0, 12, Decimal(8)), (12, 24, Decimal(24))]
+    other_zone = NODE | {"capacity_type": "spot", "zone": "us-east-1b"}
+    assert prices(run(con, [other_zone], lines)) == [(0, 24, Decimal(12))]
+
+
+def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
+    lines = [
+        ",,,,,1,USD,,,",
+        ",,,,on_demand,2,USD,,,",
+        "aws,,,,,3,USD,,,",
+        ",us-east-1,,,,4,USD,,,",
+        ",,us-east-1a,,,5,USD,,,",
+        ",,,P4D.24xlarge,,6,USD,,,",
+        ",,,,,7,USD,,,pool=train",
+        ",,,,,8,USD,,,pool=train;team=a",
+    ]
+    for count in range(1, len(lines) + 1):
+        assert prices(run(con, [NODE], lines[:count])) == [(0, 24, Decimal(count))]
+
+
+def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
+    spot = NODE | {"capacity_type": "spot", "instance_type": "unlisted"}
+    lines = [f",,,unlisted,{option},9,USD" for option in ("on_demand", "reserved")]
+    assert run(con, [spot], lines) == []
+    assert prices(run(con, [spot], [*lines, ",,,unlisted,spot,2,USD"])) == [(0, 24, Decimal(2))]
+    assert prices(run(con, [spot | {"capacity_type": "unknown"}], lines)) == [(0, 24, Decimal(9))]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "options"), [("on_demand", "on_demand savings_plan cud"), ("reserved", "reserved capacity_block")]
+)
+def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
+    for option in options.split():
+        node = NODE | {"capacity_type": capacity}
+        assert prices(run(con, [node], [f",,,p4d.24xlarge,{option},9,USD"])) == [(0, 24, Decimal(9))]
+        [(_, _, _, _, source, _), *_] = run(con, [NODE | {"capacity_type": "spot"}], [f",,,p4d.24xlarge,{option},9,USD"])
+        assert source == "catalog"
+
+
+def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
+    nodes = [NODE, NODE | {"node_id": 2, "gpu_count": 0.125}, NODE | {"node_id": 3, "gpu_count": 0.0, "instance_type": None}]
+    segments = run(con, nodes, [",,,,on_demand,1.23456789,USD,,gpu"])
+    assert [(node, value) for node, _, _, value, _, _ in segments] == [(1, Decimal("9.876543120")), (2, Decimal("0.154320986"))]
+
+
+def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
+    node = NODE | {"instance_type": None, "labels": {"label_example_com_pool_name": "A", "label_capacity_type": "x"}}
+    for selector in (
+        "example.com/pool-name=A",
+        "label_example_com_pool_name=A",
+        "capacityType=x",
+        "example.com/pool-name=A;capacityType=x",
+    ):
+        assert prices(run(con, [node], [f",,,,,5,USD,,,{selector}"])) == [(0, 24, Decimal(5))]
+    for selector in ("example.com/pool-name=a", "absent=A"):
+        assert run(con, [node], [f",,,,,5,USD,,,{selector}"]) == []
+    assert run(con, [node | {"labels": None}], [",,,,,5,USD,,,absent=A"]) == []
+
+
+def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) -> None:
+    lines = [",,,,,5,USD,,,pool=train", ",,,,,6,USD,2026-10-01T06:00:00Z,,team=a"]
+    with pytest.raises(PriceError, match=r"lines 2 and 3 both price node n1 at 2026-10-01T06:00:00Z"):
+        run(con, [NODE], lines)
+    assert prices(run(con, [NODE | {"labels": {"label_pool": "train"}}], lines)) == [(0, 24, Decimal(5))]
+    decided = [*lines, ",,,p4d.24xlarge,,7,USD,2026-10-01T03:00:00Z,,pool=train"]
+    assert prices(run(con, [NODE], decided)) == [(0, 3, Decimal(5)), (3, 24, Decimal(7))]
+
+
+def test_the_catalog_prices_until_the_book_begins(con: duckdb.DuckDBPyConnection) -> None:
+    listed, own = run(con, [NODE | {"region": None}], [",,,p4d.24xlarge,on_demand,9,USD,2026-10-01T12:00:00Z"])
+    assert listed == (1, 0, 12, Decimal("21.957642"), "catalog", date(2026, 7, 20))
+    assert own == (1, 12, 24, Decimal(9), "price_book", date(2026, 10, 1))
+
+
+@pytest.mark.parametrize(
+    ("provider", "zone", "instance_type", "expected"),
+    [
+        ("aws", "us-east-1-atl-2a", "p4d.24xlarge", "21.957642"),
+        ("gcp", "us-central1-a", "A2-highgpu-1g", "3.673385"),
+        ("azure", "eastus-1", "standard_nc24ads_a100_v4", "3.673"),
+        (None, "us-central1-f", "g2-standard-4", "0.706832255"),
+    ],
+)
+def test_the_region_is_read_from_the_zone(
+    con: duckdb.DuckDBPyConnection, provider: str | None, zone: str, instance_type: str, expected: str
+) -> None:
+    node = NODE | {"provider": provider, "region": None, "zone": zone, "instance_type": instance_type}
+    [(_, _, _, value, source, _)] = run(con, [node], [])
+    assert (value, source) == (Decimal(expected), "catalog")
+
+
+def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None:
+    spot = NODE | {"capacity_type": "spot", "instance_type": "g5.xlarge"}
+    known = spot | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
+    assert prices(run(con, [known], [])) == [(0, 24, Decimal("0.436"))]
+    assert prices(run(con, [spot], [])) == [(0, 24, Decimal("0.436"))]  # lower median of 0.4259, 0.436, 0.4364
+
+
+def test_list_prices_do_not_price_reservations_or_other_currencies(con: duckdb.DuckDBPyConnection) -> None:
+    assert run(con, [NODE | {"capacity_type": "reserved"}], []) == []
+    assert run(con, [NODE], [], currency="EUR") == []
+    assert run(con, [NODE | {"region": "mars-1"}], []) == []
+
+
+def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: duckdb.DuckDBPyConnection) -> None:
+    new = NODE | {"instance_type": "p9.48xlarge", "capacity_type": "unknown"}
+    dgx = NODE | {
+        "node_id": 3,
+        "provider": None,
+        "instance_type": None,
+        "region": None,
+        "zone": None,
+        "labels": {"label_nvidia_com_gpu_product": "H100"},
+    }
+    run(con, [new, new | {"node_id": 2}, dgx], [])
+    said = con.execute("SELECT subject, message, fix FROM warnings WHERE code = 'unpriced_node' ORDER BY subject DESC").fetchall()
+    [(subject, message, fix), (_, _, second_fix)] = said
+    assert subject == "p9.48xlarge"
+    assert message == "2 nodes of p9.48xlarge (unknown, us-east-1) cost nothing here, because no price fits: 384.0 GPU-hours"
+    assert fix.endswith("the line aws,us-east-1,,p9.48xlarge,on_demand,PRICE,USD,")
+    assert ",,,,on_demand,PRICE,USD,,nvidia.com/gpu.product=H100" in second_fix
+    run(con, [new], [fix.rsplit(" ", 1)[1].replace("PRICE", "7")])
+    assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
+
+
+def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
+    run(con, [NODE], [])
+    assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
+    later = to_ms(datetime(2026, 10, 20, tzinfo=UTC))
+    run(con, [NODE | {"up_to_ms": later}, NODE | {"node_id": 2, "up_to_ms": later - 1}], [])
+    [(code, subject, message)] = con.execute("SELECT code, subject, message FROM warnings").fetchall()
+    assert (code, subject) == ("stale_price", "p4d.24xlarge")
+    assert message == "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-07-20, 92 days before it was last used"
+
+
+def test_touching_segments_of_one_price_are_one(con: duckdb.DuckDBPyConnection) -> None:
+    lines = [f",,,,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)]
+    assert prices(run(con, [NODE], lines)) == [(0, 24, Decimal(5))]
+
+
+def test_nothing_is_loaded_from_a_broken_book(con: duckdb.DuckDBPyConnection) -> None:
+    before = run(con, [NODE], [])
+    with pytest.raises(PriceError, match=r"prices\.csv:3: price_per_hour"):
+        run(con, [NODE], [",,,,on_demand,5,USD", ",,,,spot,0,USD"])
+    assert len(con.execute("SELECT * FROM node_prices").fetchall()) == len(before)
+
+
+def priced_thing(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What no two rows of a valid book have in common: what they price, and since when."""
+    return (*row[:4], "on_demand" if row[4] == "cud" else row[4], row[6])
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["", "aws", "gcp"]),
+        st.sampled_from(["", "us-east-1", "eu-west-1"]),
+        st.sampled_from(["", "us-east-1a", "us-east-1b"]),
+        st.sampled_from(["", "x1", "x2"]),
+        st.sampled_from(["", "on_demand", "spot", "cud", "reserved"]),
+        st.integers(1, 99),
+        st.sampled_from(["", "-5", "0", "3", "3", "10", "23", "24", "30"]),
+    ),
+    max_size=14,
+    unique_by=priced_thing,
+)
+FIELDS = ("provider", "region", "zone", "instance_type")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ROWS,
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, "aws", "gcp"]),
+            st.sampled_from([None, "us-east-1", "eu-west-1"]),
+            st.sampled_from(["us-east-1a", "us-east-1b"]),
+            st.sampled_from([None, "x1", "X2"]),
+            st.sampled_from(["on_demand", "spot", "reserved", "unknown"]),
+            st.integers(0, 5),
+            st.integers(6, 26),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_the_winner_of_every_hour_is_that_of_plain_python(
+    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
+) -> None:
+    lines = []
+    for *fields, value, hour in rows:
+        start = datetime.fromtimestamp(START / 1000 + int(hour) * 3600, UTC).isoformat() if hour else ""
+        lines.append(",".join(map(str, [*fields, value, "USD", start])))
+    nodes = [
+        NODE
+        | dict(zip((*FIELDS, "capacity_type"), node[:5], strict=True))
+        | {"node_id": number, "up_from_ms": START + node[5] * MS_PER_HOUR, "up_to_ms": START + node[6] * MS_PER_HOUR}
+        for number, node in enumerate(fleet)
+    ]
+    segments = run(con, nodes, lines)
+    for node in nodes:
+        own = [segment for segment in segments if segment[0] == node["node_id"]]
+        for hour in range(-1, 28):
+            up = node["up_from_ms"] <= START + hour * MS_PER_HOUR < node["up_to_ms"]
+            found = [int(value) for _, start, end, value, _, _ in own if start <= hour < end]
+            expected = winner(rows, node, hour) if up else None
+            assert found == ([] if expected is None else [expected])
+
+
+def winner(rows: list[tuple[Any, ...]], node: dict[str, Any], hour: int) -> int | None:
+    """The price in force at the full hour, straight from the rule: fitting and begun, most specific, then latest."""
+    capacity = {"unknown": "on_demand"}.get(node["capacity_type"], node["capacity_type"])
+    best: tuple[list[bool], float, int] | None = None
+    for row in rows:
+        begins = float(row[6]) if row[6] else float("-inf")
+        option = "on_demand" if row[4] == "cud" else row[4]
+        given_fields = dict(zip(FIELDS, row[:4], strict=True))
+        if begins > hour or option not in ("", capacity):
+            continue
+        known = node | {"region": node["region"] or "us-east-1"}  # both zones lie there
+        if any(text and text != (known[name] or "").lower() for name, text in given_fields.items()):
+            continue
+        rank = [bool(given_fields[name]) for name in ("instance_type", "zone", "region", "provider")] + [bool(option)]
+        if best is None or (rank, begins) > best[:2]:
+            best = (rank, begins, row[5])
+    return best[2] if best else None
