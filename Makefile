@@ -1,0 +1,55 @@
+# Needs python3.11 (with venv), make and git. Everything else goes into .venv, pinned by hash.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST_ARGS ?=
+COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --no-annotate --quiet
+
+.PHONY: demo test lint format bench lock servers clean
+
+demo: $(VENV)/.run  ## a sample fleet, from store to report
+	@$(BIN)/gpucost demo
+
+test: $(VENV)/.dev servers  ## everything but what is slow
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not bench" $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run
+	$(BIN)/python -m pytest -s -m bench tests/bench $(PYTEST_ARGS)
+
+servers:  ## the Prometheus that tests collect from
+	@.ci/install-server prometheus
+
+lock:  ## pin dependencies anew; needs uv
+	$(COMPILE) --group build -o requirements/run.txt
+	$(COMPILE) --group test --group lint -o requirements/dev.txt
+	$(COMPILE) --group test --group lint --group bench -o requirements/bench.txt
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.run: requirements/run.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes -r requirements/run.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
+	$(PIP) install --require-hashes -r requirements/bench.txt
+	@touch $@
