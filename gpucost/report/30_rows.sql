@@ -1,0 +1,35 @@
+-- reads: report_facts; $by is the list of dimensions to group by
+-- writes: nothing; answers one row per kind and combination of the dimensions asked for, the others null
+-- invariant: with any $by the measures add up to the same totals
+SELECT
+    kind,
+    CASE WHEN list_contains($by::VARCHAR[], 'cluster') THEN cluster END             AS cluster,
+    CASE WHEN list_contains($by::VARCHAR[], 'namespace') THEN namespace END         AS namespace,
+    CASE WHEN list_contains($by::VARCHAR[], 'team') THEN team END                   AS team,
+    CASE WHEN list_contains($by::VARCHAR[], 'workload') THEN workload END           AS workload,
+    CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN workload_type END AS workload_type,
+    CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN pod END                     AS pod,
+    CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN uid END                     AS uid,
+    CASE WHEN list_contains($by::VARCHAR[], 'node') THEN node END                   AS node,
+    CASE WHEN list_contains($by::VARCHAR[], 'gpu_model') THEN gpu_model END         AS gpu_model,
+    CASE WHEN list_contains($by::VARCHAR[], 'capacity_type') THEN capacity_type END AS capacity_type,
+    CASE WHEN list_contains($by::VARCHAR[], 'region') THEN region END               AS region,
+    CASE WHEN list_contains($by::VARCHAR[], 'zone') THEN zone END                   AS zone,
+    CASE WHEN list_contains($by::VARCHAR[], 'month') THEN month END                 AS month,
+    CASE WHEN list_contains($by::VARCHAR[], 'day') THEN day END                     AS day,
+    CASE WHEN list_contains($by::VARCHAR[], 'hour') THEN hour END                   AS hour,
+    sum(allocated_gpu_ms)                                                           AS allocated,
+    sum(active_gpu_ms)                                                              AS active,
+    sum(idle_gpu_ms)                                                                AS idle,
+    sum(unmeasured_gpu_ms)                                                          AS unmeasured,
+    sum(utilization_gpu_ms)                                                         AS utilization,
+    sum(CASE WHEN capacity_type = 'spot' THEN allocated_gpu_ms ELSE 0 END)          AS spot,
+    sum(CASE WHEN capacity_type <> 'unknown' THEN allocated_gpu_ms ELSE 0 END)      AS known_capacity,
+    sum(unallocated_gpu_ms)                                                         AS unallocated,
+    sum(unavailable_gpu_ms)                                                         AS unavailable,
+    sum(cost)                                                                       AS cost,
+    sum(idle_cost)                                                                  AS idle_cost,
+    sum(CASE WHEN capacity_type = 'spot' THEN cost ELSE 0 END)                      AS spot_cost,
+    sum(unallocated_cost)                                                           AS unallocated_cost
+FROM report_facts
+GROUP BY ALL;

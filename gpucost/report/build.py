@@ -1,0 +1,120 @@
+"""Builds the view of a report from the attributed tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from gpucost.config import Config
+from gpucost.errors import GpucostError, StoreError
+from gpucost.model import from_ms
+from gpucost.report.coverage import coverage
+from gpucost.report.query import Query
+from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total
+from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
+from gpucost.report.timeline import is_month, month_name
+from gpucost.report.view import Figures, Measures, NodeTotals, ReportView, Row, Table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    rows: list[Row]
+    by_gpu: list[Row]
+    by_workload: list[Row]
+    totals: Measures
+    nodes: NodeTotals | None
+
+
+def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
+    """The report on `query`, from node_hourly, cost_hourly, nodes, allocations, collected and warnings.
+
+    Works on a read-only connection; makes temporary tables. Raises GpucostError where the period holds no data or a filter names
+    nothing there is, StoreError where the store holds no GPU nodes at all.
+    """
+    now = query.now or datetime.now(UTC)
+    prepare(con, query, config.tz)
+    nodes = priced_nodes(con, query)
+    if not nodes:
+        raise _no_data(con, query, config.tz)
+    totals, unallocated = total(con)
+    by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
+    content = _Content(
+        rows=rows_by(con, query.dimensions),
+        by_gpu=by_gpu,
+        by_workload=rows_by(con, ("cluster", "namespace", "workload")),
+        totals=totals,
+        nodes=None if query.is_narrowed else node_totals(nodes, unallocated),
+    )
+    unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
+    return ReportView(
+        title=_title(query, config.tz),
+        subtitle=_subtitle(query, config.tz),
+        period=query.period,
+        currency=config.currency,
+        by=query.dimensions,
+        rows=tuple(content.rows),
+        totals=totals,
+        node_totals=content.nodes,
+        coverage=coverage(
+            con,
+            query,
+            tz=config.tz,
+            now=now,
+            measured_ratio=totals.measured_ratio,
+            unknown_capacity_gpu_hours=round(unknown, 9),
+            nodes=nodes,
+        ),
+        sections=_sections(content, query, config),
+        created=now,
+    )
+
+
+def _sections(content: _Content, query: Query, config: Config) -> tuple[Table | Figures, ...]:
+    """One team: what it used, wasted and on what. All teams, or dimensions asked for by name: the rows come first."""
+    main = cost_by(content.rows, query.dimensions, content.totals, content.nodes)
+    usage = gpu_hours(content.by_gpu, content.totals)
+    wasted = waste(content.totals, content.nodes, config)
+    top = consumers(content.by_workload, query, content.totals)
+    if content.nodes is not None:
+        idle_capacity = [unallocated_gpus(content.by_gpu, content.nodes)] if content.nodes.unallocated_gpu_hours else []
+        return (main, usage, *idle_capacity, wasted, top)
+    if query.by:
+        return (main, usage, wasted, top)
+    return (usage, wasted, top, main)
+
+
+def _title(query: Query, tz: ZoneInfo) -> str:
+    whose = ", ".join(query.teams) or ("namespaces " if len(query.namespaces) > 1 else "namespace ") + ", ".join(query.namespaces)
+    if not query.is_narrowed:
+        whose = "all teams"
+    elif query.teams and query.namespaces:
+        whose += f" in {', '.join(query.namespaces)}"
+    if query.clusters:
+        whose += f" on {', '.join(query.clusters)}"
+    kind = "Monthly GPU report" if is_month(query.period, tz) else "GPU report"
+    return f"{kind}: {whose}, {query.period_name}"
+
+
+def _subtitle(query: Query, tz: ZoneInfo) -> str:
+    start, end = query.period.start.astimezone(tz), query.period.end.astimezone(tz)
+    note = f"; {query.period_note}" if query.period_note else ""
+    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {tz.key}{note}"
+
+
+def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostError:
+    # A node is up for one scrape interval after its last sample; that alone is no data of the next month.
+    newest = con.execute("SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected)) FROM nodes").fetchone()
+    if newest is None or newest[0] is None:
+        return StoreError(
+            "the store holds no GPU nodes", "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them"
+        )
+    day = from_ms(int(newest[0]) - 1).astimezone(tz).date()
+    return GpucostError(
+        f"there is no data for {query.period_name}",
+        f"the newest month with data is {month_name(day)}: gpucost report --month {day:%Y-%m}",
+    )

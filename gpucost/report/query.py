@@ -1,0 +1,90 @@
+"""What a report is asked for: a period, dimensions and filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from gpucost.errors import StoreError, UsageError
+from gpucost.model import Period, from_ms
+from gpucost.report.timeline import month_name, month_period
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+TIME_DIMENSIONS = ("month", "day", "hour")
+NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
+POD_DIMENSIONS = ("namespace", "team", "workload", "workload_type", "pod")
+DIMENSIONS = (
+    "cluster", "namespace", "team", "workload", "workload_type", "pod", "node", "gpu_model", "capacity_type", "region", "zone",
+    "month", "day", "hour",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A period and how to cut it. Empty filters take everything; values of one filter are alternatives, filters add up.
+
+    `by` empty means: by team; with `teams` by namespace; with `namespaces` by workload. `period_note` says how the period was
+    chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
+    Raises UsageError for an unknown dimension or an empty period.
+    """
+
+    period: Period
+    period_name: str
+    by: tuple[str, ...] = ()
+    teams: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    top: int = 10
+    period_note: str | None = None
+    now: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.by:
+            if name not in DIMENSIONS:
+                near = nearest(name.strip().lower().replace("-", "_"), DIMENSIONS)[0]
+                raise UsageError(
+                    f"there is no dimension {name!r}; did you mean {near}?", f"--by takes any of {', '.join(DIMENSIONS)}"
+                )
+        if self.period.is_empty:
+            raise UsageError(
+                f"the period {self.period} is empty: it ends before it begins", "--to is exclusive and must lie after --from"
+            )
+        if self.top < 0:
+            raise UsageError(f"--top must not be negative, and is {self.top}")
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions of the rows, each once, in the order asked for."""
+        default = "workload" if self.namespaces else "namespace" if self.teams else "team"
+        return tuple(dict.fromkeys(self.by)) or (default,)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether only some pods are asked for, so that what nobody held has no place in the answer."""
+        return bool(self.teams or self.namespaces)
+
+
+def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:
+    """`names`, those most alike `word` first."""
+    return sorted(names, key=lambda name: (-SequenceMatcher(None, word.lower(), name.lower()).ratio(), name))
+
+
+def default_period(con: DuckDBPyConnection, tz: ZoneInfo, now: datetime) -> tuple[Period, str, str]:
+    """The period where none is asked for, its name and a note on why it: the current month so far, else the newest with data.
+
+    Reads `loads`. Raises StoreError where the store holds nothing.
+    """
+    answer = con.execute("SELECT max(to_ms) FROM loads WHERE rows > 0").fetchone()
+    if answer is None or answer[0] is None:
+        raise StoreError("the store holds no data yet", "gpucost collect prometheus")
+    newest = from_ms(int(answer[0]) - 1).astimezone(tz).date()
+    today = now.astimezone(tz).date()
+    name = month_name(newest)
+    if (newest.year, newest.month) == (today.year, today.month):
+        return month_period(newest, tz), f"{name} so far", "the current month"
+    return month_period(newest, tz), name, "the newest month with data"

@@ -1,0 +1,202 @@
+"""Reports for a terminal: plain text in columns, with color only where it is asked for."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import groupby
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from gpucost.report.view import Column, Figures, Notice, ReportView, Table
+from gpucost.report.words import cell, coverage_lines, remark_of, share_of, sum_text, value_of
+
+_INDENT = 2
+_GAP = 2
+_NARROWEST_NAME = 8
+_SHORT_NAME = 20
+_ALIKE_SHOWN = 3
+_STATUS_STYLES = {"met": "green", "missed": "red", "unknown": "yellow"}
+
+
+def render(view: ReportView, width: int, *, color: bool) -> str:
+    """The report in lines of at most `width` characters; columns of lesser weight only where there is room."""
+    target = io.StringIO()
+    console = Console(
+        file=target,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        _environ={},
+    )
+    console.print(Text(view.title, style="bold"))
+    console.print(Text(view.subtitle, style="dim"))
+    for section in view.sections:
+        console.print()
+        if isinstance(section, Figures):
+            _print_figures(console, section, view.currency)
+        elif section.has_header:
+            _print_table(console, section, view.currency)
+        else:
+            _print_sum(console, section, view.currency)
+    console.print()
+    _print_coverage(console, view)
+    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
+
+
+def _print_table(console: Console, table: Table, currency: str) -> None:
+    console.print(Text(table.title, style="bold"))
+    if not table.lines:
+        console.print(_indented(Text("none", style="dim")))
+        return
+    flags = [line.flag or "" for line in table.lines]
+    texts = [
+        [cell(value, column, currency) for value, column in zip(line.cells, table.columns, strict=True)] for line in table.lines
+    ]
+    widths = [
+        max(cell_len(text) for text in (column.title, *cells)) for column, *cells in zip(table.columns, *texts, strict=True)
+    ]
+    room = console.width - _INDENT - (max(map(cell_len, flags)) + _GAP if any(flags) else 0)
+    shown = _fitting(table.columns, widths, room)
+    _narrow(widths, [index for index in shown if table.columns[index].unit == "text"], _sum_of(widths, shown) - room)
+    grid = _grid(show_header=True)
+    for index in shown:
+        column = table.columns[index]
+        title = Text(_folded(column.title, widths[index]), style="dim")
+        grid.add_column(title, justify=_side(column), width=widths[index], overflow="fold")
+    if any(flags):
+        grid.add_column(no_wrap=True)
+    for line, row, flag in zip(table.lines, texts, flags, strict=True):
+        style = "bold" if line.is_sum else ""
+        marked = [Text(flag, style="yellow")] if any(flags) else []
+        grid.add_row(*(Text(_folded(row[index], widths[index]), style=style) for index in shown), *marked)
+    console.print(_indented(grid))
+    if table.note:
+        console.print(_indented(Text(table.note, style="dim")))
+
+
+def _print_sum(console: Console, table: Table, currency: str) -> None:
+    """A table that reads as arithmetic: label, hours × price = cost; the sums at the right edge."""
+    grid = _grid()
+    for column in table.columns:
+        if column.sign:
+            grid.add_column(no_wrap=True)
+        grid.add_column(justify=_side(column), no_wrap=column.unit != "text", overflow="fold")
+    if table.sum:
+        blanks = [""] * (len(grid.columns) - 2)
+        grid.add_row(Text(table.title, style="bold"), *blanks, Text(sum_text(*table.sum, currency), style="bold"))
+    for line in table.lines:
+        style = "bold" if line.is_sum else ""
+        cells: list[Text] = []
+        for column, value in zip(table.columns, line.cells, strict=True):
+            if column.sign:
+                cells.append(Text("" if line.is_sum else column.sign, style="dim"))
+            unit = " h" if column.unit == "hours" and value != "" else ""
+            cells.append(Text(cell(value, column, currency) + unit, style=style))
+        cells[0] = Text(" " * _INDENT).append_text(cells[0])
+        grid.add_row(*cells)
+    console.print(grid)
+
+
+def _print_figures(console: Console, section: Figures, currency: str) -> None:
+    console.print(Text(section.title, style="bold"))
+    grid = _grid()
+    grid.add_column()
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column()
+    for figure in section.figures:
+        remark = Text(remark_of(figure))
+        if figure.status:
+            remark.append(": ").append(figure.status, style=_STATUS_STYLES[figure.status])
+        grid.add_row(figure.label, value_of(figure, currency), share_of(figure), remark)
+    console.print(_indented(grid))
+
+
+def _print_coverage(console: Console, view: ReportView) -> None:
+    console.print(Text("Coverage", style="bold"))
+    grid = _grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, sentences in coverage_lines(view.coverage):
+        for index, sentence in enumerate(sentences):
+            grid.add_row("" if index else label, sentence)
+    console.print(_indented(grid))
+    for _, alike in groupby(view.coverage.warnings, key=lambda notice: notice.code):
+        _print_notices(console, list(alike))
+
+
+def _print_notices(console: Console, alike: list[Notice]) -> None:
+    """The first few of a kind: hundreds of nodes without a price are one problem. A fix they share is said once."""
+    shown = alike[:_ALIKE_SHOWN]
+    for index, notice in enumerate(shown):
+        grid = _grid(gap=1)
+        grid.add_column(style="yellow")
+        grid.add_column(overflow="fold")
+        grid.add_row("!", notice.message)
+        is_last_with_fix = index + 1 == len(shown) or shown[index + 1].fix != notice.fix
+        if notice.fix and is_last_with_fix:
+            grid.add_row("", Text(f"fix: {notice.fix}", style="cyan"))
+        console.print(_indented(grid))
+    if len(alike) > len(shown):
+        more = f"and {len(alike) - len(shown):,} more of this kind: --format json lists them"
+        console.print(_indented(Text(f"  {more}", style="dim")))
+
+
+def _grid(*, show_header: bool = False, gap: int = _GAP) -> Grid:
+    return Grid(box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style="")
+
+
+def _indented(content: Grid | Text) -> Padding:
+    return Padding(content, (0, 0, 0, _INDENT))
+
+
+def _sum_of(widths: list[int], shown: list[int]) -> int:
+    return sum(widths[index] + _GAP for index in shown) - _GAP
+
+
+def _fitting(columns: tuple[Column, ...], widths: list[int], room: int) -> list[int]:
+    """Which columns to show: the lighter ones first. Long names rather break than that a column of weight 1 is left out."""
+    shown = [index for index, column in enumerate(columns) if not column.weight]
+    for index in sorted(range(len(columns)), key=lambda index: columns[index].weight):
+        weight = columns[index].weight
+        least = [
+            min(width, _SHORT_NAME) if column.unit == "text" else width for width, column in zip(widths, columns, strict=True)
+        ]
+        if weight and _sum_of(least if weight == 1 else widths, [*shown, index]) <= room:
+            shown.append(index)
+    return sorted(shown)
+
+
+def _narrow(widths: list[int], names: list[int], excess: int) -> None:
+    """Take `excess` characters from the widest of the `names` columns, evenly, down to what can still be read."""
+    for _ in range(max(0, excess)):
+        widest = max(names, key=lambda index: widths[index])
+        if widths[widest] <= _NARROWEST_NAME:
+            return
+        widths[widest] -= 1
+
+
+def _folded(text: str, width: int) -> str:
+    """Names are broken behind a hyphen, slash, dot or underscore where that is possible; nothing is cut off."""
+    if cell_len(text) <= width:
+        return text
+    lines = [""]
+    for piece in re.findall(r"[^-/._ ]*[-/._ ]|[^-/._ ]+$", text):
+        if lines[-1] and cell_len(lines[-1] + piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
+def _side(column: Column) -> Literal["left", "right"]:
+    return "left" if column.unit == "text" else "right"

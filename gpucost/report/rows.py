@@ -1,0 +1,191 @@
+"""Reads the attributed tables: sums by dimension, as rows with the derived ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
+
+from gpucost.engine.local import run_stage
+from gpucost.errors import GpucostError
+from gpucost.model import MS_PER_HOUR
+from gpucost.report.query import Query, nearest
+from gpucost.report.timeline import slots
+from gpucost.report.view import Measures, NodeTotals, Row, Unallocated
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Kind = Literal["allocated", "unallocated"]
+_PACKAGE = "gpucost.report"
+_NAMES_SHOWN = 8
+ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedNodes:
+    """What 40_nodes.sql and 41_nodes_of_pods.sql answer for one price source."""
+
+    source: str
+    capacity_gpu_ms: float
+    over_allocated_gpu_ms: float
+    node_cost: Decimal
+    as_of: Any
+
+
+def ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The answer of the static SQL in `name`.sql, a dict per row."""
+    answer = con.execute(files(_PACKAGE).joinpath(f"{name}.sql").read_text(encoding="utf-8"), dict(params))
+    columns = [column[0] for column in answer.description or []]
+    return [dict(zip(columns, values, strict=True)) for values in answer.fetchall()]
+
+
+def bounds(query: Query) -> dict[str, Any]:
+    return {"from": query.period.start_ms, "to": query.period.end_ms}
+
+
+def filters(query: Query) -> dict[str, Any]:
+    return {"teams": list(query.teams), "namespaces": list(query.namespaces), "clusters": list(query.clusters)}
+
+
+def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
+    """Make the temporary tables report_slots and report_facts for the query.
+
+    Raises GpucostError where a filter names nothing there is.
+    """
+    parts = slots(query.period, tz, query.dimensions)
+    run_stage(
+        con,
+        _PACKAGE,
+        "10_slots",
+        {
+            "from_ms": [part.from_ms for part in parts],
+            "to_ms": [part.to_ms for part in parts],
+            "month": [part.month for part in parts],
+            "day": [part.day for part in parts],
+            "hour": [part.hour for part in parts],
+        },
+    )
+    run_stage(con, _PACKAGE, "20_facts", bounds(query) | filters(query))
+    if query.teams or query.namespaces or query.clusters:
+        _check_names(con, query)
+
+
+def rows_by(con: DuckDBPyConnection, by: Iterable[str]) -> list[Row]:
+    """The rows by these dimensions: allocated ones by cost descending, then keys; then the unallocated ones by keys."""
+    names = [*by, "uid"] if "pod" in by else list(by)
+    answer = [
+        Row(
+            kind=sums["kind"],
+            keys={name: sums[name] for name in names},
+            measures=_measures(sums),
+            unallocated=_unallocated(sums) if sums["kind"] == "unallocated" else None,
+        )
+        for sums in ask(con, "30_rows", {"by": names})
+    ]
+    return sorted(answer, key=lambda row: (row.kind, -row.measures.cost, [(key is None, key or "") for key in row.keys.values()]))
+
+
+def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated]:
+    """The sums over everything that passes the filters."""
+    by_kind = {row.kind: row for row in rows_by(con, ())}
+    allocated, unallocated = by_kind.get("allocated"), by_kind.get("unallocated")
+    return (
+        allocated.measures if allocated else _measures(dict.fromkeys(_SUMS, 0)),
+        unallocated.unallocated if unallocated and unallocated.unallocated else Unallocated(0.0, 0.0, ZERO),
+    )
+
+
+def priced_nodes(con: DuckDBPyConnection, query: Query) -> list[PricedNodes]:
+    """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
+    if query.is_narrowed:
+        answer = ask(con, "41_nodes_of_pods", bounds(query) | filters(query))
+    else:
+        answer = ask(con, "40_nodes", bounds(query) | {"clusters": list(query.clusters)})
+    return [
+        PricedNodes(
+            source=row["price_source"],
+            capacity_gpu_ms=row["capacity"],
+            over_allocated_gpu_ms=row["over_allocated"],
+            node_cost=row["node_cost"],
+            as_of=row["price_as_of"],
+        )
+        for row in answer
+    ]
+
+
+def node_totals(nodes: list[PricedNodes], unallocated: Unallocated) -> NodeTotals:
+    """What the nodes offered and cost, over all price sources."""
+    return NodeTotals(
+        capacity_gpu_hours=hours(sum(node.capacity_gpu_ms for node in nodes)),
+        unallocated_gpu_hours=unallocated.unallocated_gpu_hours,
+        unavailable_gpu_hours=unallocated.unavailable_gpu_hours,
+        unallocated_cost=unallocated.unallocated_cost,
+        over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
+        node_cost=sum((node.node_cost for node in nodes), ZERO),
+    )
+
+
+def hours(gpu_ms: float) -> float:
+    """GPU-hours of GPU-milliseconds, to 9 decimals: sums of doubles carry noise beyond."""
+    return round(gpu_ms / MS_PER_HOUR, 9)
+
+
+def ratio(part: float | Decimal, whole: float | Decimal) -> float | None:
+    """part / whole to 6 decimals; None for 0/0."""
+    return round(float(part) / float(whole), 6) if whole else None
+
+
+_SUMS = (
+    "allocated", "active", "idle", "unmeasured", "utilization", "spot", "known_capacity", "unallocated", "unavailable",
+    "cost", "idle_cost", "spot_cost", "unallocated_cost",
+)  # fmt: skip
+
+
+def _measures(sums: Mapping[str, Any]) -> Measures:
+    measured = sums["active"] + sums["idle"]
+    return Measures(
+        allocated_gpu_hours=hours(sums["allocated"]),
+        active_gpu_hours=hours(sums["active"]),
+        idle_gpu_hours=hours(sums["idle"]),
+        unmeasured_gpu_hours=hours(sums["unmeasured"]),
+        spot_gpu_hours=hours(sums["spot"]),
+        cost=Decimal(sums["cost"]),
+        idle_cost=Decimal(sums["idle_cost"]),
+        spot_cost=Decimal(sums["spot_cost"]),
+        spot_ratio=ratio(sums["spot"], sums["known_capacity"]),
+        efficiency=ratio(sums["active"], measured),
+        measured_ratio=ratio(measured, sums["allocated"]),
+        avg_utilization=ratio(sums["utilization"], measured),
+    )
+
+
+def _unallocated(sums: Mapping[str, Any]) -> Unallocated:
+    return Unallocated(hours(sums["unallocated"]), hours(sums["unavailable"]), Decimal(sums["unallocated_cost"]))
+
+
+def _check_names(con: DuckDBPyConnection, query: Query) -> None:
+    there = ask(con, "50_names", bounds(query))
+    if not there:
+        return  # a period without data has its own message
+    for dimension, wanted in (("team", query.teams), ("namespace", query.namespaces), ("cluster", query.clusters)):
+        names = sorted({row[dimension] for row in there if row[dimension] is not None})
+        for name in wanted:
+            if name not in names:
+                raise GpucostError(
+                    f"no {dimension} {name!r} held GPUs in {query.period_name}", _there_are(dimension, name, names)
+                )
+    found = con.execute("SELECT count(*) FROM report_facts").fetchone()
+    if not (found and found[0]):
+        raise GpucostError(f"nothing in {query.period_name} passes all of these filters together", "leave one of the filters out")
+
+
+def _there_are(dimension: str, name: str, names: list[str]) -> str:
+    if not names:
+        return f"no {dimension} did; gpucost doctor says what is missing"
+    near = nearest(name, names)
+    more = f" and {len(near) - _NAMES_SHOWN} more: gpucost report --by {dimension}" if len(near) > _NAMES_SHOWN else ""
+    return f"--{dimension} takes one of: {', '.join(near[:_NAMES_SHOWN])}{more}"

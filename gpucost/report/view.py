@@ -1,0 +1,182 @@
+"""What a report says, in numbers and words, before any format: built once, rendered by every format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Literal
+
+from gpucost.model import Period
+
+Unit = Literal["text", "hours", "money", "price", "ratio"]
+Value = str | float | Decimal | None
+Status = Literal["met", "missed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (DESIGN section 3)."""
+
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    idle_gpu_hours: float
+    unmeasured_gpu_hours: float
+    spot_gpu_hours: float
+    cost: Decimal
+    idle_cost: Decimal
+    spot_cost: Decimal
+    spot_ratio: float | None
+    efficiency: float | None
+    measured_ratio: float | None
+    avg_utilization: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unallocated:
+    """What nobody held, in GPU-hours and money; `unavailable` is the part that nobody could have held."""
+
+    unallocated_gpu_hours: float
+    unavailable_gpu_hours: float
+    unallocated_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One combination of dimension values; `unallocated` is there in rows of kind 'unallocated' only."""
+
+    kind: Literal["allocated", "unallocated"]
+    keys: dict[str, str | None]
+    measures: Measures
+    unallocated: Unallocated | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTotals:
+    """What the nodes offered and cost: cost of allocated rows + unallocated_cost = node_cost, exactly."""
+
+    capacity_gpu_hours: float
+    unallocated_gpu_hours: float
+    unavailable_gpu_hours: float
+    unallocated_cost: Decimal
+    over_allocated_gpu_hours: float
+    node_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSource:
+    """A source of prices: its share (0-1) of the node cost, and the oldest day its prices are of."""
+
+    name: str
+    share: float
+    as_of: date | None
+    age_days: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Time of the period that a cluster's metrics were not collected for."""
+
+    cluster: str
+    period: Period
+    hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a reader of the figures should know, and what mends it."""
+
+    code: str
+    message: str
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most.
+
+    `collected_to`, in local time, is where the collected time of the cluster that lags most ends.
+    """
+
+    measured_ratio: float | None
+    price_sources: tuple[PriceSource, ...]
+    price_as_of: date | None
+    not_collected_hours: float
+    not_collected: tuple[Gap, ...]
+    collected_to: datetime | None
+    unknown_capacity_gpu_hours: float
+    warnings: tuple[Notice, ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    `decimals` is the same in every row, so that the points stand under each other. Where there is no room for all columns,
+    those of the highest `weight` are left out first; those of weight 0 never.
+    """
+
+    title: str
+    unit: Unit
+    decimals: int = 1
+    weight: int = 0
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of a table; `flag` is a word of warning beside it, a sum stands out."""
+
+    cells: tuple[Value, ...]
+    flag: str | None = None
+    is_sum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`has_header` False: the columns speak for themselves. `sum` stands beside the title."""
+
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    note: str | None = None
+    has_header: bool = True
+    sum: tuple[float, Unit] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure with what it is a share of, or with its target and whether that is met."""
+
+    label: str
+    value: Value
+    unit: Unit
+    share: float | None = None
+    share_of: str | None = None
+    target: float | None = None
+    status: Status | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    title: str
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures."""
+
+    title: str
+    subtitle: str
+    period: Period
+    currency: str
+    by: tuple[str, ...]
+    rows: tuple[Row, ...]
+    totals: Measures
+    node_totals: NodeTotals | None
+    coverage: Coverage
+    sections: tuple[Table | Figures, ...]
+    created: datetime

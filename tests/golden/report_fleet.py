@@ -1,0 +1,133 @@
+"""A store filled by hand with attributed rows: three teams, four kinds of nodes, two of the months of 2026."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from gpucost.store import Store
+
+HOUR = 3_600_000
+OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
+OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+
+ATTRIBUTED = ("nodes", "allocations", "node_hourly", "cost_hourly", "collected", "warnings", "loads")
+
+
+@dataclass
+class Fleet:
+    """Rows to insert, by table; made by `node`, `pod` and `cell`."""
+
+    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in ATTRIBUTED})
+    prices: dict[int, tuple[Decimal, float, str, date | None]] = field(default_factory=dict)
+
+    def node(
+        self,
+        node_id: int,
+        name: str,
+        model: str | None,
+        gpus: float,
+        capacity_type: str,
+        price: str,
+        *,
+        cluster: str = "prod",
+        source: str = "price_book",
+        as_of: date | None = None,
+        up: tuple[int, int] = (OCTOBER, OCTOBER_END),
+    ) -> None:
+        self.prices[node_id] = (Decimal(price), gpus, source, as_of)
+        self.rows["nodes"].append(
+            (
+                node_id,
+                cluster,
+                name,
+                f"i-{node_id}",
+                up[0],
+                *up,
+                "aws",
+                "us-east-1",
+                "us-east-1a",
+                "p4d",
+                capacity_type,
+                model,
+                gpus,
+                {},
+            )
+        )
+
+    def pod(
+        self, allocation_id: int, node_id: int, namespace: str, pod: str, workload: str, *, uid: str = "", cluster: str = "prod"
+    ) -> None:
+        kind = workload.split("/")[0]
+        identity = (allocation_id, cluster, namespace, pod, uid or f"uid-{allocation_id}", node_id)
+        self.rows["allocations"].append((*identity, "nvidia_com_gpu", 1.0, 1.0, OCTOBER, OCTOBER_END, kind, workload))
+
+    def cell(self, at: int, node_id: int, held: list[tuple[int, str, float, float, float]], *, until: int | None = None) -> None:
+        """One cell of a node; held: (allocation, team, GPUs, share of time measured, share of measured time active)."""
+        end = until or at + HOUR
+        span = end - at
+        price, gpus, source, as_of = self.prices[node_id]
+        node_cost = (price * span / HOUR).quantize(Decimal("0.000000001"))
+        left, used = node_cost, 0.0
+        for allocation_id, team, count, measured, active in held:
+            time = count * span
+            cost = (node_cost * Decimal(str(count)) / Decimal(str(gpus))).quantize(Decimal("0.000000001"))
+            idle = time * measured * (1 - active)
+            idle_cost = (cost * Decimal(str(measured * (1 - active)))).quantize(Decimal("0.000000001"))
+            times = (time, time * measured * active, idle, time * (1 - measured), time * measured * active * 0.9)
+            self.rows["cost_hourly"].append(
+                ("allocated", at, end, node_id, allocation_id, team, *times, 0.0, 0.0, cost, idle_cost, Decimal(0))
+            )
+            left -= cost
+            used += count
+        if used < gpus:
+            free = (gpus - used) * span
+            gone = free if used == 0 and node_id == 4 else 0.0
+            self.rows["cost_hourly"].append(
+                ("unallocated", at, end, node_id, None, None, 0.0, 0.0, 0.0, 0.0, 0.0, free, gone, Decimal(0), Decimal(0), left)
+            )
+        self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
+
+    def write(self, path: Path) -> None:
+        """Make a store of the rows at `path`."""
+        with Store(path).write() as con:
+            for table, rows in self.rows.items():
+                for part in (rows[at : at + 200] for at in range(0, len(rows), 200)):
+                    marks = ", ".join(f"({', '.join('?' * len(row))})" for row in part)
+                    insert = f"INSERT INTO {table} VALUES {marks}"  # noqa: S608 - names of our own
+                    con.execute(insert, [value for row in part for value in row])
+
+
+def sample(*, hours: int = 744) -> Fleet:
+    """October 2026: research and product held GPUs all month, vision a little; most on an A100 box, some on spot."""
+    fleet = Fleet()
+    book, catalog = date(2026, 9, 1), date(2026, 8, 1)
+    fleet.node(1, "a100-1", "A100", 8, "on_demand", "24.48", as_of=book)
+    fleet.node(2, "a100-spot", "A100", 8, "spot", "9.36", as_of=book)
+    fleet.node(3, "t4-spot", "T4", 4, "spot", "1.4", source="catalog", as_of=catalog)
+    fleet.node(4, "l4-new", "L4", 1, "unknown", "0.805", source="catalog", as_of=catalog)
+    fleet.pod(1, 1, "ml-research", "jupyter-alice-0", "StatefulSet/jupyter-alice")
+    fleet.pod(2, 2, "ml-research", "llama-ft-x7k2p", "Job/llama-finetune")
+    fleet.pod(3, 3, "nlp-eval", "eval-29381-abcde", "CronJob/nightly-evaluation-of-every-checkpoint")
+    fleet.pod(4, 1, "ml-product", "serve-5d9f-1", "Deployment/serve")
+    fleet.pod(5, 4, "vision", "ocr-1", "Pod/ocr-1")
+    for index in range(hours):
+        at = OCTOBER + index * HOUR
+        fleet.cell(at, 1, [(1, "research", 1, 1.0, 0.1), (4, "product", 4, 1.0, 0.75)] if index < 700 else [])
+        fleet.cell(at, 2, [(2, "research", 6, 0.95, 0.96)] if index % 24 >= 6 else [])
+        fleet.cell(at, 3, [(3, "research", 2, 1.0, 0.875)] if index % 24 < 12 else [])
+        fleet.cell(at, 4, [(5, "vision", 1, 0.0, 0.0)] if index < 48 else [])
+    fleet.rows["collected"].append(("prod", OCTOBER, OCTOBER + hours * HOUR))
+    fleet.rows["loads"].append((1, 1, "prometheus", "main", OCTOBER, OCTOBER + hours * HOUR, 1000, 0, NOW.replace(tzinfo=None)))
+    fleet.rows["warnings"].append(
+        (
+            "unknown_capacity_type", "prod", "l4-new", OCTOBER, OCTOBER_END,
+            "1 node of cluster prod has no known capacity type: node labels are not exported",
+            "kube-state-metrics --metric-labels-allowlist=nodes=[*]",
+        )
+    )  # fmt: skip
+    return fleet

@@ -1,0 +1,85 @@
+"""Reports as they look, character by character. UPDATE_GOLDEN=1 writes the files anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from gpucost.config import Config
+from gpucost.report import Query, ReportView, build
+from gpucost.report.render_data import to_csv, to_json
+from gpucost.report.render_markdown import render as to_markdown
+from gpucost.report.render_terminal import render as to_terminal
+from gpucost.report.timeline import month_period
+from tests.golden.report_fleet import NOW, OCTOBER, Fleet, sample
+
+GOLDEN = Path(__file__).parent / "report"
+OCTOBER_2026 = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    path = tmp_path_factory.mktemp("golden") / "store.duckdb"
+    sample().write(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        yield connection
+
+
+def query(*by: str, **filters: tuple[str, ...]) -> Query:
+    return Query(period=OCTOBER_2026, period_name="October 2026", by=by, now=NOW, **filters)  # type: ignore[arg-type]
+
+
+REPORTS = {
+    "all_teams": query(),
+    "one_team": query(teams=("research",)),
+    "by_pod_and_gpu": query("pod", "gpu_model"),
+}
+FORMATS: dict[str, Callable[[ReportView], str]] = {
+    "80.txt": lambda view: to_terminal(view, 80, color=False),
+    "120.txt": lambda view: to_terminal(view, 120, color=False),
+    "color.txt": lambda view: to_terminal(view, 100, color=True),
+    "md": to_markdown,
+    "json": to_json,
+    "csv": to_csv,
+}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("report", REPORTS)
+def test_format(con: duckdb.DuckDBPyConnection, report: str, suffix: str) -> None:
+    text = FORMATS[suffix](build(con, Config(), REPORTS[report]))
+    golden = GOLDEN / f"{report}.{suffix}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 200])
+@pytest.mark.parametrize("report", REPORTS)
+def test_no_line_is_wider_than_the_terminal(con: duckdb.DuckDBPyConnection, report: str, width: int) -> None:
+    text = to_terminal(build(con, Config(), REPORTS[report]), width, color=False)
+    assert max(map(len, text.splitlines())) <= width
+    assert "\x1b" not in text
+
+
+def test_hostile_names_stay_names(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.node(1, "n", "A100", 1, "on_demand", "4")
+    fleet.pod(1, 1, "[red]x|y*_`<script>", "p", "Pod/[bold]|p")
+    fleet.cell(OCTOBER, 1, [(1, "team\n|<b>", 1, 1.0, 1.0)])
+    fleet.write(tmp_path / "s")
+    with duckdb.connect(str(tmp_path / "s"), read_only=True) as con:
+        view = build(con, Config(currency="CHF"), query("team", "namespace"))
+    markdown = to_markdown(view)
+    assert "<script>" not in markdown and "\n|<b>" not in markdown
+    assert r"\[red\]x\|y\*\_\`&lt;script>" in markdown
+    terminal = to_terminal(view, 120, color=False)
+    assert "[red]x|y*_`<script>" in terminal
+    assert "CHF 4.00" in terminal

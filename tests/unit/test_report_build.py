@@ -1,0 +1,281 @@
+"""The report's figures, from a store filled by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from gpucost.config import Config, Targets
+from gpucost.errors import GpucostError, StoreError, UsageError
+from gpucost.model import Period
+from gpucost.report import DIMENSIONS, Query, build, default_period
+from gpucost.report.query import NODE_DIMENSIONS, TIME_DIMENSIONS
+from gpucost.report.render_data import to_csv, to_dict, to_json
+from gpucost.report.sections import IDLE_FLAG
+from gpucost.report.view import Figures, ReportView, Table
+from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample
+
+Connection = duckdb.DuckDBPyConnection
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    path = tmp_path_factory.mktemp("report") / "store.duckdb"
+    sample(hours=96).write(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        yield connection
+
+
+def hours_of(first: int, last: int) -> Period:
+    return Period(*(datetime.fromtimestamp((OCTOBER + hour * HOUR) / 1000, UTC) for hour in (first, last)))
+
+
+def ask(
+    con: Connection, *by: str, config: Config | None = None, period: Period | None = None, **options: tuple[str, ...]
+) -> ReportView:
+    query = Query(period=period or hours_of(0, 96), period_name="these days", by=by, now=NOW, **options)  # type: ignore[arg-type]
+    return build(con, config or Config(), query)
+
+
+def opened(fleet: Fleet, path: Path) -> Connection:
+    fleet.write(path)
+    return duckdb.connect(str(path), read_only=True)
+
+
+def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
+    view = ask(con)
+    assert view.by == ("team",)
+    assert [row.keys["team"] for row in view.rows] == ["product", "research", "vision", None]
+    assert view.node_totals is not None
+    assert view.node_totals.node_cost == (Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")) * 96
+    assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
+    assert view.node_totals.capacity_gpu_hours == 21 * 96
+    assert view.totals.allocated_gpu_hours + view.node_totals.unallocated_gpu_hours == view.node_totals.capacity_gpu_hours
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_rows_by_any_dimension_add_up_to_the_totals(con: Connection, dimension: str) -> None:
+    view = ask(con, dimension)
+    held = [row for row in view.rows if row.kind == "allocated"]
+    free = [row.unallocated for row in view.rows if row.unallocated]
+    assert sum(row.measures.cost for row in held) == view.totals.cost
+    assert sum(row.measures.idle_cost for row in held) == view.totals.idle_cost
+    assert sum(row.measures.allocated_gpu_hours for row in held) == pytest.approx(view.totals.allocated_gpu_hours)
+    assert view.node_totals is not None
+    assert sum(part.unallocated_cost for part in free) == view.node_totals.unallocated_cost
+    named = [row.keys[dimension] is not None for row in view.rows if row.kind == "unallocated"]
+    assert all(named) if dimension in NODE_DIMENSIONS + TIME_DIMENSIONS else not any(named)
+    assert [row.measures.cost for row in view.rows] == sorted((row.measures.cost for row in view.rows), reverse=True)
+
+
+def test_one_team_has_no_node_side(con: Connection) -> None:
+    view = ask(con, teams=("research",))
+    assert view.by == ("namespace",)
+    assert [row.kind for row in view.rows] == ["allocated", "allocated"]
+    assert view.totals.cost == sum(row.measures.cost for row in ask(con).rows if row.keys["team"] == "research")
+    totals = to_dict(view)["totals"]
+    node_side = (
+        "capacity_gpu_hours",
+        "unallocated_gpu_hours",
+        "unavailable_gpu_hours",
+        "unallocated_cost",
+        "over_allocated_gpu_hours",
+    )
+    assert [totals[name] for name in (*node_side, "node_cost")] == [None] * 6
+
+
+def test_ratios(con: Connection) -> None:
+    rows = {row.keys["workload"]: row.measures for row in ask(con, "workload").rows if row.kind == "allocated"}
+    alice, ocr, llama = rows["StatefulSet/jupyter-alice"], rows["Pod/ocr-1"], rows["Job/llama-finetune"]
+    assert (alice.efficiency, alice.measured_ratio, alice.avg_utilization, alice.spot_ratio) == (0.1, 1.0, 0.09, 0.0)
+    assert (ocr.efficiency, ocr.measured_ratio, ocr.avg_utilization, ocr.spot_ratio) == (None, 0.0, None, None)
+    assert (llama.efficiency, llama.measured_ratio, llama.avg_utilization, llama.spot_ratio) == (0.96, 0.95, 0.864, 1.0)
+
+
+def test_unknown_capacity_is_left_out_of_the_spot_ratio(con: Connection) -> None:
+    view = ask(con)
+    assert view.coverage.unknown_capacity_gpu_hours == 48
+    assert view.totals.spot_ratio == pytest.approx(view.totals.spot_gpu_hours / (view.totals.allocated_gpu_hours - 48), abs=1e-6)
+
+
+def test_a_period_takes_its_own_cells_only(con: Connection) -> None:
+    parts = [ask(con, period=hours_of(*span)).totals.cost for span in ((0, 10), (10, 30), (30, 96))]
+    assert sum(parts) == ask(con).totals.cost
+
+
+def test_time_dimensions_follow_the_configured_zone(con: Connection) -> None:
+    config = Config(timezone="America/New_York")
+    days = {row.keys["day"] for row in ask(con, "day", config=config).rows}
+    assert days == {"2026-09-30", "2026-10-01", "2026-10-02", "2026-10-03", "2026-10-04"}
+    hours = {row.keys["hour"] for row in ask(con, "hour", config=config).rows}
+    assert len(hours) == 96
+    assert "2026-09-30T20:00:00-04:00" in hours
+    assert {row.keys["month"] for row in ask(con, "month", config=config).rows} == {"2026-09", "2026-10"}
+
+
+def test_a_reused_pod_name_stays_two_rows(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.node(1, "n", "A100", 8, "on_demand", "32")
+    fleet.pod(1, 1, "ml", "train-0", "Pod/train-0", uid="first")
+    fleet.pod(2, 1, "ml", "train-0", "Pod/train-0", uid="second")
+    fleet.cell(OCTOBER, 1, [(1, "ml", 2, 1.0, 1.0)])
+    fleet.cell(OCTOBER + HOUR, 1, [(2, "ml", 2, 1.0, 1.0)])
+    view = ask(opened(fleet, tmp_path / "s"), "pod", period=hours_of(0, 2))
+    assert [(row.keys["pod"], row.keys["uid"]) for row in view.rows if row.kind == "allocated"] == [
+        ("train-0", "first"),
+        ("train-0", "second"),
+    ]
+    assert to_dict(view)["by"] == ["pod"]
+
+
+def test_one_name_in_two_clusters_is_kept_apart(tmp_path: Path) -> None:
+    fleet = Fleet()
+    for node_id, cluster in ((1, "east"), (2, "west")):
+        fleet.node(node_id, "n", "A100", 1, "on_demand", "4", cluster=cluster)
+        fleet.pod(node_id, node_id, "ml", "train", "Pod/train", cluster=cluster)
+        fleet.cell(OCTOBER, node_id, [(node_id, "ml", 1, 1.0, 0.0)])
+    connection = opened(fleet, tmp_path / "s")
+    period = hours_of(0, 1)
+    assert len(ask(connection, "cluster", "namespace", period=period).rows) == 2
+    west = ask(connection, period=period, clusters=("west",))
+    assert west.totals.cost == 4
+    assert west.node_totals is not None
+    assert west.node_totals.node_cost == 4
+    top = next(section for section in ask(connection, period=period).sections if section.title == "Top consumers")
+    assert isinstance(top, Table)
+    assert [line.cells[1] for line in top.lines] == ["east", "west"]
+
+
+def test_gpu_hours_times_price_is_cost(con: Connection) -> None:
+    table = next(section for section in ask(con).sections if section.title == "GPU-hours consumed")
+    assert isinstance(table, Table)
+    for line in table.lines[:-1]:
+        _, hours, price, cost = line.cells
+        assert isinstance(hours, float) and isinstance(price, Decimal) and isinstance(cost, Decimal)
+        assert Decimal(str(hours)) * round(price, table.columns[2].decimals) == pytest.approx(cost, rel=Decimal("1e-4"))
+
+
+def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> None:
+    top = next(section for section in ask(con, teams=("research",)).sections if section.title == "Top consumers")
+    assert isinstance(top, Table)
+    assert {line.cells[0]: line.flag for line in top.lines}["StatefulSet/jupyter-alice"] == "idle"
+    assert sum(line.flag is not None for line in top.lines) == 1
+    assert IDLE_FLAG == 0.5
+
+
+def test_targets_are_unknown_where_too_little_was_measured(con: Connection) -> None:
+    def status(team: str, config: Config) -> dict[str, str | None]:
+        waste = next(section for section in ask(con, teams=(team,), config=config).sections if isinstance(section, Figures))
+        return {figure.label: figure.status for figure in waste.figures if figure.target is not None}
+
+    assert status("vision", Config()) == {"Efficiency": "unknown", "Spot ratio": "unknown"}
+    assert status("product", Config()) == {"Efficiency": "missed", "Spot ratio": "missed"}
+    assert status("product", Config(targets=Targets(efficiency=Decimal("0.75"))))["Efficiency"] == "met"
+
+
+def test_price_sources_are_shares_of_cost(con: Connection) -> None:
+    assert to_dict(ask(con))["coverage"]["price_sources"] == {"price_book": 0.938826, "catalog": 0.061174}
+    narrowed = ask(con, teams=("vision",)).coverage
+    assert [(source.name, source.share) for source in narrowed.price_sources] == [("catalog", 1.0)]
+    assert str(narrowed.price_as_of) == "2026-08-01"
+
+
+def test_uncollected_time_is_told_with_its_fix(con: Connection) -> None:
+    view = ask(con, period=hours_of(-24, 744))
+    assert view.coverage.not_collected_hours == 24 + 744 - 96
+    assert not view.coverage.is_complete
+    codes = [notice.code for notice in view.coverage.warnings]
+    assert codes.count("not_collected") == 2
+    assert view.coverage.warnings[0].fix == "gpucost collect prometheus --from 2026-09-30T00:00 --to 2026-10-01T00:00"
+    assert ask(con).coverage.is_complete
+
+
+def test_the_running_hour_of_a_running_period_is_no_warning(con: Connection) -> None:
+    now = datetime(2026, 10, 5, 0, 40, tzinfo=UTC)
+    query = Query(period=hours_of(0, 744), period_name="October 2026 so far", now=now)
+    coverage = build(con, Config(), query).coverage
+    assert coverage.not_collected_hours == pytest.approx(40 / 60)
+    assert not [notice for notice in coverage.warnings if notice.code == "not_collected"]
+    assert not coverage.is_complete
+
+
+def test_unknown_dimension_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean gpu_model"):
+        Query(period=hours_of(0, 1), period_name="x", by=("gpu-modell",))
+
+
+def test_empty_period() -> None:
+    with pytest.raises(UsageError, match="empty"):
+        Query(period=hours_of(1, 1), period_name="x")
+
+
+def test_unknown_team_lists_the_nearest_first(con: Connection) -> None:
+    with pytest.raises(GpucostError, match="no team 'reserch' held GPUs in these days") as error:
+        ask(con, teams=("reserch",))
+    assert error.value.fix == "--team takes one of: research, product, vision"
+
+
+def test_filters_that_exclude_each_other(con: Connection) -> None:
+    with pytest.raises(GpucostError, match="passes all of these filters"):
+        ask(con, teams=("vision",), namespaces=("ml-product",))
+
+
+def test_a_period_without_data_names_the_newest_month_with_data(con: Connection) -> None:
+    with pytest.raises(GpucostError) as error:
+        ask(con, period=hours_of(-48, -24), teams=("research",))
+    assert error.value.message == "there is no data for these days"
+    assert error.value.fix is not None and "--month 2026-10" in error.value.fix
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    connection = opened(Fleet(), tmp_path / "s")
+    with pytest.raises(StoreError):
+        ask(connection)
+    with pytest.raises(StoreError, match="no data yet"):
+        default_period(connection, Config().tz, NOW)
+
+
+@pytest.mark.parametrize(
+    ("now", "name"),
+    [("2026-10-09T00:00Z", "October 2026 so far"), ("2026-11-03T00:00Z", "October 2026"), ("2026-01-01T00:00Z", "October 2026")],
+)
+def test_default_period(con: Connection, now: str, name: str) -> None:
+    period, given, why = default_period(con, Config().tz, datetime.fromisoformat(now))
+    assert (given, period) == (name, hours_of(0, 744))
+    assert why
+
+
+def test_nodes_without_a_price_show_among_the_sources(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.node(1, "n", None, 1, "on_demand", "0", source="none")
+    fleet.pod(1, 1, "ml", "train", "Pod/train")
+    fleet.cell(OCTOBER, 1, [(1, "ml", 1, 1.0, 1.0)])
+    view = ask(opened(fleet, tmp_path / "s"), "gpu_model", period=hours_of(0, 1))
+    assert to_dict(view)["coverage"]["price_sources"] == {"none": 1.0}
+    assert view.rows[0].keys == {"gpu_model": None}
+
+
+def test_json_keeps_the_contract(con: Connection) -> None:
+    text = to_json(ask(con, "namespace"))
+    report = json.loads(text)
+    assert list(report) == ["schema", "from", "to", "currency", "by", "rows", "totals", "coverage"]
+    assert report["schema"] == "gpucost.report/1"
+    assert list(report["rows"][0])[:2] == ["kind", "namespace"]
+    assert [row["kind"] for row in report["rows"]] == ["allocated"] * 4 + ["unallocated"]
+    assert report["rows"][-1]["unallocated_cost"] > 0 and report["rows"][-1]["cost"] == 0
+    assert "unallocated_cost" not in report["rows"][0]
+    totals = report["totals"]
+    assert abs(totals["cost"] + totals["unallocated_cost"] - totals["node_cost"]) < 1e-6
+
+
+def test_csv_has_the_same_header_for_every_report(con: Connection) -> None:
+    whole, narrowed = to_csv(ask(con, "team", "pod")), to_csv(ask(con, "team", "pod", teams=("vision",)))
+    assert whole.splitlines()[0] == narrowed.splitlines()[0]
+    assert whole.splitlines()[0].startswith("kind,team,pod,uid,allocated_gpu_hours,")
+    assert len(narrowed.splitlines()) == 2

@@ -1,0 +1,101 @@
+"""`gpucost report` as it is called: options, files, colors and exit codes. Attribution has its own tests and is left out here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost.cli.app import app
+from tests.golden.report_fleet import sample
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("command") / "store.duckdb"
+    sample(hours=48).write(path)
+    return path
+
+
+@pytest.fixture
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    return tmp_path
+
+
+def run(store: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["report", "--store", str(store), *options])
+
+
+DAYS = ("--from", "2026-10-01", "--to", "2026-10-03")
+
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
+
+def test_without_a_period_the_newest_month_with_data(store: Path) -> None:
+    result = run(store)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Monthly GPU report: all teams, October 2026")
+    assert "; the " in result.stdout.splitlines()[1]  # newest, or current: as the clock has it
+
+
+def test_one_team(store: Path) -> None:
+    result = run(store, "--team", "research", *DAYS)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("GPU report: research, 2026-10-01 to 2026-10-02\n")
+    assert "\x1b" not in result.stdout
+    assert "Unallocated" not in result.stdout
+
+
+def test_data_on_stdout_is_nothing_but_data(store: Path) -> None:
+    result = run(store, "--format", "json", "--by", "team,day", "--by", "team", *DAYS)
+    assert json.loads(result.stdout)["by"] == ["team", "day"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("r.md", "# GPU report"), ("r.json", "{"), ("r.csv", "kind,team,"), ("r", "GPU report")]
+)
+def test_a_file_is_written_in_the_format_of_its_suffix(store: Path, tmp_path: Path, name: str, start: str) -> None:
+    result = run(store, "-o", str(tmp_path / name), *DAYS)
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
+    assert [item.name for item in tmp_path.iterdir()] == [name]
+
+
+def test_columns_set_the_width(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+    assert max(map(len, run(store, *DAYS).stdout.splitlines())) <= 72
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--strict", *DAYS), 0, ""),
+        (("--strict", "--from", "2026-09-29", "--to", "2026-10-03"), 4, "48.0 h of 2026-09-29 to 2026-10-02 were not collected"),
+        (("--month", "2026-10"), 0, ""),
+        (("--month", "2026-09"), 1, "the newest month with data is October 2026: gpucost report --month 2026-10"),
+        (("--team", "reserch", *DAYS), 1, "--team takes one of: research"),
+        (("--by", "teem", *DAYS), 2, "did you mean team?"),
+        (("--month", "2026-10", "--last", "7d"), 2, "exclude each other"),
+        (("--top", "-1", *DAYS), 2, "--top"),
+        (("--format", "xml", *DAYS), 2, "xml"),
+        (("-o", "no/such/folder/r.md", *DAYS), 2, "cannot write no/such/folder/r.md"),
+    ],
+)
+def test_exit_codes(store: Path, options: tuple[str, ...], code: int, message: str) -> None:
+    result = run(store, *options)
+    assert result.exit_code == code, result.output
+    assert message in result.stderr
+
+
+def test_without_a_store_the_next_command_is_named(tmp_path: Path) -> None:
+    result = run(tmp_path / "none.duckdb")
+    assert result.exit_code == 1
+    assert "gpucost collect prometheus" in result.stderr

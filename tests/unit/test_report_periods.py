@@ -1,0 +1,132 @@
+"""Periods: what the options mean, and how a period is cut into local months, days and hours."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gpucost.cli._periods import parse_instant, parse_period
+from gpucost.errors import UsageError
+from gpucost.model import Period, iso
+from gpucost.report.timeline import is_month, local_midnight, month_period, name_of, slots
+
+BERLIN = ZoneInfo("Europe/Berlin")
+KOLKATA = ZoneInfo("Asia/Kolkata")
+SAO_PAULO = ZoneInfo("America/Sao_Paulo")
+UTC_ZONE = ZoneInfo("UTC")
+NOW = datetime(2026, 11, 3, 12, 20, tzinfo=UTC)
+
+
+def spans(tz: ZoneInfo, **options: str) -> tuple[str, str, str]:
+    parsed = parse_period(tz, NOW, **options)
+    assert parsed is not None
+    period, name = parsed
+    return iso(period.start), iso(period.end), name
+
+
+def test_no_option_means_no_period() -> None:
+    assert parse_period(UTC_ZONE, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"month": "2026-10"}, ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026")),
+        ({"month": "2026-11"}, ("2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z", "November 2026 so far")),
+        ({"start": "2026-10-01", "end": "2026-11-01"}, ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026")),
+        (
+            {"start": "2026-10-24", "end": "2026-10-26"},
+            ("2026-10-23T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-24 to 2026-10-25"),
+        ),
+        ({"start": "2026-10-25", "end": "2026-10-26"}, ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-25")),
+        (
+            {"start": "2026-10-01T06:30", "end": "2026-10-01T06:00Z"},
+            ("2026-10-01T04:30:00Z", "2026-10-01T06:00:00Z", "2026-10-01 06:30 to 2026-10-01 08:00"),
+        ),
+        ({"start": "2026-11-03"}, ("2026-11-02T23:00:00Z", "2026-11-03T13:00:00Z", "2026-11-03 00:00 to 2026-11-03 14:00")),
+        ({"last": "7d"}, ("2026-10-26T23:00:00Z", "2026-11-02T23:00:00Z", "2026-10-27 to 2026-11-02")),
+        ({"last": "2w"}, ("2026-10-19T22:00:00Z", "2026-11-02T23:00:00Z", "2026-10-20 to 2026-11-02")),
+        ({"last": "24h"}, ("2026-11-02T12:00:00Z", "2026-11-03T12:00:00Z", "2026-11-02 13:00 to 2026-11-03 13:00")),
+    ],
+)
+def test_periods_follow_local_time(options: dict[str, str], expected: tuple[str, str, str]) -> None:
+    assert spans(BERLIN, **options) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"month": "2026-13"},
+        {"month": "October"},
+        {"month": "0001-01"},
+        {"month": "9999-12"},
+        {"start": "0001-01-01"},
+        {"month": "2026-10", "last": "7d"},
+        {"month": "2026-10", "start": "2026-10-01"},
+        {"last": "7"},
+        {"last": "0d"},
+        {"last": "99999w"},
+        {"start": "yesterday"},
+        {"start": "2026-02-30"},
+        {"end": "2026-10-01"},
+        {"start": "2026-10-02", "end": "2026-10-01"},
+        {"start": "2026-10-02", "end": "2026-10-02"},
+        {"start": "2026-12-01"},
+    ],
+)
+def test_what_cannot_be_a_period_is_wrong_usage(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_period(UTC_ZONE, NOW, **options)
+    assert error.value.fix
+
+
+def test_skipped_midnight_is_the_first_instant_of_its_day() -> None:
+    day = date(2018, 11, 4)  # clocks went from 00:00 to 01:00 in São Paulo
+    assert iso(local_midnight(day, SAO_PAULO)) == "2018-11-04T03:00:00Z"
+    assert parse_instant("--from", "2018-11-04", SAO_PAULO) == local_midnight(day, SAO_PAULO)
+
+
+@pytest.mark.parametrize("tz", [UTC_ZONE, BERLIN, KOLKATA, SAO_PAULO, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Pacific/Apia")])
+@pytest.mark.parametrize("by", [(), ("month",), ("day",), ("hour", "team"), ("day", "month")])
+def test_slots_cover_the_period_without_gap(tz: ZoneInfo, by: tuple[str, ...]) -> None:
+    start = datetime(2011, 12, 28, 5, 20, tzinfo=UTC)  # Apia skipped the 30th
+    period = Period(start, start + timedelta(days=120, hours=3))
+    parts = slots(period, tz, by)
+    assert parts[0].from_ms == period.start_ms
+    assert parts[-1].to_ms == period.end_ms
+    assert all(one.to_ms == next_one.from_ms for one, next_one in pairwise(parts))
+    assert all(part.from_ms < part.to_ms for part in parts)
+    names = [part.hour if "hour" in by else part.day if "day" in by else part.month for part in parts]
+    assert len(set(names)) == len(names)
+
+
+def test_days_of_a_clock_change_have_23_and_25_hours() -> None:
+    march = slots(month_period(date(2026, 3, 1), BERLIN), BERLIN, ("day",))
+    october = slots(month_period(date(2026, 10, 1), BERLIN), BERLIN, ("day",))
+    hours = {part.day: (part.to_ms - part.from_ms) // 3_600_000 for part in march + october}
+    assert (hours["2026-03-28"], hours["2026-03-29"], hours["2026-10-25"]) == (24, 23, 25)
+
+
+def test_the_hour_that_clocks_show_twice_is_two_hours() -> None:
+    day = Period(local_midnight(date(2026, 10, 25), BERLIN), local_midnight(date(2026, 10, 26), BERLIN))
+    names = [part.hour for part in slots(day, BERLIN, ("hour",))]
+    assert len(names) == 25
+    assert "2026-10-25T02:00:00+02:00" in names
+    assert "2026-10-25T02:00:00+01:00" in names
+
+
+def test_hours_half_an_hour_off_are_cut_at_local_midnight() -> None:
+    day = Period(local_midnight(date(2026, 10, 2), KOLKATA), local_midnight(date(2026, 10, 3), KOLKATA))
+    names = [part.hour for part in slots(day, KOLKATA, ("hour",))]
+    assert names[:2] == ["2026-10-02T00:00:00+05:30", "2026-10-02T00:30:00+05:30"]
+    assert len(names) == 25
+
+
+def test_names() -> None:
+    period = month_period(date(2026, 12, 9), BERLIN)
+    assert is_month(period, BERLIN)
+    assert not is_month(period, UTC_ZONE)
+    assert name_of(period, BERLIN) == "December 2026"
