@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 MS_PER_HOUR = 3_600_000
 
@@ -54,16 +53,3 @@ def iso(instant: datetime) -> str:
     """ISO 8601 in UTC with a trailing Z; fractions of a second only where there are any."""
     text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
     return text.replace("+00:00", "Z")
-
-
-class Progress(Protocol):
-    """What a long collection tells whoever watches it: per source one start, any number of advances, one finish."""
-
-    def start(self, source: str, total_ms: int) -> None:
-        """`source` begins; `total_ms` of its time will be collected."""
-
-    def advance(self, done_ms: int, samples: int) -> None:
-        """`done_ms` more of the time and `samples` more samples are settled, collected or given up."""
-
-    def finish(self) -> None:
-        """The source that was started is done."""

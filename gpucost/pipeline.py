@@ -5,16 +5,39 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from gpucost import __version__, attribute as attribution, catalog, inventory, price
+from gpucost import __version__, catalog, inventory, price
+from gpucost import attribute as attribution
+from gpucost.errors import GpucostError, SourceError
 from gpucost.model import MS_PER_HOUR, Period
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from gpucost.collect.base import Progress
+    from gpucost.collect.result import CollectResult
     from gpucost.config import Config
     from gpucost.report.query import Query
     from gpucost.report.view import ReportView
     from gpucost.store import Store
+
+
+def collect(
+    config: Config, store: Store, period: Period | None, progress: Progress | None = None
+) -> tuple[list[CollectResult], list[GpucostError]]:
+    """Pull metrics from every configured Prometheus into the store: what each run came to, and the servers that gave none.
+
+    A server that fails does not keep the others from being collected.
+    """
+    from gpucost.collect.prometheus import collect_prometheus
+
+    results: list[CollectResult] = []
+    errors: list[GpucostError] = []
+    for source in config.prometheus:
+        try:
+            results.append(collect_prometheus(source, store, period, config.activity, config.idle, progress, timezone=config.tz))
+        except SourceError as error:
+            errors.append(error)
+    return results, errors
 
 
 def report(config: Config, store: Store, query: Query) -> ReportView:

@@ -5,13 +5,10 @@ CREATE OR REPLACE TEMP TABLE device_hours AS
 WITH readings AS (
     SELECT d.device_id, d.interval_ms, b.hour, b.hour::BIGINT * 3600000 + b.first_offset_ms AS first_ms,
         b.hour::BIGINT * 3600000 + b.last_offset_ms AS last_ms,
-        b.last_value, b.samples, b.value_sum, b.step_ms, d.idle_below, d.full_scale,
-        CASE WHEN b.idle_threshold = d.idle_below THEN b.idle_samples
-            ELSE len(list_filter(b.vals[:-2], lambda v: v < d.idle_below)) END AS idle_samples
+        b.last_value, b.samples, b.value_sum, b.step_ms, b.idle_samples, b.idle_threshold, d.full_scale
     FROM blocks AS b
     JOIN (
-        SELECT n.*,
-            c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below,
+        SELECT n.series_id, n.device_id, n.interval_ms, n.up_from_ms, n.up_to_ms,
             100.0 / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS full_scale
         FROM node_devices AS n CROSS JOIN settings AS c
     ) AS d USING (series_id)
@@ -24,7 +21,7 @@ hours AS (
     SELECT device_id, hour, count(*) AS series, min(first_ms) AS first_ms, max(last_ms) AS last_ms,
         arg_max(last_value, last_ms) AS last_value, min(interval_ms) AS interval_ms, sum(samples) AS samples,
         sum(value_sum) AS value_sum, any_value(step_ms) AS step_ms, sum(idle_samples) AS idle_samples,
-        any_value(idle_below) AS idle_below, any_value(full_scale) AS full_scale
+        any_value(idle_threshold) AS idle_below, any_value(full_scale) AS full_scale
     FROM readings
     GROUP BY ALL
 ),

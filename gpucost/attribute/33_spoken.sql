@@ -3,40 +3,52 @@
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour
 CREATE OR REPLACE TEMP TABLE spoken AS
 WITH wanted AS (
-    SELECT DISTINCT w.device_id, w.hour FROM device_holdings AS w WHERE NOT w.whole
+    -- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
+    SELECT device_id, hour, series, idle_below, full_scale, prev_value, prev_interval_ms,
+        prev_ms - hour::BIGINT * 3600000 AS prev_offset_ms,
+        first_ms - hour::BIGINT * 3600000 AS first_offset_ms,
+        next_ms - hour::BIGINT * 3600000 AS next_offset_ms
+    FROM device_hours SEMI JOIN (FROM device_holdings WHERE NOT whole) USING (device_id, hour)
 ),
 lists AS (
-    SELECT w.device_id, w.hour, d.interval_ms, b.vals AS vals,
-        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER)) AS offsets
+    SELECT w.device_id, w.hour, w.series, w.next_offset_ms AS after_ms, d.interval_ms, b.vals,
+        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))
+            ::BIGINT[] AS offsets
     FROM wanted AS w
     JOIN node_devices AS d USING (device_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
 ),
-points AS (
-    SELECT device_id, hour, interval_ms, hour::BIGINT * 3600000 + unnest(offsets) AS at_ms, unnest(vals) AS value FROM lists
+alone AS (
+    SELECT device_id, hour, interval_ms, unnest(offsets) AS offset_ms, unnest(list_append(offsets[2:], after_ms)) AS next_ms, unnest(vals) AS value
+    FROM lists
+    WHERE series = 1
 ),
-known AS (
-    -- series of one device that speak at the same moment repeat each other
-    SELECT device_id, hour, at_ms, max(value) AS value, min(interval_ms) AS interval_ms FROM points GROUP BY ALL
-    UNION ALL
-    SELECT device_id, hour, h.prev_ms, h.prev_value, h.prev_interval_ms
-    FROM wanted AS w JOIN device_hours AS h USING (device_id, hour)
-    WHERE h.prev_ms IS NOT NULL
+-- series of one device that speak at the same moment repeat each other
+merged AS (
+    SELECT device_id, hour, offset_ms, max(value) AS value, min(interval_ms) AS interval_ms, any_value(after_ms) AS after_ms
+    FROM (SELECT device_id, hour, interval_ms, after_ms, unnest(offsets) AS offset_ms, unnest(vals) AS value FROM lists WHERE series > 1)
+    GROUP BY ALL
 ),
-followed AS (
-    SELECT k.*, h.idle_below, h.full_scale,
-        coalesce(lead(k.at_ms) OVER (PARTITION BY k.device_id, k.hour ORDER BY k.at_ms), h.next_ms) AS next_ms
-    FROM known AS k JOIN device_hours AS h USING (device_id, hour)
+together AS (
+    SELECT device_id, hour, interval_ms, offset_ms,
+        coalesce(lead(offset_ms) OVER (PARTITION BY device_id, hour ORDER BY offset_ms), after_ms) AS next_ms, value
+    FROM merged
 ),
-until AS (
-    SELECT *,
-        CASE WHEN next_ms - at_ms <= 2.5 * interval_ms THEN next_ms ELSE at_ms + interval_ms END AS speaks_to_ms
-    FROM followed
+earlier AS (
+    SELECT device_id, hour, prev_interval_ms AS interval_ms, prev_offset_ms AS offset_ms,
+        coalesce(first_offset_ms, next_offset_ms) AS next_ms, prev_value AS value
+    FROM wanted
+    WHERE prev_offset_ms IS NOT NULL
+),
+voices AS (
+    SELECT device_id, hour, value, offset_ms,
+        CASE WHEN next_ms - offset_ms <= 2.5 * interval_ms THEN next_ms ELSE offset_ms + interval_ms END AS until_ms
+    FROM (FROM alone UNION ALL BY NAME FROM together UNION ALL BY NAME FROM earlier)
 )
-SELECT device_id, hour,
-    greatest(at_ms, hour::BIGINT * 3600000) AS from_ms,
-    least(speaks_to_ms, (hour::BIGINT + 1) * 3600000) AS to_ms,
-    value < idle_below AS idle,
-    value / full_scale AS utilization
-FROM until
-WHERE speaks_to_ms > hour::BIGINT * 3600000;
+SELECT v.device_id, v.hour,
+    v.hour::BIGINT * 3600000 + greatest(v.offset_ms, 0) AS from_ms,
+    v.hour::BIGINT * 3600000 + least(v.until_ms, 3600000) AS to_ms,
+    v.value < w.idle_below AS idle,
+    v.value / w.full_scale AS utilization
+FROM voices AS v JOIN wanted AS w USING (device_id, hour)
+WHERE v.until_ms > 0;

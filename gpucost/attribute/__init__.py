@@ -27,13 +27,17 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> int:
         con.execute("DELETE FROM attributed_days")
         con.execute("DELETE FROM cost_hourly")
         con.execute("DELETE FROM node_hourly")
+        run_stage(con, _DAYS, "05_threshold")
     _load_local_days(con, tz)
     run_stage(con, _DAYS, "10_day_fingerprints")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY from_ms"
     ).fetchall()
     for start, end in _spans(changed, _days_at_once(con)):
-        con.execute("CREATE OR REPLACE TEMP TABLE span AS SELECT $start::BIGINT AS from_ms, $end::BIGINT AS to_ms", {"start": start, "end": end})
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE span AS SELECT $start::BIGINT AS from_ms, $end::BIGINT AS to_ms",
+            {"start": start, "end": end},
+        )
         con.execute("DELETE FROM cost_hourly WHERE from_ms >= $start AND from_ms < $end", {"start": start, "end": end})
         con.execute("DELETE FROM node_hourly WHERE from_ms >= $start AND from_ms < $end", {"start": start, "end": end})
         run_stage(con, _DAYS, "20_cells")

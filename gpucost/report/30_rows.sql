@@ -9,7 +9,7 @@ SELECT
     CASE WHEN list_contains($by::VARCHAR[], 'workload') THEN workload END           AS workload,
     CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN workload_type END AS workload_type,
     CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN pod END                     AS pod,
-    CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN uid END                     AS uid,
+    CASE WHEN list_contains($by::VARCHAR[], 'uid') THEN uid END                     AS uid,
     CASE WHEN list_contains($by::VARCHAR[], 'node') THEN node END                   AS node,
     CASE WHEN list_contains($by::VARCHAR[], 'gpu_model') THEN gpu_model END         AS gpu_model,
     CASE WHEN list_contains($by::VARCHAR[], 'capacity_type') THEN capacity_type END AS capacity_type,

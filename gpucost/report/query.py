@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 TIME_DIMENSIONS = ("month", "day", "hour")
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
-POD_DIMENSIONS = ("namespace", "team", "workload", "workload_type", "pod")
+POD_DIMENSIONS = ("namespace", "team", "workload", "workload_type", "pod", "uid")
 DIMENSIONS = (
-    "cluster", "namespace", "team", "workload", "workload_type", "pod", "node", "gpu_model", "capacity_type", "region", "zone",
+    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "node", "gpu_model", "capacity_type", "region", "zone",
     "month", "day", "hour",
 )  # fmt: skip
 

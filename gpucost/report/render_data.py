@@ -37,7 +37,7 @@ def to_dict(view: ReportView) -> dict[str, Any]:
 
 def to_csv(view: ReportView) -> str:
     """One line per row: kind, the dimensions, every measure, currency. Empty is unknown or not applicable."""
-    keys = [*view.by, "uid"] if "pod" in view.by else list(view.by)
+    keys = list(view.by)
     measures = [field.name for field in (*fields(Measures), *fields(Unallocated))]
     target = io.StringIO()
     writer = csv.DictWriter(target, ["kind", *keys, *measures, "currency"], restval="", lineterminator="\n")

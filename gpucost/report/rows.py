@@ -76,7 +76,7 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
 
 def rows_by(con: DuckDBPyConnection, by: Iterable[str]) -> list[Row]:
     """The rows by these dimensions: allocated ones by cost descending, then keys; then the unallocated ones by keys."""
-    names = [*by, "uid"] if "pod" in by else list(by)
+    names = list(by)
     answer = [
         Row(
             kind=sums["kind"],

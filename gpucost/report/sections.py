@@ -20,9 +20,8 @@ _NO_MEASURES = ("",) * 6
 
 def cost_by(rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeTotals | None) -> Table:
     """The rows of the report; with `nodes`, unallocated GPUs stand among them and the total is what the nodes cost."""
-    keys = [*by, "uid"] if "pod" in by else list(by)
     columns = (
-        *(Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0) for key in keys),
+        *(Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0) for key in by),
         Column("GPU-hours", "hours"),
         Column("Cost", "money", 2),
         Column("Share", "ratio", weight=2),
@@ -35,8 +34,8 @@ def cost_by(rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeT
     )
     whole = nodes.node_cost if nodes else totals.cost
     title = f"Cost by {' and '.join(_phrase(key) for key in by)}"
-    held = [_cost_line(row, keys, whole) for row in rows if row.kind == "allocated"]
-    blank = ("",) * (len(keys) - 1)
+    held = [_cost_line(row, by, whole) for row in rows if row.kind == "allocated"]
+    blank = ("",) * (len(by) - 1)
     summed = _measured_cells(totals, whole)
     if nodes is None:
         return Table(title, columns, (*held, Line(("Total", *blank, *summed), is_sum=True)))
@@ -162,7 +161,7 @@ def idle_share(measures: Measures) -> float | None:
     return ratio(measures.idle_gpu_hours, measures.allocated_gpu_hours) if measures.measured_ratio else None
 
 
-def _cost_line(row: Row, keys: list[str], whole: Decimal) -> Line:
+def _cost_line(row: Row, keys: tuple[str, ...], whole: Decimal) -> Line:
     return Line((*(_label(row.keys[key]) for key in keys), *_measured_cells(row.measures, whole)))
 
 

@@ -1,0 +1,5 @@
+"""`python -m gpucost`."""
+
+from gpucost.cli.app import main
+
+main()

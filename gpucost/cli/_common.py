@@ -1,0 +1,121 @@
+"""What every command shares: options, opening config and store, and how errors are told."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+from gpucost.errors import GpucostError
+
+if TYPE_CHECKING:
+    from gpucost.config import Config
+    from gpucost.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Config file; without it ./gpucost.toml, else the user's.", show_default=False),
+]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="FILE", help="Store file, instead of the one the config names.", show_default=False),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors.")]
+
+
+def load(config_path: Path | None, store_path: Path | None) -> tuple[Config, Store]:
+    """The configuration and the store it names; nothing is opened yet. Raises ConfigError."""
+    from gpucost.config import load_config
+    from gpucost.store import Store
+
+    config = load_config(config_path, store=store_path)
+    return config, Store(config.store)
+
+
+def note(text: str = "", *, quiet: bool = False) -> None:
+    """Say something beside the data: to stderr, and not at all under -q."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Let `command` fail in words: one message and one fix on stderr, and the exit code that belongs to it.
+
+    The command's own `verbose` argument, where it has one, shows the traceback of unexpected errors.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        _set_up_logging(verbose=bool(kwargs.get("verbose")))
+        try:
+            result = command(*args, **kwargs)
+            sys.stdout.flush()
+            return result
+        except GpucostError as error:
+            fail(error.message, error.fix, error.exit_code)
+        except KeyboardInterrupt:
+            fail("interrupted; what was saved before is kept", None, INTERRUPTED)
+        except BrokenPipeError:
+            _reader_is_gone()
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:
+            if kwargs.get("verbose"):
+                import traceback
+
+                traceback.print_exc()
+            fail(
+                f"unexpected {type(error).__name__}: {error or 'no message'}",
+                "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
+                1,
+            )
+
+    return run
+
+
+def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
+    """End the command with one message."""
+    tell_error(message, fix)
+    raise typer.Exit(exit_code)
+
+
+def tell_error(message: str, fix: str | None) -> None:
+    """What failed and what mends it, on stderr, in the words that every command uses."""
+    typer.echo(f"{_red('error:')} {message}", err=True)
+    if fix:
+        typer.echo(f"fix: {fix}", err=True)
+
+
+def _set_up_logging(*, verbose: bool) -> None:
+    """What libraries log (retries, say) is shown under -v only; without a handler Python would print warnings."""
+    import logging
+
+    if verbose:
+        logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    else:
+        logging.getLogger().addHandler(logging.NullHandler())
+
+
+def _red(text: str) -> str:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return text if plain else f"\033[1;31m{text}\033[0m"
+
+
+def _reader_is_gone() -> NoReturn:
+    """`gpucost … | head`: end quietly, and keep the interpreter from complaining when it flushes stdout."""
+    with contextlib.suppress(OSError, ValueError):  # stdout may have no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(BROKEN_PIPE)

@@ -1,0 +1,101 @@
+"""Rows of an answer as an aligned table, Markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gpucost.errors import UsageError
+
+
+class RowFormat(StrEnum):
+    """How rows are written."""
+
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None) -> None:
+    """Write rows to `output`, or to stdout where it is None. Raises UsageError where the file cannot be written."""
+    renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
+    text = renderers[format](columns, rows)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}", "-o names another file") from None
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
+    numeric = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+
+    def line(texts: Sequence[str]) -> str:
+        fields = zip(texts, widths, numeric, strict=True)
+        padded = (text.rjust(width) if right else text.ljust(width) for text, width, right in fields)
+        return "  ".join(padded).rstrip() + "\n"
+
+    return line(columns) + line(["-" * width for width in widths]) + "".join(map(line, cells))
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    rules = ["--:" if any(_is_number(row[i]) for row in rows) else ":--" for i in range(len(columns))]
+    cells = [[_cell(value).replace("|", "\\|") for value in row] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [list(columns), rules, *cells])
+
+
+def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    return json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], indent=2, ensure_ascii=False) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value.replace("\r", "").replace("\n", "\\n")
+    plain = _plain(value)
+    if isinstance(plain, str):
+        return plain
+    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON knows it: decimals become numbers, instants ISO 8601, what is no number becomes null."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)

@@ -1,0 +1,41 @@
+"""`gpucost config show`: every setting in force and where it comes from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note
+from gpucost.cli._rows import RowFormat, write_rows
+
+
+@handle_errors
+def config_show(
+    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show every setting in force and where it comes from.
+
+    Secrets are not read, and values of headers are hidden.
+
+    \b
+    Examples:
+      gpucost config show
+      GPUCOST_TIMEZONE=Europe/Berlin gpucost config show --format json
+    """
+    from gpucost.config import resolved
+    from gpucost.config_file import places
+
+    settings, _ = load(config, store)
+    if settings.path:
+        note(f"config file: {settings.path}", quiet=quiet)
+    else:
+        looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
+        note(f"config file: none (looked for {looked}); gpucost init writes one", quiet=quiet)
+    write_rows(("key", "value", "from"), resolved(settings), format, None)

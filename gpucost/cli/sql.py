@@ -1,0 +1,39 @@
+"""`gpucost sql`: ask the store anything, read-only."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load
+from gpucost.cli._rows import RowFormat, write_rows
+
+
+@handle_errors
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect; - reads it from stdin.")],
+    format: Annotated[RowFormat, typer.Option("--format", help="How to write the rows.")] = RowFormat.table,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Ask the store anything in SQL, read-only.
+
+    Statements see the store alone: they cannot write, and reach neither other files nor the network.
+
+    \b
+    Examples:
+      gpucost sql "select source, count(*) as series from series group by source"
+      gpucost sql --format csv -o nodes.csv "from nodes"
+      gpucost sql - < question.sql
+    """
+    _, opened = load(config, store)
+    columns, rows = opened.query(sys.stdin.read() if statement == "-" else statement)
+    write_rows(columns, rows, format, output)

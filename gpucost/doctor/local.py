@@ -1,0 +1,87 @@
+"""Checks of what lies on this machine: the store, the price book, and what attribution found wanting."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from gpucost import pipeline
+from gpucost.config import Config
+from gpucost.doctor.check import Check, Status
+from gpucost.errors import GpucostError
+from gpucost.model import iso
+from gpucost.store import Store, StoreInfo
+
+# A daily collection is late after a day and a half.
+STALE_AFTER = timedelta(hours=36)
+SHOWN_OF_A_KIND = 3
+
+
+def check_store(config: Config, now: datetime) -> Iterator[Check]:
+    """Does the store open, and is every server's data in it fresh?"""
+    store = Store(config.store)
+    if not store.exists:
+        yield Check("store", str(store.path), Status.warn, "not there yet", "gpucost collect prometheus")
+        return
+    try:
+        info = store.info()
+    except GpucostError as error:
+        yield Check("store", str(store.path), Status.fail, error.message, error.fix or "name another file with --store")
+        return
+    yield Check("store", str(store.path), Status.ok, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
+    for server in config.prometheus:
+        yield _freshness(server.source, info, now)
+
+
+def _freshness(source: str, info: StoreInfo, now: datetime) -> Check:
+    held = next((known for known in info.sources if known.source == source), None)
+    if held is None:
+        command = f"gpucost collect prometheus --source {shlex.quote(source)}"
+        return Check("store", source, Status.warn, "nothing collected yet", command)
+    period = f"holds {iso(held.start)} to {iso(held.end)}"
+    if now - held.end > STALE_AFTER:
+        days = (now - held.end) / timedelta(days=1)
+        return Check("store", source, Status.warn, f"{period}, {days:.1f} days old", "gpucost collect prometheus, daily")
+    return Check("store", source, Status.ok, period)
+
+
+def check_prices(config: Config) -> Iterator[Check]:
+    """Does the price book parse, and has every node that was seen a price? Brings attribution up to date to tell."""
+    from gpucost.price.book import read_book
+
+    if config.prices.book is None:
+        yield Check("prices", "price book", Status.ok, "none; list prices of the catalog are used")
+    else:
+        try:
+            rows = read_book(config.prices.book, config.currency, config.tz)
+            yield Check("prices", str(config.prices.book), Status.ok, f"{len(rows)} prices")
+        except GpucostError as error:
+            yield Check("prices", str(config.prices.book), Status.fail, error.message, error.fix or "correct the file")
+            return
+    store = Store(config.store)
+    if store.exists:
+        yield from _found_by_attribution(config, store)
+
+
+def _found_by_attribution(config: Config, store: Store) -> Iterator[Check]:
+    try:
+        pipeline.attribute(config, store)
+        with store.read() as con:
+            nodes = con.execute("SELECT count(DISTINCT (cluster, node)) FROM nodes").fetchall()[0][0]
+            warnings = con.execute(
+                "SELECT code, subject, message, fix, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subject),"
+                " count(*) OVER (PARTITION BY code) FROM warnings ORDER BY code, 5"
+            ).fetchall()
+    except GpucostError as error:
+        yield Check("prices", "attribution", Status.fail, error.message, error.fix)
+        return
+    if not any(code == "unpriced_node" for code, *_ in warnings):
+        yield Check("prices", "nodes", Status.ok, f"all {nodes} GPU nodes in the store have a price")
+    for code, subject, message, fix, number, count in warnings:
+        area = "prices" if code in ("unpriced_node", "stale_price") else "data"
+        status = Status.fail if code == "unpriced_node" else Status.warn
+        if number <= SHOWN_OF_A_KIND:
+            more = f" (and {count - number} more)" if number == SHOWN_OF_A_KIND < count else ""
+            look = f"gpucost sql \"from warnings where code = '{code}'\""
+            yield Check(area, subject or code, status, message + more, fix or look)

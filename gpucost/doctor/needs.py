@@ -1,0 +1,96 @@
+"""The metrics and labels that figures need, and what is lost without each. docs/metrics.md says the same at length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpucost.collect.prometheus_selectors import GPU_RESOURCES
+from gpucost.doctor.check import Status
+
+KSM = "kube-state-metrics"
+ALLOW = f"{KSM}: keep the metric in --metric-allowlist"
+NODE_LABELS_FIX = f"{KSM} --metric-labels-allowlist=nodes=[*]"
+
+REQUESTS = "kube_pod_container_resource_requests"
+GPU_REQUESTS = f'{REQUESTS}{{resource=~"{GPU_RESOURCES}"}}'
+MIG_REQUESTS = f'{REQUESTS}{{resource=~"nvidia_com_mig_.*"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A metric that is read, labels of which one has to stand on it, and what is lost without."""
+
+    metric: str
+    labels: tuple[str, ...]
+    lost: str
+    status: Status = Status.warn
+    fix: str = ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFact:
+    """A fact about nodes, and the labels that may tell it, as kube-state-metrics spells them."""
+
+    name: str
+    labels: tuple[str, ...]
+    lost: str
+
+
+NEEDS = (
+    Need("kube_pod_info", ("node",), "no pod is on any node", Status.fail, f"scrape {KSM}"),
+    Need("kube_pod_status_phase", ("phase",), "ended pods look as if they went on", Status.fail),
+    Need("kube_pod_status_scheduled_time", ("uid",), "a pod's beginning is known to one scrape only"),
+    Need("kube_pod_completion_time", ("uid",), "a pod's end is known to one scrape only, if any has ended"),
+    Need("kube_pod_owner", ("owner_kind",), "workloads show as single pods"),
+    Need("kube_node_created", ("node",), "a node's beginning is its first sample"),
+    Need("kube_node_info", ("provider_id", "system_uuid"), "reused node names are not told apart"),
+    Need("kube_node_status_capacity", ("resource",), "shared and sliced GPUs may be miscounted"),
+)
+
+NODE_FACTS = (
+    NodeFact(
+        "instance type",
+        ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type"),
+        "no catalog price fits (a price book with node_selector can)",
+    ),
+    NodeFact(
+        "region",
+        ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region"),
+        "prices by region do not fit",
+    ),
+    NodeFact(
+        "zone",
+        ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone"),
+        "prices by zone do not fit",
+    ),
+    NodeFact(
+        "capacity type",
+        (
+            "label_karpenter_sh_capacity_type",
+            "label_eks_amazonaws_com_capacityType",
+            "label_eks_amazonaws_com_capacity_type",
+            "label_cloud_google_com_gke_provisioning",
+            "label_cloud_google_com_gke_spot",
+            "label_cloud_google_com_gke_preemptible",
+            "label_kubernetes_azure_com_scalesetpriority",
+            "label_node_kubernetes_io_lifecycle",
+            "label_node_lifecycle",
+        ),
+        "all nodes count as on demand; right where there are no spot nodes",
+    ),
+    NodeFact(
+        "GPU model",
+        (
+            "label_nvidia_com_gpu_product",
+            "label_cloud_google_com_gke_accelerator",
+            "label_amd_com_gpu_product_name",
+            "label_karpenter_k8s_aws_instance_gpu_name",
+        ),
+        "the model comes from the instance type or dcgm-exporter",
+    ),
+    NodeFact(
+        "GPU count",
+        ("label_nvidia_com_gpu_count", "label_cloud_google_com_gke_accelerator_count"),
+        "the count comes from the instance type or dcgm-exporter",
+    ),
+)

@@ -1,0 +1,104 @@
+"""What `gpucost collect prometheus` asks of the pipeline, and how it tells what came of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.collect.result import CollectResult, Dropped, FailedWindow, Finding
+from gpucost.config import Config
+from gpucost.errors import GpucostError, SourceError
+from gpucost.model import Period
+from gpucost.store import Store
+
+HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
+
+
+class Asked:
+    """Stands in for the pipeline: remembers what it was asked, and gives the results it was given."""
+
+    def __init__(self) -> None:
+        self.results: list[CollectResult] = [CollectResult("prometheus", "main", 1, HOUR, windows=1, samples=1234, new_series=1)]
+        self.errors: list[GpucostError] = []
+        self.config = Config()
+        self.period: Period | None = None
+
+    def __call__(
+        self, config: Config, store: Store, period: Period | None, progress: Any
+    ) -> tuple[list[CollectResult], list[GpucostError]]:
+        self.config, self.period = config, period
+        assert store.path == config.store
+        assert progress is None  # no terminal, no bar
+        return self.results, self.errors
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("gpucost.toml").write_text(
+        'timezone = "Europe/Berlin"\n[[prometheus]]\nurl = "http://a"\nname = "main"\n[[prometheus]]\nurl = "http://b"\n'
+    )
+    asked = Asked()
+    monkeypatch.setattr(pipeline, "collect", asked)
+    return asked
+
+
+def collect(*words: str, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, ["collect", "prometheus", *words])
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def test_all_servers_and_no_period_by_default(asked: Asked) -> None:
+    out, err = collect()
+    assert asked.period is None
+    assert [server.source for server in asked.config.prometheus] == ["main", "http://b"]
+    assert out == "main: 1,234 samples of 2026-10-01T00:00:00Z .. 2026-10-01T01:00:00Z (1 window, 1 new series)\n"
+    assert err == ""
+
+
+def test_a_period_in_local_time_and_one_server(asked: Asked) -> None:
+    collect("--from", "2026-10-01", "--to", "2026-11-01", "--source", "http://b")
+    assert str(asked.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"
+    assert [server.source for server in asked.config.prometheus] == ["http://b"]
+
+
+def test_a_server_that_is_not_configured(asked: Asked) -> None:
+    assert "--source takes one of: main, http://b" in collect("--source", "other", code=2)[1]
+
+
+def test_what_is_missing_is_said_with_the_fix(asked: Asked) -> None:
+    result = asked.results[0]
+    result.resumed = 2
+    result.findings = [Finding("warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics")]
+    result.dropped = [Dropped("DCGM_FI_DEV_GPU_UTIL", "sentinel", 3), Dropped("DCGM_FI_DEV_FB_USED", "sentinel", 4)]
+    result.findings += [Finding("warning", "gap", "kube-state-metrics was silent")] * 7
+    out, err = collect()
+    assert "went on after 2 windows" in out
+    assert "warning: kube_pod_info is not exported\n    fix: scrape kube-state-metrics" in err
+    assert "dropped 7 samples as sentinel: DCGM_FI_DEV_FB_USED, DCGM_FI_DEV_GPU_UTIL" in err
+    assert err.count("was silent") == 5
+    assert "and 2 more of gap" in err
+    assert collect("-q") == ("", "")
+
+
+def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(asked: Asked) -> None:
+    command = "gpucost collect prometheus --from 2026-10-01T00:00:00Z --to 2026-10-01T01:00:00Z"
+    asked.results[0].failed_windows = [FailedWindow(HOUR, "the server broke off", command)]
+    for words in ([], ["-q"]):
+        _, err = collect(*words, code=1)
+        assert err == f"error: main: {HOUR} failed: the server broke off\nfix: {command}\n"
+
+
+def test_a_server_that_gave_nothing_ends_with_1_and_the_others_are_told(asked: Asked) -> None:
+    asked.errors = [SourceError("nothing answers at http://b", "start it")]
+    out, err = collect(code=1)
+    assert out.startswith("main: 1,234 samples")
+    assert err == "error: nothing answers at http://b\nfix: start it\n"

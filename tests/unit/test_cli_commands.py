@@ -1,0 +1,147 @@
+"""The commands that look at config and store, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import __version__
+from gpucost.cli.app import app
+from gpucost.store import Store
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*words: str, code: int = 0, stdin: str | None = None) -> tuple[str, str]:
+    result = CliRunner().invoke(app, list(words), input=stdin)
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+@pytest.fixture
+def store(work: Path) -> Path:
+    with Store(work / "gpucost.duckdb").write() as con:
+        window = [1759276800000, 1759363200000]
+        con.execute("INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 42, 3, TIMESTAMP '2025-10-02 01:02:03')", window)
+    return work / "gpucost.duckdb"
+
+
+def test_version(work: Path) -> None:
+    assert call("--version")[0] == f"gpucost {__version__}\n"
+
+
+def test_wrong_usage_exits_2(work: Path) -> None:
+    call("report", "--colour", code=2)
+    call("nonsense", code=2)
+    call("sql", code=2)
+
+
+@pytest.mark.parametrize("command", ["config show", "store info", "sql 'select 1'", "report", "collect prometheus", "doctor"])
+def test_a_broken_config_is_told_by_every_command(work: Path, command: str) -> None:
+    (work / "gpucost.toml").write_text("[idle]\nthreshold = 5\n")
+    out, err = call(*shlex.split(command), code=1)
+    assert "idle.threshold" in out + err
+    assert "did you mean idle.threshold_percent?" in out + err
+
+
+def test_config_show(work: Path) -> None:
+    (work / "gpucost.toml").write_text('currency = "EUR"\n')
+    out, err = call("config", "show")
+    assert f"config file: {work}/gpucost.toml" in err
+    assert ["currency", '"EUR"', f"{work}/gpucost.toml:1"] in [line.split() for line in out.splitlines()]
+
+
+def test_config_show_without_a_file_says_where_it_looked(work: Path) -> None:
+    _, err = call("config", "show")
+    assert str(work / "gpucost.toml") in err
+    assert str(work / "home" / ".config" / "gpucost" / "gpucost.toml") in err
+
+
+def test_config_show_as_json(work: Path) -> None:
+    rows = json.loads(call("config", "show", "--format", "json", "-q", "--store", "x.duckdb")[0])
+    assert {"key": "store", "value": f'"{work}/x.duckdb"', "from": "option --store"} in rows
+
+
+def test_store_info(store: Path) -> None:
+    out, _ = call("store", "info")
+    assert str(store) in out
+    assert ["main", "prometheus", "2025-10-01T00:00:00Z", "2025-10-02T00:00:00Z", "1", "42", "3", "2025-10-02T01:02:03Z"] in [
+        line.split() for line in out.splitlines()
+    ]
+    assert "scrape_gaps" not in out
+    assert "scrape_gaps" in call("store", "info", "-v")[0]
+
+
+def test_store_info_as_json(store: Path) -> None:
+    answer = json.loads(call("store", "info", "--format", "json")[0])
+    assert answer["path"] == str(store)
+    assert answer["sources"][0]["start"] == "2025-10-01T00:00:00Z"
+    assert answer["sources"][0]["rows"] == 42
+
+
+def test_no_store_yet(work: Path) -> None:
+    for words in (["store", "info"], ["sql", "select 1"]):
+        assert "fix: gpucost collect prometheus" in call(*words, code=1)[1]
+
+
+def test_sql(store: Path) -> None:
+    assert call("sql", "select source, rows from loads")[0].splitlines()[2].split() == ["main", "42"]
+    assert call("sql", "--format", "csv", "select source, rows from loads")[0] == "source,rows\nmain,42\n"
+    assert json.loads(call("sql", "--format", "json", "-", stdin="select 1 as one")[0]) == [{"one": 1}]
+    call("sql", "--format", "markdown", "-o", "out.md", "select 1 as one")
+    assert Path("out.md").read_text() == "| one |\n| --: |\n| 1 |\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from loads",
+        "create table x as select 1",
+        "copy loads to 'stolen.csv'",
+        "from 'gpucost.toml'",
+        "select * from read_text('gpucost.toml')",
+        "attach 'other.duckdb'",
+        "set enable_external_access = true",
+        "select nonsense",
+    ],
+)
+def test_sql_neither_writes_nor_reads_other_files(store: Path, statement: str) -> None:
+    Path("gpucost.toml").write_text('currency = "USD"')
+    out, err = call("sql", statement, code=1)
+    assert out == ""
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+    assert call("sql", "--format", "csv", "select count(*) as n from loads")[0] == "n\n1\n"
+    assert not Path("stolen.csv").exists()
+    assert not Path("other.duckdb").exists()
+
+
+def test_help_is_quick_and_imports_nothing_heavy(work: Path) -> None:
+    code = (
+        "import sys\nsys.argv = ['gpucost', '--help']\nfrom gpucost.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = 'duckdb pandas numpy pydantic rich jinja2 requests prometheus_api_client'.split()\n"
+        "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)\n"
+    )
+    root = Path(__file__).parents[2]
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=root)
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.5  # 0.1 s on an idle machine; the bound leaves room for busy ones

@@ -1,0 +1,124 @@
+"""How commands fail: one message, one fix, the exit code that belongs to it; and rows in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gpucost.cli._common import VerboseOption, handle_errors
+from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.errors import IncompleteError, StoreError, UsageError
+
+
+def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str, str]:
+    app = typer.Typer()
+
+    @app.command()
+    @handle_errors
+    def command(verbose: VerboseOption = False) -> None:
+        print("data")
+        raise raised()
+
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(StoreError("it broke", "mend it"), 1), (UsageError("it broke", "mend it"), 2), (IncompleteError("it broke", "mend it"), 4)],
+)
+def test_an_error_is_one_message_one_fix_and_its_exit_code(error: Exception, code: int) -> None:
+    assert run(lambda: error) == (code, "data\n", "error: it broke\nfix: mend it\n")
+
+
+def test_no_fix_no_line() -> None:
+    assert run(lambda: StoreError("it broke"))[2] == "error: it broke\n"
+
+
+def test_interrupted() -> None:
+    code, _, said = run(KeyboardInterrupt)
+    assert code == 130
+    assert "interrupted" in said
+
+
+def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request() -> None:
+    code, _, said = run(lambda: ZeroDivisionError("oh"))
+    assert code == 1
+    assert said.splitlines()[0] == "error: unexpected ZeroDivisionError: oh"
+    assert "Traceback" not in said
+    assert "Traceback" in run(lambda: ZeroDivisionError("oh"), "-v")[2]
+
+
+def test_a_reader_that_left_is_no_error() -> None:
+    code, _, said = run(BrokenPipeError)
+    assert (code, said) == (141, "")
+
+
+def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
+    script = tmp_path / "many.py"
+    script.write_text(
+        "import typer\nfrom gpucost.cli._common import handle_errors\n"
+        "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
+        "typer.run(many)\n"
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (141, b"")
+
+
+COLUMNS = ("name", "cost", "at", "labels", "share")
+ROWS = [
+    ("a|b", Decimal("12.500000000"), datetime(2026, 10, 1, tzinfo=UTC), {"x": ["y"]}, float("nan")),
+    ("two\nlines", None, None, None, 0.5),
+]
+
+
+def written(format: RowFormat, directory: Path) -> str:
+    write_rows(COLUMNS, ROWS, format, directory / "out")
+    return (directory / "out").read_text()
+
+
+def test_rows_as_a_table_align_numbers_right(tmp_path: Path) -> None:
+    lines = written(RowFormat.table, tmp_path).splitlines()
+    assert lines[0].split() == list(COLUMNS)
+    assert lines[2].index("12.500000000") + len("12.500000000") == lines[0].index("cost") + len("cost")
+    assert lines[3].startswith("two\\nlines")
+
+
+def test_rows_as_markdown(tmp_path: Path) -> None:
+    lines = written(RowFormat.markdown, tmp_path).splitlines()
+    assert lines[1] == "| :-- | --: | :-- | :-- | --: |"
+    assert lines[2].startswith("| a\\|b | 12.500000000 | 2026-10-01T00:00:00+00:00 |")
+
+
+def test_rows_as_csv(tmp_path: Path) -> None:
+    rows = list(csv.reader(io.StringIO(written(RowFormat.csv, tmp_path))))
+    assert rows[0] == list(COLUMNS)
+    assert rows[1][:2] == ["a|b", "12.500000000"]
+    assert rows[2][1] == ""
+
+
+def test_rows_as_json(tmp_path: Path) -> None:
+    rows = json.loads(written(RowFormat.json, tmp_path))
+    assert rows[0] == {"name": "a|b", "cost": 12.5, "at": "2026-10-01T00:00:00+00:00", "labels": {"x": ["y"]}, "share": None}
+    assert rows[1]["cost"] is None
+
+
+def test_rows_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot write"):
+        write_rows(COLUMNS, ROWS, RowFormat.csv, tmp_path / "none" / "out")

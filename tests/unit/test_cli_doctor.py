@@ -1,0 +1,172 @@
+"""What the doctor finds, on servers that lack one thing each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
+from gpucost.doctor import Check, Status
+from gpucost.doctor.local import check_prices, check_store
+from gpucost.doctor.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, REQUESTS
+from gpucost.doctor.server import check_server
+from gpucost.errors import SourceError
+from gpucost.model import to_ms
+from gpucost.store import Store
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+
+HEALTHY: dict[str, set[str]] = {
+    REQUESTS: {"namespace", "pod", "uid", "resource"},
+    **{need.metric: set(need.labels) for need in NEEDS},
+    "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS},
+    UTIL: {"gpu", "UUID", "exported_pod"},
+}
+
+
+class Server:
+    """A server that holds series with the given labels."""
+
+    def __init__(self, labels: Mapping[str, set[str]], values: Mapping[str, list[str]] | None = None) -> None:
+        self.labels = labels
+        self.values = {GPU_REQUESTS: ["nvidia_com_gpu"], UTIL: ["train-0"], **(values or {})}
+
+    def __call__(self, path: str, params: Mapping[str, str]) -> Any:
+        if path == "query":
+            return 1.0
+        if path == "labels":
+            return sorted(self.labels.get(params["match[]"], ()))
+        if path.startswith("label/"):
+            return self.values.get(params["match[]"], [])
+        return {"version": "3.1.0", "storageRetention": "15d"}
+
+
+def examine(server: Any, config: Config | None = None) -> list[Check]:
+    return list(check_server(PrometheusSource(name="main"), config or Config(), NOW, server))
+
+
+def problems(server: Any, config: Config | None = None) -> dict[str, Check]:
+    checks = {check.subject: check for check in examine(server, config) if check.status is not Status.ok}
+    assert all(check.fix for check in checks.values())
+    return checks
+
+
+def without(metric: str) -> dict[str, set[str]]:
+    return {name: labels for name, labels in HEALTHY.items() if name != metric}
+
+
+def test_a_healthy_server() -> None:
+    checks = examine(Server(HEALTHY))
+    assert {check.status for check in checks} == {Status.ok}
+    assert checks[0].found == "answers, version 3.1.0, keeps 15d"
+
+
+def test_a_server_that_does_not_answer_is_one_failure() -> None:
+    def down(path: str, params: Mapping[str, str]) -> Any:
+        raise SourceError("nothing answers", "start it")
+
+    checks = examine(down)
+    assert [(check.status, check.found, check.fix) for check in checks] == [(Status.fail, "nothing answers", "start it")]
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=lambda need: str(need.metric))
+def test_each_metric_that_is_missing_is_named(need: Any) -> None:
+    found = problems(Server(without(need.metric)))
+    assert list(found) == [need.metric]
+    assert found[need.metric].status is need.status
+
+
+def test_a_label_that_was_relabeled_away() -> None:
+    found = problems(Server(HEALTHY | {"kube_pod_info": {"pod"}}))
+    assert "has no label node" in found["kube_pod_info"].found
+
+
+def test_no_gpu_requests() -> None:
+    assert problems(Server(HEALTHY, {GPU_REQUESTS: []}))[REQUESTS].status is Status.warn
+    assert problems(Server(without(REQUESTS), {GPU_REQUESTS: []}))[REQUESTS].status is Status.fail
+
+
+def test_node_labels_that_are_not_allowed() -> None:
+    found = problems(Server(HEALTHY | {"kube_node_labels": {"node"}}))["kube_node_labels"]
+    assert (found.status, found.fix) == (Status.fail, NODE_LABELS_FIX)
+
+
+@pytest.mark.parametrize("fact", NODE_FACTS, ids=lambda fact: str(fact.name))
+def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
+    left = HEALTHY["kube_node_labels"] - set(fact.labels)
+    assert list(problems(Server(HEALTHY | {"kube_node_labels": left}))) == [f"kube_node_labels: {fact.name}"]
+
+
+def test_team_labels_that_the_config_asks_for() -> None:
+    config = Config(team_labels=TeamLabels(pod="my-team/name", namespace="team"))
+    found = problems(Server(HEALTHY | {"kube_namespace_labels": {"label_team"}}), config)
+    assert list(found) == ["kube_pod_labels"]
+    assert found["kube_pod_labels"].fix == "kube-state-metrics --metric-labels-allowlist=pods=[my-team/name]"
+    gathered = Config(teams=[Team(name="a", labels={"squad": ["x"]})])
+    assert "label_squad" in problems(Server(HEALTHY), gathered)["kube_namespace_labels"].found
+
+
+def test_activity_that_names_no_pods() -> None:
+    assert problems(Server(without(UTIL)))[UTIL].status is Status.fail
+    assert "names no pod" in problems(Server(HEALTHY | {UTIL: {"UUID"}}))[UTIL].found
+    own = Server(HEALTHY | {UTIL: {"UUID", "pod"}}, {UTIL: ["dcgm-exporter-x1"]})
+    assert "exporter's own pod" in problems(own)[UTIL].found
+
+
+def test_mig_instances_need_their_own_metric() -> None:
+    sliced = HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}}
+    mig = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    assert list(problems(Server(sliced))) == [mig]
+    assert problems(Server(sliced | {mig: {"GPU_I_ID"}})) == {}
+
+
+def test_the_store(tmp_path: Path) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb", prometheus=[PrometheusSource(name="main")])
+    assert [check.fix for check in check_store(config, NOW)] == ["gpucost collect prometheus"]
+    with Store(config.store).write() as con:
+        end = to_ms(NOW - timedelta(hours=1))
+        window = [end - 3_600_000, end]
+        con.execute("INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 1, 0, now()::TIMESTAMP)", window)
+    assert {check.status for check in check_store(config, NOW)} == {Status.ok}
+    late = [check for check in check_store(config, NOW + timedelta(days=3)) if check.status is Status.warn]
+    assert "3.0 days old" in late[0].found
+    other = config.model_copy(update={"prometheus": [PrometheusSource(name="other")]})
+    assert any(check.fix == "gpucost collect prometheus --source other" for check in check_store(other, NOW))
+    config.store.write_text("no database")
+    assert [check.status for check in check_store(config, NOW)] == [Status.fail]
+
+
+def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:
+    book = tmp_path / "prices.csv"
+    config = Config(store=tmp_path / "none.duckdb", prices=Prices(book=book))
+    assert [check.status for check in check_prices(config)] == [Status.fail]
+    book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,cheap,USD\n")
+    assert str(book) in next(check_prices(config)).found
+    book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,20,USD\n")
+    assert [(check.status, check.found) for check in check_prices(config)] == [(Status.ok, "1 prices")]
+
+
+def doctor(*words: str) -> Any:
+    return CliRunner().invoke(app, ["doctor", *words])
+
+
+def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
+    said = doctor()
+    assert said.exit_code == 1
+    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in said.stdout
+    assert said.stdout.count("fix: ") == 2
+    assert "✓" not in doctor("-q").stdout
+    answer = json.loads(doctor("--format", "json").stdout)
+    assert [check["status"] for check in answer] == ["ok", "warn", "fail", "ok"]

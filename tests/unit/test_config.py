@@ -1,0 +1,250 @@
+"""Which setting wins, where relative paths lie, and that every wrong key is named with its place."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.config import Config, load_config, resolved
+from gpucost.config_errors import all_keys, section_of
+from gpucost.config_file import PATH_KEYS, line_numbers
+from gpucost.errors import ConfigError
+
+Environ = dict[str, str]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    return tmp_path
+
+
+def load(home: Path, text: str | None = None, environ: Environ | None = None, **options: Any) -> Config:
+    if text is not None:
+        (home / "work" / "gpucost.toml").write_text(text)
+    return load_config(environ={"HOME": str(home / "home"), **(environ or {})}, cwd=home / "work", **options)
+
+
+def refused(home: Path, text: str, environ: Environ | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(home, text, environ)
+    assert caught.value.fix
+    return caught.value.message
+
+
+def test_defaults_without_a_file(home: Path) -> None:
+    config = load(home)
+    assert config.path is None
+    assert config.store == home / "work" / "gpucost.duckdb"
+    assert [server.url for server in config.prometheus] == ["http://127.0.0.1:9090"]
+
+
+def test_order_is_option_variable_file_user_file(home: Path) -> None:
+    user = home / "home" / ".config" / "gpucost"
+    user.mkdir(parents=True)
+    (user / "gpucost.toml").write_text('timezone = "Asia/Tokyo"\nstore = "a.duckdb"')
+    assert load(home).timezone == "Asia/Tokyo"
+    assert load(home).store == user / "a.duckdb"
+    file = 'timezone = "Europe/Berlin"\nstore = "b.duckdb"'
+    assert load(home, file).timezone == "Europe/Berlin"
+    environ = {"GPUCOST_TIMEZONE": "America/New_York", "GPUCOST_STORE": "c.duckdb"}
+    assert load(home, file, environ).timezone == "America/New_York"
+    assert load(home, file, environ).store == home / "work" / "c.duckdb"
+    assert load(home, file, environ, store=Path("d.duckdb")).store == home / "work" / "d.duckdb"
+
+
+def test_xdg_config_home(home: Path) -> None:
+    (home / "xdg" / "gpucost").mkdir(parents=True)
+    (home / "xdg" / "gpucost" / "gpucost.toml").write_text('currency = "EUR"')
+    assert load(home, environ={"XDG_CONFIG_HOME": str(home / "xdg")}).currency == "EUR"
+
+
+def test_a_named_file_by_option_and_by_variable(home: Path) -> None:
+    (home / "one.toml").write_text('currency = "EUR"')
+    (home / "two.toml").write_text('currency = "GBP"')
+    environ = {"GPUCOST_CONFIG": str(home / "one.toml")}
+    assert load(home, environ=environ).currency == "EUR"
+    assert load(home, environ=environ, path=home / "two.toml").currency == "GBP"
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_named_file_that_is_missing_says_where_it_was_looked_for(home: Path, by_option: bool) -> None:
+    named: dict[str, Any] = {"path": Path("none.toml")} if by_option else {"environ": {"GPUCOST_CONFIG": "none.toml"}}
+    with pytest.raises(ConfigError) as caught:
+        load(home, **named)
+    assert str(home / "work" / "none.toml") in caught.value.message
+    assert ("--config" if by_option else "GPUCOST_CONFIG") in caught.value.message
+
+
+def test_nested_variables(home: Path) -> None:
+    environ = {
+        "GPUCOST_PROMETHEUS__URL": "https://prometheus.example.com/",
+        "GPUCOST_PROMETHEUS__TLS__CA_FILE": "ca.pem",
+        "GPUCOST_IDLE__THRESHOLD_PERCENT": "7.5",
+        "GPUCOST_TEAMS": '[{"name": "research", "namespaces": ["ml-*"]}]',
+    }
+    config = load(home, '[prometheus]\nurl = "http://other"\ntenant = "a"', environ)
+    assert config.prometheus[0].url == "https://prometheus.example.com"
+    assert config.prometheus[0].tenant == "a"
+    assert config.prometheus[0].tls.ca_file == home / "work" / "ca.pem"
+    assert config.idle.threshold_percent == 7.5
+    assert config.teams[0].namespaces == ["ml-*"]
+
+
+def test_variables_of_others_are_left_alone(home: Path) -> None:
+    assert load(home, environ={"GPUCOST_PORT": "tcp://10.0.0.1:80", "GPUCOST_SERVICE_HOST": "10.0.0.1"}).currency == "USD"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"GPUCOST_STOER": "x"}, "GPUCOST_STOER"),
+        ({"GPUCOST_IDLE__TRESHOLD_PERCENT": "5"}, "did you mean idle.threshold_percent?"),
+        ({"GPUCOST_IDLE__THRESHOLD_PERCENT": "many"}, "variable GPUCOST_IDLE__THRESHOLD_PERCENT"),
+        ({"GPUCOST_TEAMS": "[nonsense"}, "GPUCOST_TEAMS is not valid JSON"),
+        ({"GPUCOST_IDLE": "x"}, "should be a table"),
+        ({"GPUCOST_TIMEZONE__NAME": "UTC"}, "GPUCOST_TIMEZONE__NAME"),
+    ],
+)
+def test_wrong_variables_are_named(home: Path, environ: Environ, expected: str) -> None:
+    assert expected in refused(home, 'timezone = "UTC"', environ)
+
+
+def test_a_variable_cannot_mean_one_of_several_servers(home: Path) -> None:
+    file = '[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://b"'
+    assert "several [[prometheus]]" in refused(home, file, {"GPUCOST_PROMETHEUS__URL": "http://c"})
+
+
+def test_relative_paths_lie_beside_the_file(home: Path) -> None:
+    (home / "etc").mkdir()
+    (home / "etc" / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"')
+    config = load(home, path=home / "etc")
+    assert config.prices.book == home / "etc" / "prices.csv"
+    assert config.store == home / "etc" / "gpucost.duckdb"
+    assert config.prometheus[0].bearer_token_file == Path("~/token").expanduser()
+
+
+def test_every_path_in_the_model_is_resolved() -> None:
+    def paths(section: Any) -> Iterator[str]:
+        for name, info in section.model_fields.items():
+            if inner := section_of(info.annotation):
+                yield from paths(inner)
+            elif "Path" in str(info.annotation):
+                yield name
+
+    assert set(paths(Config)) == PATH_KEYS
+
+
+def test_one_server_or_several(home: Path) -> None:
+    assert [s.source for s in load(home, '[prometheus]\nurl = "http://a"').prometheus] == ["http://a"]
+    several = load(home, '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"')
+    assert [(s.source, s.cluster) for s in several.prometheus] == [("a", None), ("http://b", "b")]
+
+
+def test_all_wrong_keys_are_listed_with_their_lines(home: Path) -> None:
+    message = refused(
+        home,
+        """stor = "x"
+timezone = "Mars/Base"
+[idle]
+threshold_percent = 500
+[[prometheus]]
+url = "http://a"
+[prometheus.basic_auth]
+username = "me"
+[[prometheus]]
+url = "ftp://b"
+tls.ca_fil = "x"
+""",
+    )
+    where = home / "work" / "gpucost.toml"
+    assert message.splitlines()[1:] == [
+        f"  stor ({where}:1): no such key; did you mean store?",
+        f"  timezone ({where}:2): should be an IANA time zone name such as Europe/Berlin, got 'Mars/Base'",
+        f"  idle.threshold_percent ({where}:4): should be less than or equal to 100, got 500",
+        f"  prometheus[0].basic_auth ({where}:7): needs one of password_file and password_env",
+        f"  prometheus[1].url ({where}:10): should begin with http:// or https://",
+        f"  prometheus[1].tls.ca_fil ({where}:11): no such key; did you mean prometheus[1].tls.ca_file?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ('[prometheus]\nbearer_token = "hunter2"', "bearer_token_file or bearer_token_env"),
+        ('[prometheus.basic_auth]\nusername = "me"\npassword = "hunter2"\npassword_env = "P"', "password_file or password_env"),
+        ('[prometheus]\nheaders = { Authorization = "hunter2" }', "headers_env"),
+        ('[prometheus]\nheaders = { X-Api-Key = "hunter2" }', "headers_env"),
+        ('[prometheus]\nurl = "http://me:hunter2@host"', "[prometheus.basic_auth]"),
+        ('[prometheus]\nurl = "http://host?token=hunter2"', "without ?"),
+    ],
+)
+def test_secrets_in_the_file_are_refused_and_not_shown(home: Path, file: str, hint: str) -> None:
+    message = refused(home, file)
+    assert hint in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("timezone = Berlin", "not valid TOML"),
+        ('path = "x"', "no such key"),
+        ("[prometheus]\nthreshold_percent = 5", "did you mean idle.threshold_percent?"),
+        ('[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://a/"', "two servers are called http://a"),
+        ("prometheus = []", "at least 1"),
+        ('[prometheus]\nbearer_token_env = "A"\nbearer_token_file = "b"', "one is enough"),
+        ('[prometheus.tls]\nkey_file = "k"', "needs cert_file"),
+        ('[[teams]]\nname = "a"', "needs namespaces or labels"),
+        ('currency = "dollars"', "currency"),
+        ("idle = 5", "should be a table"),
+        ('timezone = "../etc/passwd"', "IANA"),
+    ],
+)
+def test_refused_files(home: Path, file: str, expected: str) -> None:
+    assert expected in refused(home, file)
+
+
+def test_a_file_that_is_no_text_is_refused(home: Path) -> None:
+    (home / "work" / "gpucost.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(home)
+
+
+def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path) -> None:
+    file = 'currency = "EUR"\n[prometheus]\nheaders = { X-Team = "finops" }\nbearer_token_env = "TOKEN"\n'
+    config = load(home, file, {"GPUCOST_IDLE__THRESHOLD_PERCENT": "7", "TOKEN": "hunter2"}, store=Path("x.duckdb"))
+    rows = {key: (value, origin) for key, value, origin in resolved(config)}
+    where = home / "work" / "gpucost.toml"
+    assert rows["currency"] == ('"EUR"', f"{where}:1")
+    assert rows["store"] == (f'"{home}/work/x.duckdb"', "option --store")
+    assert rows["idle.threshold_percent"] == ("7.0", "variable GPUCOST_IDLE__THRESHOLD_PERCENT")
+    assert rows["prometheus[0].headers.X-Team"] == ("(hidden)", f"{where}:3")
+    assert rows["prometheus[0].bearer_token_env"] == ('"TOKEN"', f"{where}:4")
+    assert rows["timezone"] == ('"UTC"', "default")
+    assert rows["targets.efficiency"] == ("0.8", "default")
+    assert "hunter2" not in str(rows)
+
+
+def test_line_numbers() -> None:
+    text = '# comment\na = 1\n[b.c]\n"d e".f = 2\n[[g]]\nh = 1\n[[g]]\n[g.i]\nj = 2  # x\n'
+    tomllib.loads(text)
+    assert line_numbers(text) == {
+        ("a",): 2,
+        ("b", "c"): 3,
+        ("b", "c", "d e", "f"): 4,
+        ("g", 0): 5,
+        ("g", 0, "h"): 6,
+        ("g", 1): 7,
+        ("g", 1, "i"): 8,
+        ("g", 1, "i", "j"): 9,
+    }
+
+
+def test_all_keys_names_nested_keys() -> None:
+    assert {"store", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
