@@ -1,0 +1,1 @@
+"""Collectors: one file per source. They write raw tables and interpret nothing."""

@@ -1,0 +1,204 @@
+"""Collects kube-state-metrics and dcgm-exporter series from a server that speaks Prometheus' HTTP API.
+
+Samples are read raw, with their own timestamps, by range selectors at a moment. A step would invent samples, and hide
+pods that live shorter than it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+from gpucost.collect.base import Collector, Progress
+from gpucost.collect.prometheus_client import PrometheusClient, Retries, TooMuch
+from gpucost.collect.prometheus_findings import findings
+from gpucost.collect.prometheus_selectors import Selector, in_namespaces, selectors
+from gpucost.collect.result import CollectResult, Finding, ProgressState
+from gpucost.collect.windows import Span, default_spans, halves, whole_hours
+from gpucost.errors import SourceError, UsageError
+from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.store import runs
+from gpucost.store.samples import Answer, LoadResult, SampleWindow, Threshold, load_window
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from gpucost.config import Activity, Idle, PrometheusSource
+    from gpucost.store import Store
+
+_PROBE_MINUTES = 10
+
+
+class PrometheusCollector(Collector[list[Answer]]):
+    """One server's samples. `names` are the metric names that it has; None where it does not tell."""
+
+    kind: ClassVar[str] = "prometheus"
+
+    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, activity: Activity, idle: Idle) -> None:
+        super().__init__(source.source, store, source.concurrency)
+        self._config = source
+        self._client = client
+        self._selectors = selectors(activity)
+        self._thresholds = {
+            activity.mig_metric: _threshold(idle, activity.mig_scale),
+            activity.device_metric: _threshold(idle, activity.device_scale),
+        }
+        self._names: set[str] | None = None
+        self._per_hour = 0.0
+        self.data_from_ms: int | None = None
+
+    def prepare(self, spans: list[Span]) -> None:
+        """Learns which metrics there are and how much of them, to size the first windows."""
+        start, end = spans[0][0], spans[-1][1]
+        self._names = self._client.metric_names(start, end)
+        with self.store.write() as con:
+            runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
+            self.data_from_ms = runs.first_data(con, self.kind, self.source)
+        sums = [
+            f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
+            for selector in self._selectors
+            for name in selector.spelled(self._names)
+        ]
+        moments = [end, start + (end - start) // 2, start + min(MS_PER_HOUR, end - start)]
+        try:
+            counts = [self._client.value(" + ".join(sums), at) or 0.0 for at in moments] if sums else [0.0]
+        except TooMuch:
+            counts = [self._config.max_samples * _PROBE_MINUTES / 60]
+        self._resize(max(counts) * 60 / _PROBE_MINUTES)
+
+    def fetch(self, span: Span) -> list[Answer]:
+        """All selectors' raw samples in one window."""
+        answers: list[Answer] = []
+        namespaces: set[str] = set()
+        for selector in self._selectors:
+            if selector.scope == "pods":
+                if not namespaces:
+                    continue  # nobody asks for a GPU, so no pod matters
+                selector = in_namespaces(selector, namespaces)
+            for name in selector.spelled(self._names):
+                found = self._fetch(selector, name, span)
+                answers += found
+                if selector.scope in ("activity", "requests"):
+                    namespaces.update(_namespaces(found))
+        return answers
+
+    def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
+        """Loads one window; nothing at all where it lies before the source's first data."""
+        if self.data_from_ms is None or span[0] < self.data_from_ms:
+            first = min((int(answer.ts_ms.min()) for answer in batch if len(answer.ts_ms)), default=None)
+            if first is None:
+                return None
+            # What lies before a server's oldest data was not collected, and is not logged as if it had been.
+            first_hour = first // MS_PER_HOUR * MS_PER_HOUR
+            self.data_from_ms = first_hour if self.data_from_ms is None else min(first_hour, self.data_from_ms)
+            span = (max(span[0], first_hour), span[1])
+        window = SampleWindow(
+            source=self.source,
+            run_id=run_id,
+            from_ms=span[0],
+            to_ms=span[1],
+            cluster_label=self._config.cluster_label,
+            default_cluster=self._config.cluster or "default",
+            activity=self._thresholds,
+            answers=batch,
+        )
+        return load_window(con, window)
+
+    def learned(self, span: Span, loaded: LoadResult) -> None:
+        """Sizes the next windows by what this one held, going no faster than twice as far."""
+        seen = (loaded.rows + sum(loaded.dropped.values())) * MS_PER_HOUR / (span[1] - span[0])
+        self._resize(max(seen * 1.25, self._per_hour / 2))
+
+    def _resize(self, per_hour: float) -> None:
+        self._per_hour = per_hour
+        self.window_hours = int(self._config.max_samples / per_hour) if per_hour else 24
+
+    def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[Answer]:
+        start, end = span
+        # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
+        # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
+        query = f"{selector.text(name)}[{end - start}ms]"
+        try:
+            return [self._client.matrix(selector.metric, query, end - 1)]
+        except TooMuch as error:
+            parts = halves(span)
+            if len(parts) > 1:
+                self.window_hours = max(1, min(self.window_hours, (end - start) // MS_PER_HOUR // 2))
+                return [answer for part in parts for answer in self._fetch(selector, name, part, sharded=sharded)]
+            if not sharded:
+                return [a for shard in selector.shards() for a in self._fetch(shard, name, span, sharded=True)]
+            raise SourceError(
+                f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
+                fix="raise the server's limit (Prometheus: --query.max-samples)",
+            ) from None
+
+
+def collect_prometheus(
+    source: PrometheusSource,
+    store: Store,
+    period: Period | None,
+    activity: Activity,
+    idle: Idle,
+    progress: Progress | None = None,
+    now: datetime | None = None,
+    timezone: ZoneInfo | None = None,
+    retries: Retries | None = None,
+) -> CollectResult:
+    """Collects one server's samples into the store.
+
+    Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, and the
+    time since the last collected moment less two hours. With one: all of it anew.
+    Raises SourceError where the server does not answer as a Prometheus; a window that fails is in the result instead.
+    """
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    now_ms = to_ms(moment)
+    if period is not None and (period.is_empty or period.start_ms >= now_ms):
+        raise UsageError(f"the period {period} is empty, or has not begun")
+    client = PrometheusClient(source, retries)
+    try:
+        if progress is not None:
+            progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
+        client.value("vector(1)", now_ms)
+        collector = PrometheusCollector(source, store, client, activity, idle)
+        spans = _spans(collector, period, now_ms, moment, timezone or ZoneInfo("UTC"))
+        asked = period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1]))
+        collector.prepare(spans)
+        result = collector.run(spans, asked, progress)
+        result.not_collected = _before(collector.data_from_ms, spans)
+        with store.read() as con:
+            result.findings = findings(con, result, activity)
+        result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+        return result
+    finally:
+        client.close()
+
+
+def _spans(collector: PrometheusCollector, period: Period | None, now_ms: int, now: datetime, timezone: ZoneInfo) -> list[Span]:
+    if period is not None:
+        return whole_hours([(period.start_ms, period.end_ms)], now_ms)
+    month = now.astimezone(timezone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    with collector.store.write() as con:
+        asked = runs.asked(con, collector.kind, collector.source)
+        loaded = runs.loaded(con, collector.kind, collector.source)
+    return default_spans(to_ms(month), now_ms, asked, loaded)
+
+
+def _threshold(idle: Idle, scale: float) -> Threshold:
+    return Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale)
+
+
+def _namespaces(answers: list[Answer]) -> set[str]:
+    """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
+    keys = ("exported_namespace", "namespace", "pod_namespace")
+    labels = [labels for answer in answers for labels in answer.series]
+    return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
+
+
+def _before(data_from_ms: int | None, spans: list[Span]) -> Period | None:
+    start, end = spans[0][0], spans[-1][1]
+    first = end if data_from_ms is None else min(data_from_ms, end)
+    return Period(from_ms(start), from_ms(first)) if start < first else None
+
+
+__all__ = ["PrometheusCollector", "collect_prometheus"]

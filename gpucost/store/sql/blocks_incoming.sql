@@ -1,0 +1,17 @@
+-- reads: window_blocks, window_offsets (registered: the blocks of a window), blocks
+-- writes: incoming (temporary): the blocks that are new, or that replace one with no more samples
+-- invariant: a block that says what the stored one says is left out, so that loading a window twice changes nothing
+CREATE OR REPLACE TEMP TABLE incoming AS
+WITH arrived AS (
+    SELECT w.series_id, w.hour, w.samples, w.value_sum, w.idle_samples, w.idle_threshold, w.first_offset_ms,
+           nullif(w.step_ms, -1) AS step_ms, o.offsets_ms, nullif(w.gap_ms, -1) AS gap_ms, w.last_offset_ms, w.last_value, w.vals
+    FROM window_blocks w
+    LEFT JOIN window_offsets o USING (series_id, hour)
+)
+SELECT a.*
+FROM arrived a
+LEFT JOIN (SELECT * FROM blocks WHERE hour BETWEEN $from_hour AND $to_hour) b USING (series_id, hour)
+WHERE b.series_id IS NULL
+   OR (a.samples >= b.samples
+       AND (a.samples <> b.samples OR a.idle_threshold <> b.idle_threshold OR a.first_offset_ms <> b.first_offset_ms
+            OR a.step_ms IS DISTINCT FROM b.step_ms OR a.offsets_ms IS DISTINCT FROM b.offsets_ms OR a.vals <> b.vals));

@@ -1,0 +1,41 @@
+"""Runs the static .sql files of this package."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import duckdb
+    from numpy.typing import NDArray
+
+
+@cache
+def text(name: str) -> str:
+    """The text of `store/sql/<name>.sql`."""
+    return (files("gpucost.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def run(con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
+    """Runs one .sql file with named parameters; returns the connection, to fetch from."""
+    return con.execute(text(name), dict(params) if params else None)
+
+
+@contextmanager
+def frames(con: duckdb.DuckDBPyConnection, **columns: Mapping[str, NDArray[Any]]) -> Iterator[None]:
+    """Makes dicts of NumPy arrays readable as tables of these names while the block lasts."""
+    import duckdb
+
+    for name, frame in columns.items():
+        con.register(name, frame)
+    try:
+        yield
+    finally:
+        for name in columns:
+            # A statement that failed has ended the transaction, and with it the names; its own error is the one to show.
+            with suppress(duckdb.Error):
+                con.unregister(name)
