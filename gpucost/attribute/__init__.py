@@ -31,7 +31,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> int:
     _load_local_days(con, tz)
     run_stage(con, _DAYS, "10_day_fingerprints")
     changed = con.execute(
-        "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY from_ms"
+        "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
     ).fetchall()
     for start, end in _spans(changed, _days_at_once(con)):
         con.execute(

@@ -53,8 +53,8 @@ def report(
         typer.Option(
             "--by",
             metavar="A,B",
-            help="Rows by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
-            "zone, month, day, hour. Default: team; with --team namespace; with --namespace workload.",
+            help="Rows by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
+            "region, zone, month, day, hour. Default: team; with --team namespace; with --namespace workload.",
             show_default=False,
         ),
     ] = None,

@@ -19,8 +19,8 @@ TIME_DIMENSIONS = ("month", "day", "hour")
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
 POD_DIMENSIONS = ("namespace", "team", "workload", "workload_type", "pod", "uid")
 DIMENSIONS = (
-    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "node", "gpu_model", "capacity_type", "region", "zone",
-    "month", "day", "hour",
+    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "node", "gpu_model", "capacity_type", "region",
+    "zone", "month", "day", "hour",
 )  # fmt: skip
 
 
