@@ -63,11 +63,12 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     with store.write() as con:
         con.execute("INSERT INTO cuts SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": cuts})
         known = con.execute("SELECT inputs FROM attribution_state").fetchone()
+        con.execute("DELETE FROM attribution_state")
+        con.execute("INSERT INTO attribution_state VALUES ($inputs, -1)", {"inputs": inputs})
         inventory.stage(con, config)
         price.stage(con, config)
         attribution.stage(con, config.tz, everything=known != (inputs,))
-        con.execute("DELETE FROM attribution_state")
-        con.execute("INSERT INTO attribution_state SELECT $inputs, coalesce(max(load_id), 0) FROM loads", {"inputs": inputs})
+        con.execute("UPDATE attribution_state SET last_load_id = (SELECT coalesce(max(load_id), 0) FROM loads)")
 
 
 def _inputs_digest(config: Config) -> str:

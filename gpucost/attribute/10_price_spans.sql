@@ -1,9 +1,9 @@
--- reads: nodes, node_prices, span
+-- reads: nodes, node_prices; the span [span_from_ms, span_to_ms)
 -- writes: price_spans, one row per (node, stretch of one price); stretches that nobody priced have a null price
 -- invariant: a node's spans cover its life within the span without gap or overlap
 CREATE OR REPLACE TEMP TABLE price_spans AS
 WITH priced AS (
-    SELECT p.* FROM node_prices AS p CROSS JOIN span AS s WHERE p.from_ms < s.to_ms AND s.from_ms < p.to_ms
+    SELECT * FROM node_prices WHERE from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < to_ms
 ),
 edges AS (
     SELECT node_id, up_from_ms AS at_ms FROM nodes

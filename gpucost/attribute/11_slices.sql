@@ -1,12 +1,12 @@
--- reads: cells, nodes, collected, price_spans, span
+-- reads: cells, nodes, collected, price_spans; the span [span_from_ms, span_to_ms)
 -- writes: slices, one row per stretch of a node's life inside one cell, collected, at one price: the atoms of the bill
 -- invariant: slices of a node do not overlap; node_cost = price x hours, zero where nobody priced the node
 CREATE OR REPLACE TEMP TABLE slices AS
 WITH lives AS (
     SELECT n.node_id, n.gpu_count,
-        greatest(n.up_from_ms, c.from_ms, s.from_ms) AS from_ms,
-        least(n.up_to_ms, c.to_ms, s.to_ms) AS to_ms
-    FROM nodes AS n JOIN collected AS c USING (cluster) CROSS JOIN span AS s
+        greatest(n.up_from_ms, c.from_ms, getvariable('span_from_ms')) AS from_ms,
+        least(n.up_to_ms, c.to_ms, getvariable('span_to_ms')) AS to_ms
+    FROM nodes AS n JOIN collected AS c USING (cluster)
 ),
 priced AS (
     SELECT l.node_id, l.gpu_count, p.price_per_hour, p.price_source, p.price_as_of,

@@ -1,13 +1,14 @@
--- reads: allocations, slices, span
+-- reads: allocations, slices; the span [span_from_ms, span_to_ms)
 -- writes: holdings, one row per (slice, allocation that held GPUs in it)
 -- invariant: from_ms < to_ms within the slice and the held interval
 CREATE OR REPLACE TEMP TABLE holdings AS
 WITH hours AS (
     -- by the hour, so that pods meet slices by equality and not by comparing intervals
-    SELECT a.allocation_id, a.uid, a.node_id, a.gpus, a.held_from_ms, a.held_to_ms,
-        unnest(range(greatest(a.held_from_ms, s.from_ms) // 3600000, (least(a.held_to_ms, s.to_ms) - 1) // 3600000 + 1))::INTEGER AS hour
-    FROM allocations AS a CROSS JOIN span AS s
-    WHERE a.held_from_ms < s.to_ms AND s.from_ms < a.held_to_ms
+    SELECT allocation_id, uid, node_id, gpus, held_from_ms, held_to_ms,
+        unnest(range(greatest(held_from_ms, getvariable('span_from_ms')) // 3600000,
+            (least(held_to_ms, getvariable('span_to_ms')) - 1) // 3600000 + 1))::INTEGER AS hour
+    FROM allocations
+    WHERE held_from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < held_to_ms
 )
 SELECT
     h.allocation_id, h.uid, h.node_id, h.gpus, l.from_ms AS slice_from_ms, h.hour,

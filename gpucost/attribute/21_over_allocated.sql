@@ -1,11 +1,10 @@
--- reads: allocations, nodes, span
+-- reads: allocations, nodes; the span [span_from_ms, span_to_ms)
 -- writes: over_allocated, one row per (node, stretch in which pods hold more GPUs than there are)
 -- invariant: held_gpus > gpu_count
 CREATE OR REPLACE TEMP TABLE over_allocated AS
 WITH held AS (
-    SELECT a.node_id, a.gpus, a.held_from_ms, a.held_to_ms
-    FROM allocations AS a CROSS JOIN span AS s
-    WHERE a.held_from_ms < s.to_ms AND s.from_ms < a.held_to_ms
+    SELECT node_id, gpus, held_from_ms, held_to_ms FROM allocations
+    WHERE held_from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < held_to_ms
 ),
 changes AS (
     SELECT node_id, at_ms, sum(gpus) AS change

@@ -1,4 +1,4 @@
--- reads: blocks, node_devices, settings, span
+-- reads: blocks, node_devices, settings; the span [span_from_ms, span_to_ms)
 -- writes: device_hours, one row per (device, hour) in which a sample speaks: what an hour alone tells of it, and its neighbours
 -- invariant: one row per (device_id, hour); series = 0 where only a sample of an earlier hour still speaks
 CREATE OR REPLACE TEMP TABLE device_hours AS
@@ -12,9 +12,8 @@ WITH readings AS (
             100.0 / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS full_scale
         FROM node_devices AS n CROSS JOIN settings AS c
     ) AS d USING (series_id)
-    CROSS JOIN span AS s
     -- three hours on either side, for the samples that speak into the span and for those that end such speech
-    WHERE b.hour >= s.from_ms // 3600000 - 3 AND b.hour <= s.to_ms // 3600000 + 3
+    WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 3 AND b.hour <= getvariable('span_to_ms') // 3600000 + 3
         AND b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000
 ),
 hours AS (

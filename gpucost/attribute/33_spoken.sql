@@ -1,4 +1,4 @@
--- reads: device_holdings, device_hours, node_devices, blocks
+-- reads: device_holdings, device_hours, node_devices, blocks; the span [span_from_ms, span_to_ms)
 -- writes: spoken, one row per sample of a device in an hour that aggregates alone don't explain: when it speaks, and what it says
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour
 CREATE OR REPLACE TEMP TABLE spoken AS
@@ -17,6 +17,7 @@ lists AS (
     FROM wanted AS w
     JOIN node_devices AS d USING (device_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
+        AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
 ),
 alone AS (
     SELECT device_id, hour, interval_ms, unnest(offsets) AS offset_ms, unnest(list_append(offsets[2:], after_ms)) AS next_ms, unnest(vals) AS value

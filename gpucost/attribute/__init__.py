@@ -14,45 +14,46 @@ if TYPE_CHECKING:
 
 _DAYS = "gpucost.attribute.days"
 # Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
-_ROWS_AT_ONCE = 2_000_000
+_ROWS_AT_ONCE = 400_000
 
 
 def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> int:
     """Attribute the local days whose inputs changed, or `everything`; returns how many days that were.
 
+    Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
+    has done whole days, and the next goes on with the others.
+
     Expects what inventory and price left behind on this connection: nodes, allocations, collected, node_prices, and
     the temporary tables on devices, teams and facts. Days are those of `tz`, which bills are cut by.
     """
     if everything:
-        con.execute("DELETE FROM attributed_days")
-        con.execute("DELETE FROM cost_hourly")
-        con.execute("DELETE FROM node_hourly")
+        con.execute(
+            "TRUNCATE attributed_days; TRUNCATE cost_hourly; TRUNCATE node_hourly; TRUNCATE cost_daily; TRUNCATE node_daily"
+        )
         run_stage(con, _DAYS, "05_threshold")
-    _load_local_days(con, tz)
+    load_local_days(con, tz, *con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0])
     run_stage(con, _DAYS, "10_day_fingerprints")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
     ).fetchall()
     for start, end in _spans(changed, _days_at_once(con)):
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE span AS SELECT $start::BIGINT AS from_ms, $end::BIGINT AS to_ms",
-            {"start": start, "end": end},
-        )
-        con.execute("DELETE FROM cost_hourly WHERE from_ms >= $start AND from_ms < $end", {"start": start, "end": end})
-        con.execute("DELETE FROM node_hourly WHERE from_ms >= $start AND from_ms < $end", {"start": start, "end": end})
+        con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
+        con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
+        run_stage(con, _DAYS, "15_clear")
         run_stage(con, _DAYS, "20_cells")
         run_stages(con, "gpucost.attribute")
-    con.execute("DELETE FROM attributed_days")
-    con.execute("INSERT INTO attributed_days BY NAME SELECT * FROM day_fingerprints")
+        run_stage(con, _DAYS, "25_attributed_days")
+        # Committed span by span: what a transaction replaces stays in memory until it ends.
+        con.commit()
+        con.begin()
     run_stage(con, _DAYS, "30_over_allocated_warnings")
     return len(changed)
 
 
-def _load_local_days(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
-    """Make the temporary table local_days: the days of `tz` that the collected time touches."""
-    start, end = con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0]
+def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> None:
+    """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; none where null."""
     midnights: list[int] = []
-    if start is not None:
+    if start is not None and end is not None:
         day = from_ms(start).astimezone(tz).date()
         while not midnights or midnights[-1] < end:
             midnights.append(to_ms(datetime.combine(day, time.min, tz).astimezone(UTC)))

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from gpucost.collect.result import CollectResult, Dropped, FailedWindow, ProgressState
-from gpucost.collect.windows import Span, merge, subtract
+from gpucost.collect.windows import Span, subtract, whole_hours
 from gpucost.errors import DataError, SourceError
 from gpucost.model import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
@@ -93,9 +93,10 @@ class Collector(ABC, Generic[Batch]):
             done = runs.committed(con, run_id) if run_id is not None else []
             if run_id is None:
                 run_id = runs.begin(con, self.kind, self.source, ask)
-        result = CollectResult(self.kind, self.source, run_id, asked, resumed=len(merge(done)) and len(done))
+        result = CollectResult(self.kind, self.source, run_id, asked, resumed=len(done))
         seen = _Seen(set(), {}, [])
-        todo = subtract(spans, done)
+        # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
+        todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
         self._all_windows(todo, run_id, result, seen, progress)
         with self.store.write() as con:
             runs.finish(con, run_id)

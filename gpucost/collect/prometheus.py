@@ -45,13 +45,16 @@ class PrometheusCollector(Collector[list[Answer]]):
             activity.device_metric: _threshold(idle, activity.device_scale),
         }
         self._names: set[str] | None = None
+        self._namespaces: set[str] = set()
         self._per_hour = 0.0
         self.data_from_ms: int | None = None
 
     def prepare(self, spans: list[Span]) -> None:
         """Learns which metrics there are and how much of them, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
-        self._names = self._client.metric_names(start, end)
+        self._names = self._client.label_values("__name__", start, end)
+        requests = [s.text(s.metric) for s in self._selectors if s.scope == "requests"]
+        self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
         with self.store.write() as con:
             runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
             self.data_from_ms = runs.first_data(con, self.kind, self.source)
@@ -70,7 +73,8 @@ class PrometheusCollector(Collector[list[Answer]]):
     def fetch(self, span: Span) -> list[Answer]:
         """All selectors' raw samples in one window."""
         answers: list[Answer] = []
-        namespaces: set[str] = set()
+        # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
+        namespaces = set(self._namespaces)
         for selector in self._selectors:
             if selector.scope == "pods":
                 if not namespaces:

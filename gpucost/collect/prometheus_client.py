@@ -63,7 +63,7 @@ class PrometheusClient:
     """Answers of one server, retried where that can help. Safe to use from several threads."""
 
     def __init__(self, source: PrometheusSource, retries: Retries | None = None) -> None:
-        from prometheus_api_client import PrometheusConnect
+        from prometheus_api_client.prometheus_connect import PrometheusConnect
         from urllib3.util.retry import Retry
 
         self._source = source
@@ -98,14 +98,14 @@ class PrometheusClient:
         rows = self._retried(lambda: self._small(query, at_ms))
         return float(rows[0]["value"][1]) if rows else None
 
-    def metric_names(self, from_ms: int, to_ms: int) -> set[str] | None:
-        """All metric names around a period; None where the server does not tell."""
-        params = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
+    def label_values(self, label: str, from_ms: int, to_ms: int, series: list[str] | None = None) -> set[str] | None:
+        """A label's values around a period, of some series or of all; None where the server does not tell."""
+        params: dict[str, Any] = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
+        if series:
+            params["match[]"] = series
         try:
-            return set(self._retried(lambda: self._guarded(lambda: self.connect.get_label_values("__name__", params=params))))
-        except (SourceGone, _Retry):
-            raise
-        except SourceError:
+            return set(self._retried(lambda: self._guarded(lambda: self.connect.get_label_values(label, params=params))))
+        except SourceError:  # not every server has this endpoint; one that is gone will say so to the next question
             return None
 
     def _remember(self, response: requests.Response, *_: object, **__: object) -> None:

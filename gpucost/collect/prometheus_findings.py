@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 NODE_LABELS = (
     "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
     "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType", "cloud.google.com/gke-spot",
-    "kubernetes.azure.com/scalesetpriority", "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy",
-    "nvidia.com/mig.strategy",
+    "cloud.google.com/gke-gpu-partition-size", "cloud.google.com/gke-max-shared-clients-per-gpu",
+    "kubernetes.azure.com/scalesetpriority", "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.sharing-strategy", "nvidia.com/mig.strategy",
 )  # fmt: skip
 
 _ALLOW_NODES = f"kube-state-metrics: --metric-labels-allowlist=nodes=[{','.join(NODE_LABELS)}]"

@@ -85,7 +85,8 @@ def _below(count: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _digits(word: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    return ((word & _HIGH_NIBBLES) == _ZEROS) & (((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS)
+    both: NDArray[np.bool_] = ((word & _HIGH_NIBBLES) == _ZEROS) & (((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS)
+    return both
 
 
 def _integer(word: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -21,6 +21,7 @@ _RESULT = b'"result":['
 _SERIES = b'{"metric":{'
 _VALUES = b',"values":[['
 _END = b"]]"
+_NEXT = b'"]]},'
 _BETWEEN = b"],["
 
 _HEAD_LIMIT = 1 << 16
@@ -123,7 +124,8 @@ class MatrixReader:
             if at < 0:
                 continue  # only native histograms
             body = part[at + len(_VALUES) :]
-            bodies.append(body[: len(body) - len(b"]]},")] if body.endswith(b"]]},") else body[: body.find(_END)])
+            # Native histograms may follow the values; they end with another bracket.
+            bodies.append(body[: 1 - len(_NEXT)] if body.endswith(_NEXT) else body[: body.find(_END)])
             self._series.append(self._cache.labels(self._metric, b"{" + part[:at]))
         if not bodies:
             return

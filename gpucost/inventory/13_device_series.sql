@@ -1,6 +1,6 @@
 -- reads: series, blocks, settings
 -- writes: device_series, one row per activity series: the device it measures, the pod it names, and how it was scraped
--- invariant: first_ms <= last_ms; interval_ms > 0
+-- invariant: first_ms <= last_ms; interval_ms > 0; host and node_label are '' where the exporter names none
 CREATE OR REPLACE TEMP TABLE device_series AS
 WITH spans AS (
     SELECT
@@ -20,8 +20,8 @@ named AS (
         nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
         lower(s.metric) AS metric,
         coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'],
-            s.labels['node_name'], regexp_replace(s.labels['instance'], ':[0-9]+$', '')) AS host,
-        coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node']) AS node_label,
+            s.labels['node_name'], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
+        coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
         coalesce(nullif(s.labels['modelName'], ''), nullif(s.labels['model_name'], '')) AS model_name,
         nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') AS namespace,
         nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '') AS pod,

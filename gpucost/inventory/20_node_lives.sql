@@ -37,7 +37,7 @@ undated AS (
 bare AS (
     SELECT cluster, host AS node, min(first_ms) AS up_from_ms, max(last_ms + interval_ms) AS up_to_ms
     FROM device_series AS d
-    WHERE host IS NOT NULL AND NOT EXISTS (FROM seen AS s WHERE s.cluster = d.cluster)
+    WHERE host <> '' AND NOT EXISTS (FROM seen AS s WHERE s.cluster = d.cluster)
     GROUP BY ALL
 ),
 lives AS (

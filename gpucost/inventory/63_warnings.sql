@@ -37,7 +37,7 @@ WHERE n.uid IS NULL AND EXISTS (
     FROM collected_time AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
 UNION ALL
 SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
-    count(DISTINCT d.uuid) || ' GPUs measured on host ' || coalesce(d.host, '(none)') || ' belong to no known node',
+    count(DISTINCT d.uuid) || ' GPUs measured on host ' || d.host || ' belong to no known node',
     'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling)'
 FROM device_series AS d
 WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id)

@@ -1,9 +1,9 @@
--- reads: cost_hourly, nodes, allocations, report_slots; $from, $to bound the period, $teams, $namespaces, $clusters filter (empty: all)
+-- reads: report_cost_cells, nodes, allocations, report_slots; $teams, $namespaces, $clusters filter (empty: all)
 -- writes: report_facts, one row per (kind, node, allocation, team, slot) with every dimension and the sums of every measure
 -- invariant: sums over report_facts are the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE report_facts AS
 WITH cells AS (
-    SELECT DISTINCT from_ms FROM cost_hourly WHERE from_ms >= $from AND to_ms <= $to
+    SELECT DISTINCT from_ms FROM report_cost_cells
 ),
 cell_slots AS (
     SELECT c.from_ms, s.from_ms AS slot
@@ -22,8 +22,7 @@ sums AS (
         sum(h.cost)               AS cost,
         sum(h.idle_cost)          AS idle_cost,
         sum(h.unallocated_cost)   AS unallocated_cost
-    FROM cost_hourly AS h JOIN cell_slots AS s USING (from_ms)
-    WHERE h.from_ms >= $from AND h.to_ms <= $to
+    FROM report_cost_cells AS h JOIN cell_slots AS s USING (from_ms)
     GROUP BY ALL
 )
 SELECT

@@ -1,4 +1,4 @@
--- reads: node_hourly, nodes; $from, $to bound the period, $clusters filters (empty: all)
+-- reads: report_node_cells, nodes; $clusters filters (empty: all)
 -- writes: nothing; answers one row per price source: capacity, excess, node cost, and the oldest day its prices are of
 -- invariant: node_cost over all sources is cost + unallocated_cost over report_facts, where no pod is filtered out
 SELECT
@@ -7,8 +7,7 @@ SELECT
     sum(h.over_allocated_gpu_ms) AS over_allocated,
     sum(h.node_cost)             AS node_cost,
     min(h.price_as_of)           AS price_as_of
-FROM node_hourly AS h JOIN nodes AS n USING (node_id)
-WHERE h.from_ms >= $from AND h.to_ms <= $to
-  AND (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
+FROM report_node_cells AS h JOIN nodes AS n USING (node_id)
+WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
 GROUP BY h.price_source
 ORDER BY h.price_source;

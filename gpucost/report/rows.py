@@ -13,7 +13,7 @@ from gpucost.engine.local import run_stage
 from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR
 from gpucost.report.query import Query, nearest
-from gpucost.report.timeline import slots
+from gpucost.report.timeline import is_whole_days, slots
 from gpucost.report.view import Measures, NodeTotals, Row, Unallocated
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
             "hour": [part.hour for part in parts],
         },
     )
-    run_stage(con, _PACKAGE, "20_facts", bounds(query) | filters(query))
+    cells = bounds(query) | {"by_day": is_whole_days(query.period, tz) and "hour" not in query.dimensions}
+    run_stage(con, _PACKAGE, "12_cost_cells", cells)
+    run_stage(con, _PACKAGE, "13_node_cells", cells)
+    run_stage(con, _PACKAGE, "20_facts", filters(query))
     if query.teams or query.namespaces or query.clusters:
         _check_names(con, query)
 
@@ -102,9 +105,9 @@ def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated]:
 def priced_nodes(con: DuckDBPyConnection, query: Query) -> list[PricedNodes]:
     """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
     if query.is_narrowed:
-        answer = ask(con, "41_nodes_of_pods", bounds(query) | filters(query))
+        answer = ask(con, "41_nodes_of_pods", filters(query))
     else:
-        answer = ask(con, "40_nodes", bounds(query) | {"clusters": list(query.clusters)})
+        answer = ask(con, "40_nodes", {"clusters": list(query.clusters)})
     return [
         PricedNodes(
             source=row["price_source"],
@@ -168,7 +171,7 @@ def _unallocated(sums: Mapping[str, Any]) -> Unallocated:
 
 
 def _check_names(con: DuckDBPyConnection, query: Query) -> None:
-    there = ask(con, "50_names", bounds(query))
+    there = ask(con, "50_names", {})
     if not there:
         return  # a period without data has its own message
     for dimension, wanted in (("team", query.teams), ("namespace", query.namespaces), ("cluster", query.clusters)):

@@ -91,6 +91,11 @@ def slots(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Slot]:
     return result
 
 
+def is_whole_days(period: Period, tz: ZoneInfo) -> bool:
+    """Whether the period begins and ends at a midnight of `tz`."""
+    return all(local_midnight(at.astimezone(tz).date(), tz) == at for at in (period.start, period.end))
+
+
 def _days(period: Period, tz: ZoneInfo) -> Iterator[date]:
     day = period.start.astimezone(tz).date()
     previous: datetime | None = None

@@ -31,7 +31,9 @@ def write(out: TextIO) -> None:
     answer, which = FLEET.activity()
     edges = np.flatnonzero(np.diff(which)) + 1
     out.write("# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n")
-    for times, values, number in zip(np.split(answer.ts_ms, edges), np.split(answer.values, edges), np.unique(which), strict=True):
+    for times, values, number in zip(
+        np.split(answer.ts_ms, edges), np.split(answer.values, edges), np.unique(which), strict=True
+    ):
         labels = ",".join(f'{key}="{value}"' for key, value in answer.series[number].items() if key != "__name__")
         out.writelines(
             f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} {value:.0f} {at / 1000:.3f}\n" for at, value in zip(times, values, strict=True)
@@ -67,7 +69,9 @@ def test_collect_beats_the_data_frame(url: str, tmp_path: Path, capsys: pytest.C
     slow_samples, slow_seconds = by_data_frame(url, hours=6)
     store = Store(tmp_path / "store.duckdb")
     started = time.perf_counter()
-    result = collect_prometheus(PrometheusSource(url=url), store, Period(START, START + timedelta(days=FLEET.days)), Activity(), Idle())
+    result = collect_prometheus(
+        PrometheusSource(url=url), store, Period(START, START + timedelta(days=FLEET.days)), Activity(), Idle()
+    )
     seconds = time.perf_counter() - started
     ours, usual = result.samples / seconds / 1e6, slow_samples / slow_seconds / 1e6
     size = store.path.stat().st_size / result.samples

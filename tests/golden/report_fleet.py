@@ -7,7 +7,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from gpucost import attribute
+from gpucost.engine.local import run_stage
 from gpucost.store import Store
 
 HOUR = 3_600_000
@@ -92,14 +95,20 @@ class Fleet:
             )
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 
-    def write(self, path: Path) -> None:
-        """Make a store of the rows at `path`."""
+    def write(self, path: Path, tz: ZoneInfo = ZoneInfo("UTC")) -> None:
+        """Make a store of the rows at `path`, summed by the days of `tz` as attribution sums them."""
         with Store(path).write() as con:
             for table, rows in self.rows.items():
                 for part in (rows[at : at + 200] for at in range(0, len(rows), 200)):
                     marks = ", ".join(f"({', '.join('?' * len(row))})" for row in part)
                     insert = f"INSERT INTO {table} VALUES {marks}"  # noqa: S608 - names of our own
                     con.execute(insert, [value for row in part for value in row])
+            span = con.execute("SELECT min(from_ms), max(to_ms) FROM node_hourly").fetchall()[0]
+            con.execute("SET VARIABLE span_from_ms = $at", {"at": span[0]})
+            con.execute("SET VARIABLE span_to_ms = $at", {"at": span[1]})
+            attribute.load_local_days(con, tz, *span)
+            for stage in ("70_cost_daily", "71_node_daily"):
+                run_stage(con, "gpucost.attribute", stage)
 
 
 def sample(*, hours: int = 744) -> Fleet:

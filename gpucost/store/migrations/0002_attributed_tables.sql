@@ -35,6 +35,10 @@ CREATE TABLE cost_hourly (
     unallocated_cost      DECIMAL(38, 9) NOT NULL
 );
 
+-- The same by local day, which reports over whole days read. from_ms, to_ms are the day.
+CREATE TABLE node_daily AS FROM node_hourly WITH NO DATA;
+CREATE TABLE cost_daily AS FROM cost_hourly WITH NO DATA;
+
 -- What there was: node identities, and the pods that held GPUs on them. Rebuilt whole with each attribution.
 CREATE TABLE nodes (
     node_id         UBIGINT NOT NULL,

@@ -1,0 +1,88 @@
+"""Builds the demo: plans the fleet, and loads what was scraped of it window by window, as a collector does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpucost.config import Config, load_config
+from gpucost.demo import files
+from gpucost.demo.fleet import plan
+from gpucost.demo.samples import Series, samples
+from gpucost.model import MS_PER_HOUR, Period
+from gpucost.store import Store, runs
+from gpucost.store.samples import Answer, SampleWindow, load_window
+from gpucost.store.validity import Threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLUSTER = SOURCE = "demo"
+_WINDOW_HOURS = 10 * 24
+
+
+def last_month(now: datetime) -> Period:
+    """The last calendar month (UTC) that is over at `now`."""
+    end = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return Period((end - timedelta(days=1)).replace(day=1), end)
+
+
+def build(folder: Path, month: Period, progress: Callable[[str], None]) -> Config:
+    """Fills `folder` with store, price book and configuration of the sample fleet's month; returns the configuration.
+
+    `progress` is told in words what is going on. Raises UsageError where the folder is in other use.
+    """
+    files.prepare(folder)
+    config = load_config(files.write(folder, month), environ={}, cwd=folder)
+    store = Store(config.store)
+    progress("planning a month of nodes and pods")
+    series = list(samples(plan(month)))
+    count = sum(len(one.times) for one in series)
+    progress(f"loading {count:,} samples of {len(series):,} series")
+    with store.write() as con:
+        run = runs.begin(con, "prometheus", SOURCE, (month.start_ms, month.end_ms))
+    for start in range(month.start_ms, month.end_ms, _WINDOW_HOURS * MS_PER_HOUR):
+        end = min(start + _WINDOW_HOURS * MS_PER_HOUR, month.end_ms)
+        window = SampleWindow(
+            source=SOURCE,
+            run_id=run,
+            from_ms=start,
+            to_ms=end,
+            cluster_label="cluster",
+            default_cluster=CLUSTER,
+            activity=_thresholds(config),
+            answers=list(_answers(series, start, end)),
+        )
+        with store.write() as con:
+            load_window(con, window)
+    with store.write() as con:
+        runs.finish(con, run)
+    return config
+
+
+def _thresholds(config: Config) -> Mapping[str, Threshold]:
+    activity, idle = config.activity, config.idle.threshold_percent
+    return {
+        metric: Threshold(idle / scale, 0.0, 100 / scale)
+        for metric, scale in ((activity.device_metric, activity.device_scale), (activity.mig_metric, activity.mig_scale))
+    }
+
+
+def _answers(series: list[Series], start: int, end: int) -> Iterator[Answer]:
+    """One answer per metric, as a server gives them."""
+    by_metric: dict[str, list[tuple[Series, slice]]] = {}
+    for one in series:
+        low, high = np.searchsorted(one.times, [start // 1000, end // 1000])
+        if high > low:
+            by_metric.setdefault(one.labels["__name__"], []).append((one, slice(int(low), int(high))))
+    for found in by_metric.values():
+        yield Answer(
+            series=[one.labels for one, _ in found],
+            series_index=np.repeat(np.arange(len(found), dtype=np.int32), [part.stop - part.start for _, part in found]),
+            ts_ms=np.concatenate([one.times[part] for one, part in found]) * 1000,
+            values=np.concatenate([one.values[part] for one, part in found]),
+        )

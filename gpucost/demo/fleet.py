@@ -1,0 +1,225 @@
+"""Plans the sample fleet of a month: the same month gives the same fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpucost.demo.model import Device, Fleet, Node, Phase, Pod, Pool, Profile
+from gpucost.model import Period
+
+HOUR, DAY = 3600, 86_400
+
+_CUT = ((2, "3g.20gb"), (3, "2g.10gb"), (7, "1g.5gb"), (8, "1g.5gb"))
+A100_SPOT = Pool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "spot", "us-east-1b", 12)
+A100 = Pool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "on_demand", "us-east-1a", 11)
+A100_MIG = Pool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "on_demand", "us-east-1a", 11, cut_gpus=4, mig=_CUT)
+H100_SPOT = Pool("p5.48xlarge", "NVIDIA H100 80GB HBM3", 8, "spot", "us-east-1c", 13)
+T4_SHARED = Pool("g4dn.12xlarge", "Tesla T4", 4, "on_demand", "us-east-1a", 21, replicas=4)
+T4_SPOT = Pool("g4dn.12xlarge", "Tesla T4", 4, "spot", "us-east-1b", 22)
+A10G = Pool("g5.12xlarge", "NVIDIA A10G", 4, "on_demand", "us-east-1a", 31)
+A10G_SPOT = Pool("g5.12xlarge", "NVIDIA A10G", 4, "spot", "us-east-1c", 32)
+
+
+def plan(month: Period) -> Fleet:
+    """The fleet of one whole month."""
+    return _Planner(month).plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Jobs that follow one another: how long they run and wait, how often they fail."""
+
+    namespace: str
+    names: tuple[str, ...]
+    hours: float
+    pause_hours: float
+    failing: float
+    profile: Profile
+
+
+class _Planner:
+    def __init__(self, month: Period) -> None:
+        self.fleet = Fleet(month.start_ms // 1000, month.end_ms // 1000)
+        self.dice = np.random.default_rng([month.start.year, month.start.month])
+        self.runs: dict[str, int] = {}
+
+    def plan(self) -> Fleet:
+        self._research()
+        self._vision()
+        self._platform()
+        self._product()
+        self._silence()
+        return self.fleet
+
+    def _research(self) -> None:
+        start, end = self.fleet.start, self.fleet.end
+        training = _Jobs("ml-research", ("llama-sft", "reward-model", "long-context"), 21, 2.5, 0.22, "training")
+        sweeps = _Jobs("nlp-experiments", ("tokenizer-sweep", "distill"), 9, 3, 0.25, "patchy")
+        for lanes in ([(0, 8)], [(0, 4), (4, 8)]):
+            for node in self._spot_lives(A100_SPOT, days=8):
+                for low, high in lanes:
+                    self._jobs(node, _whole(range(low, high)), training if high - low == 8 else sweeps)
+        desk = self._node(A100, start, end)
+        for number, (who, first_day, last_day) in enumerate((("alice", 0, 99), ("bob", 0, 99), ("chen", 3, 19))):
+            begin, stop = start + first_day * DAY + 9 * HOUR, min(start + last_day * DAY + 17 * HOUR, end)
+            self._pod(
+                desk,
+                "ml-research",
+                f"jupyter-{who}-0",
+                _whole([number]),
+                begin,
+                stop,
+                ("StatefulSet", f"jupyter-{who}"),
+                "notebook",
+            )
+        self._jobs(desk, _whole(range(3, 7)), _Jobs("ml-research", ("eval-suite", "ablation"), 11, 4, 0.2, "patchy"))
+
+    def _vision(self) -> None:
+        detector = _Jobs("vision-training", ("detector-v5", "segmenter"), 30, 4, 0.15, "training")
+        video = _Jobs("vision-video", ("video-encoder",), 16, 7, 0.2, "training")
+        for node in self._spot_lives(H100_SPOT, days=11):
+            self._jobs(node, _whole(range(8)), detector)
+        for node in self._spot_lives(H100_SPOT, days=7):
+            self._jobs(node, _whole(range(4)), video)
+            self._jobs(node, _whole(range(4, 8)), detector)
+
+    def _platform(self) -> None:
+        start, end = self.fleet.start, self.fleet.end
+        shared = self._node(A100_MIG, start, end)
+        for name, instance, profile, gpus in (
+            ("chat", 2, "3g_20gb", 3),
+            ("rerank", 3, "2g_10gb", 4),
+            ("embed", 7, "1g_5gb", 4),
+            ("guard", 8, "1g_5gb", 2),
+        ):
+            devices: list[tuple[Device, ...]] = [((gpu, instance),) for gpu in range(gpus)]
+            self._deployment(shared, "inference", f"{name}-api", devices, f"nvidia_com_mig_{profile}")
+        self._jobs(shared, _whole([4, 5]), _Jobs("inference", ("quantize",), 8, 3, 0.1, "training"))
+        self._jobs(shared, _whole([6]), _Jobs("inference", ("load-test",), 5, 4, 0.1, "patchy"))
+        for node in self._spot_lives(T4_SPOT, days=12):
+            self._jobs(node, _whole([0]), _Jobs("ci", ("gpu-tests",), 0.7, 0.9, 0.2, "tests"))
+            self._jobs(node, _whole([3]), _Jobs("recsys", ("embedding-refresh",), 5, 2.5, 0.1, "training"))
+            self._nightly(node)
+
+    def _product(self) -> None:
+        start, end = self.fleet.start, self.fleet.end
+        slots = self._node(T4_SHARED, start, end)
+        for name, copies in (("search-ranker", 6), ("ads-ctr", 4), ("spell-fix", 3)):
+            self._deployment(slots, "serving", name, [_whole([copy % 4]) for copy in range(copies)])
+        whole = self._node(A10G, start, end)
+        self._deployment(whole, "serving", "embedding-api", [_whole([0]), _whole([1])])
+        self._pod(whole, "sandbox", "try-vllm", _whole([3]), start + 8 * DAY, start + 15 * DAY, ("<none>", "<none>"), "quiet")
+        for day in range(start, end, DAY):
+            if (day // DAY + 3) % 7 < 5:  # the epoch began on a Thursday
+                opens = day + 6 * HOUR + int(self.dice.integers(0, 1800))
+                for _ in range(2):
+                    node = self._node(A10G_SPOT, opens, min(opens + 13 * HOUR, end))
+                    self._jobs(node, _whole(range(4)), _Jobs("recsys", ("features", "two-tower"), 4, 0.5, 0.12, "training"))
+
+    def _nightly(self, node: Node) -> None:
+        for day in range(self.fleet.start, self.fleet.end, DAY):
+            begin = day + 2 * HOUR
+            stop = begin + int(self.dice.integers(3 * HOUR, 6 * HOUR))
+            if node.start <= begin and stop <= node.end:
+                job = f"nightly-scoring-{begin // 60}"
+                owner, parent = ("Job", job), ("CronJob", "nightly-scoring")
+                self._pod(
+                    node,
+                    "recsys",
+                    f"{job}-{self._suffix()}",
+                    _whole([1, 2]),
+                    begin,
+                    stop,
+                    owner,
+                    "training",
+                    parent=parent,
+                    phase="Succeeded",
+                )
+
+    def _silence(self) -> None:
+        """Two exporters that could not be scraped for a while: some time stays unmeasured."""
+        for node, hours in zip([n for n in self.fleet.nodes if n.end - n.start > 6 * DAY][:2], (31, 14), strict=False):
+            begin = node.start + 2 * DAY
+            self.fleet.silent[node.name] = (begin, begin + hours * HOUR)
+
+    def _spot_lives(self, pool: Pool, days: float) -> Iterator[Node]:
+        """Nodes that follow one another, each until the cloud takes it back."""
+        moment = self.fleet.start
+        while moment < self.fleet.end - HOUR:
+            life = max(6 * HOUR, int(self.dice.exponential(days * DAY)))
+            node = self._node(pool, moment, min(moment + life, self.fleet.end))
+            yield node
+            moment = node.end + int(self.dice.integers(300, 2400))
+
+    def _node(self, pool: Pool, start: int, end: int) -> Node:
+        host = int(self.dice.integers(4, 250)), int(self.dice.integers(4, 250))
+        name = f"ip-10-{pool.subnet}-{host[0]}-{host[1]}.ec2.internal"
+        uuids = tuple(f"GPU-{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in (self._hex(32) for _ in range(pool.gpus)))
+        node = Node(name, f"aws:///{pool.zone}/i-0{self._hex(16)}", pool, uuids, start, end)
+        self.fleet.nodes.append(node)
+        return node
+
+    def _jobs(self, node: Node, devices: tuple[Device, ...], jobs: _Jobs) -> None:
+        moment = node.start + int(self.dice.exponential(jobs.pause_hours / 2 * HOUR))
+        while moment < node.end - 600:
+            name = jobs.names[int(self.dice.integers(len(jobs.names)))]
+            self.runs[name] = self.runs.get(name, 0) + 1
+            job = f"{name}-{self.runs[name]:02d}"
+            fails = self.dice.random() < jobs.failing
+            hours = float(self.dice.lognormal(np.log(jobs.hours), 0.5)) * (0.4 if fails else 1)
+            stop = moment + max(240, int(hours * HOUR))
+            evicted = stop >= node.end
+            hung: Profile = "hung" if fails and self.dice.random() < 0.5 else jobs.profile
+            phase: Phase = "Failed" if fails or (evicted and node.end < self.fleet.end) else "Succeeded"
+            owner = ("Job", job)
+            self._pod(
+                node, jobs.namespace, f"{job}-{self._suffix()}", devices, moment, min(stop, node.end), owner, hung, phase=phase
+            )
+            moment = stop + 120 + int(self.dice.exponential(jobs.pause_hours * HOUR))
+
+    def _deployment(
+        self, node: Node, namespace: str, name: str, copies: list[tuple[Device, ...]], resource: str = "nvidia_com_gpu"
+    ) -> None:
+        """Serving pods all month, rolled out anew once."""
+        rollout = self.fleet.start + int(self.dice.integers(8 * DAY, 20 * DAY))
+        for begin, stop in ((self.fleet.start, rollout - 900), (rollout, self.fleet.end)):
+            replica_set = f"{name}-{self._hex(9)}"
+            for devices in copies:
+                pod = f"{replica_set}-{self._suffix()}"
+                owner, parent = ("ReplicaSet", replica_set), ("Deployment", name)
+                self._pod(node, namespace, pod, devices, begin, stop, owner, "serving", resource=resource, parent=parent)
+
+    def _pod(
+        self,
+        node: Node,
+        namespace: str,
+        name: str,
+        devices: tuple[Device, ...],
+        start: int,
+        end: int,
+        owner: tuple[str, str],
+        profile: Profile,
+        *,
+        resource: str = "nvidia_com_gpu",
+        parent: tuple[str, str] | None = None,
+        phase: Phase = "Running",
+    ) -> None:
+        h = self._hex(32)
+        uid = f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+        gone = end if phase == "Running" else min(end + HOUR, node.end)
+        self.fleet.pods.append(
+            Pod(namespace, name, uid, node, resource, devices, start, end, gone, phase, owner, parent, profile)
+        )
+
+    def _hex(self, digits: int) -> str:
+        return self.dice.bytes(digits // 2 + 1).hex()[:digits]
+
+    def _suffix(self) -> str:
+        return "".join(self.dice.choice(list("bcdfghjklmnpqrstvwxz2456789"), 5))
+
+
+def _whole(numbers: range | list[int]) -> tuple[Device, ...]:
+    return tuple((number, None) for number in numbers)

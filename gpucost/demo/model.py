@@ -1,0 +1,82 @@
+"""What the sample fleet is made of: pools of nodes, nodes, and pods that hold GPUs. Times are Unix seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Profile = Literal["training", "patchy", "notebook", "serving", "tests", "hung", "quiet"]
+Phase = Literal["Running", "Succeeded", "Failed"]
+#: (number of the GPU on its node, MIG instance or None)
+Device = tuple[int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes of one kind. `mig` cuts every one of the first `cut_gpus` GPUs into (instance, profile)s."""
+
+    instance_type: str
+    gpu_model: str
+    gpus: int
+    capacity_type: Literal["on_demand", "spot"]
+    zone: str
+    subnet: int
+    replicas: int = 1
+    cut_gpus: int = 0
+    mig: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is up in [start, end)."""
+
+    name: str
+    machine: str
+    pool: Pool
+    uuids: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that holds devices of a node in [start, end) and is listed until `gone`.
+
+    `parent` owns `owner`: the Deployment of a ReplicaSet, the CronJob of a Job.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: Node
+    resource: str
+    devices: tuple[Device, ...]
+    start: int
+    end: int
+    gone: int
+    phase: Phase
+    owner: tuple[str, str]
+    parent: tuple[str, str] | None
+    profile: Profile
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Everything that was there in a month."""
+
+    start: int
+    end: int
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    #: nodes whose exporter could not be scraped: {name: (from, to)}
+    silent: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+#: Which namespaces a team owns; whoever uses `sandbox` is nobody's.
+TEAMS: Mapping[str, tuple[str, ...]] = {
+    "research": ("ml-research", "nlp-*"),
+    "product": ("serving", "recsys"),
+    "platform": ("inference", "ci"),
+    "vision": ("vision-*",),
+}

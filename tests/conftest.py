@@ -1,0 +1,34 @@
+"""Fixtures that several kinds of tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.replay.server import missing_programs, prometheus_over
+
+
+@pytest.fixture
+def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str]]:
+    """A function from a described fleet to the URL of a real Prometheus that scraped it.
+
+    Skips where the programs are missing; fails under CI=true, where they must be there.
+    """
+    missing = missing_programs()
+    if missing:
+        message = f"not installed: {', '.join(missing)} (Debian: apt-get install prometheus)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with ExitStack() as stack:
+        count = iter(range(100))
+
+        def serve(fleet: dict[str, Any]) -> str:
+            return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(count)}"))
+
+        yield serve

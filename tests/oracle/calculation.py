@@ -1,0 +1,246 @@
+"""The bill of a fleet by exact interval arithmetic: node by node, moment by moment, no hours, no samples, no SQL."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any
+
+from tests.oracle.activity import Timeline, sampled, told
+from tests.oracle.prices import Row, price_steps
+from tests.replay.fleet import device_key, is_on, period_of
+from tests.replay.series import Series
+
+MS_PER_HOUR = 3_600_000
+PodKey = tuple[str, str, str, str]  # cluster, namespace, pod, uid
+NodeKey = tuple[str, str, float]  # cluster, name, from
+
+#: GPU instances with other than seven compute slices (NVIDIA MIG user guide, supported profiles).
+SLICES = {"NVIDIA A30": 4, "NVIDIA RTX PRO 6000 Blackwell Server Edition": 4}
+
+
+@dataclass
+class Figures:
+    """GPU-hours and money, exact. Names are those of the report's measures."""
+
+    allocated_gpu_hours: Fraction = Fraction(0)
+    active_gpu_hours: Fraction = Fraction(0)
+    idle_gpu_hours: Fraction = Fraction(0)
+    unmeasured_gpu_hours: Fraction = Fraction(0)
+    unallocated_gpu_hours: Fraction = Fraction(0)
+    unavailable_gpu_hours: Fraction = Fraction(0)
+    over_allocated_gpu_hours: Fraction = Fraction(0)
+    capacity_gpu_hours: Fraction = Fraction(0)
+    spot_gpu_hours: Fraction = Fraction(0)
+    cost: Fraction = Fraction(0)
+    idle_cost: Fraction = Fraction(0)
+    unallocated_cost: Fraction = Fraction(0)
+    node_cost: Fraction = Fraction(0)
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    def rounded(self) -> dict[str, float]:
+        """The figures that are not zero, to nine decimals."""
+        return {f.name: round(float(getattr(self, f.name)), 9) for f in fields(self) if getattr(self, f.name)}
+
+
+@dataclass
+class Bill:
+    """What was calculated: per pod, and per node what nobody held and what it cost."""
+
+    pods: dict[PodKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
+    nodes: dict[NodeKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
+
+    @property
+    def total(self) -> Figures:
+        return sum([*self.pods.values(), *self.nodes.values()], Figures())
+
+    @property
+    def namespaces(self) -> dict[tuple[str, str], Figures]:
+        found: dict[tuple[str, str], Figures] = defaultdict(Figures)
+        for (cluster, namespace, _, _), figures in self.pods.items():
+            found[cluster, namespace] += figures
+        return found
+
+
+def calculate(
+    fleet: dict[str, Any],
+    book: list[Row],
+    period: tuple[float, float] | None = None,
+    threshold: float = 5,
+    series: list[Series] | None = None,
+) -> Bill:
+    """The bill for a period (Unix seconds; default: the fleet's own).
+
+    Activity is what the description says; with `series`, what their samples say by DESIGN's rule of how long one speaks.
+    """
+    start, end = period or period_of(fleet)
+    lines = sampled(series, fleet["scrape"], threshold) if series is not None else None
+    bill = Bill()
+    for node in fleet["nodes"]:
+        since, until = (
+            max(node["from"], fleet["start"], start),
+            min(node["to"], fleet["end"], end),
+        )
+        if since < until:
+            _node(
+                bill,
+                fleet,
+                book,
+                node,
+                (round(since * 1000), round(until * 1000)),
+                threshold,
+                lines,
+            )
+    return bill
+
+
+@dataclass
+class _Hold:
+    """A pod on a node: how many GPUs it holds from when to when, and the timelines of its devices."""
+
+    pod: PodKey
+    gpus: Fraction
+    since: int
+    until: int
+    devices: list[Timeline]
+
+
+def _node(
+    bill: Bill,
+    fleet: dict[str, Any],
+    book: list[Row],
+    node: dict[str, Any],
+    up: tuple[int, int],
+    threshold: float,
+    lines: dict[tuple[str, str, str], Timeline] | None,
+) -> None:
+    known = fleet.get("node_labels", True)
+    steps = [(at * 1000, price) for at, price in price_steps(book, node, known)]
+    capacity = Fraction(len(node["gpus"]))
+    holds = [_hold(fleet, node, pod, up, threshold, lines) for pod in fleet["pods"] if is_on(pod, node)]
+    holds = [hold for hold in holds if hold.since < hold.until]
+    out_of_reach = [*node.get("cordoned", []), *node.get("not_ready", [])]
+    edges = {*up, *(at for at, _ in steps)}
+    edges |= {round(e * 1000) for span in [*out_of_reach, *node.get("allocatable", [])] for e in span[:2]}
+    for hold in holds:
+        edges |= {
+            hold.since,
+            hold.until,
+            *(e for line in hold.devices for span in line for e in span[:2]),
+        }
+    moments = sorted(e for e in edges if up[0] <= e <= up[1])
+    mine = bill.nodes[node["cluster"], node["name"], node["from"]]
+    for since, until in itertools.pairwise(moments):
+        hours = Fraction(until - since, MS_PER_HOUR)
+        price = next((p for at, p in reversed(steps) if at <= since), Fraction(0))
+        holding = [hold for hold in holds if hold.since <= since < hold.until]
+        held = sum((hold.gpus for hold in holding), Fraction(0))
+        free = max(capacity - held, Fraction(0))
+        mine.node_cost += price * hours
+        mine.capacity_gpu_hours += capacity * hours
+        mine.over_allocated_gpu_hours += max(held - capacity, Fraction(0)) * hours
+        mine.unallocated_gpu_hours += free * hours
+        mine.unavailable_gpu_hours += min(free, _unreachable(node, out_of_reach, since, capacity)) * hours
+        mine.unallocated_cost += price * free / capacity * hours
+        for hold in holding:
+            rate = price / max(capacity, held)
+            _count(
+                bill.pods[hold.pod],
+                hold,
+                since,
+                hours,
+                rate,
+                known and node["capacity_type"] == "spot",
+            )
+
+
+def _count(
+    figures: Figures,
+    hold: _Hold,
+    since: int,
+    hours: Fraction,
+    rate: Fraction,
+    spot: bool,
+) -> None:
+    time = hold.gpus * hours
+    figures.allocated_gpu_hours += time
+    figures.spot_gpu_hours += time if spot else 0
+    figures.cost += time * rate
+    for line in hold.devices:
+        state = next((active for a, b, active in line if a <= since < b), None)
+        part = time / len(hold.devices)
+        if state is None:
+            figures.unmeasured_gpu_hours += part
+        elif state:
+            figures.active_gpu_hours += part
+        else:
+            figures.idle_gpu_hours += part
+            figures.idle_cost += part * rate
+    if not hold.devices:
+        figures.unmeasured_gpu_hours += time
+
+
+def _unreachable(node: dict[str, Any], spans: list[list[float]], since: int, capacity: Fraction) -> Fraction:
+    if any(span[0] * 1000 <= since < span[1] * 1000 for span in spans):
+        return capacity
+    lost = [Fraction(1) * (len(node["gpus"]) - n) for a, b, n in node.get("allocatable", []) if a * 1000 <= since < b * 1000]
+    return lost[0] if lost else Fraction(0)
+
+
+def _hold(
+    fleet: dict[str, Any],
+    node: dict[str, Any],
+    pod: dict[str, Any],
+    up: tuple[int, int],
+    threshold: float,
+    lines: dict[tuple[str, str, str], Timeline] | None,
+) -> _Hold:
+    units = _units(pod)
+    gpus = units * unit_share(node, pod["resource"])
+    devices = list(_known_devices(fleet, node, pod, gpus))
+    if lines is None:
+        timelines = [told(fleet, node, device, threshold) for device in devices]
+    else:
+        where = node["cluster"] if len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label") else ""
+        timelines = [lines.get((where, node["name"], device_key(device)), []) for device in devices]
+    key = (pod["cluster"], pod["namespace"], pod["name"], pod["uid"])
+    return _Hold(
+        key,
+        gpus,
+        max(up[0], round(pod["scheduled"] * 1000)),
+        min(up[1], round(pod["to"] * 1000)),
+        timelines,
+    )
+
+
+def _units(pod: dict[str, Any]) -> int:
+    if "containers" not in pod:
+        return int(pod["count"])
+    first = [c["count"] for c in pod["containers"] if c.get("role") == "init"]
+    return max(sum(c["count"] for c in pod["containers"] if c.get("role") != "init"), *first, 0)
+
+
+def _known_devices(fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, Any], gpus: Fraction) -> Iterator[dict[str, Any]]:
+    """The devices that metrics tie to the pod: those it is labeled on, or that it can only be on."""
+    obvious = len(node["gpus"]) == 1 or gpus == len(node["gpus"])
+    for device in pod["devices"]:
+        others = [p for p in fleet["pods"] if is_on(p, node) and any(device_key(d) == device_key(device) for d in p["devices"])]
+        if obvious or not fleet.get("label_one") or others[0] is pod:
+            yield device
+
+
+def unit_share(node: dict[str, Any], resource: str) -> Fraction:
+    """How much of a GPU one unit of a resource is on this node."""
+    slots = Fraction(1, node.get("gke_shared_clients", 1) * node.get("replicas", 1))
+    profile = node.get("mig_single") or node.get("gke_partition")
+    if resource.startswith("nvidia_com_mig_"):
+        profile = resource.removeprefix("nvidia_com_mig_").replace("_", ".")
+        slots = Fraction(1)
+    if not profile:
+        return slots
+    return Fraction(int(profile.split("g.")[0]), SLICES.get(node["gpu_model"], 7)) * slots

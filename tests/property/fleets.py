@@ -1,0 +1,185 @@
+"""Random fleets: nodes that come and go, reused names, gaps, MIG, time slicing, price steps, short pods, restarts, nonsense."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.replay.cases.words import MORNING, SHAPES
+from tests.replay.fleet import Fleet
+
+Draw = st.DrawFn
+PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
+NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN", 101, -1)
+CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
+
+
+@st.composite
+def fleets(draw: Draw) -> Fleet:
+    """A fleet of one to six hours with one to three nodes, that never holds more than there is."""
+    scrape = draw(st.sampled_from([30, 60, 300]))
+    end = MORNING + draw(st.integers(1, 6)) * 3600
+    fleet: Fleet = {
+        "start": MORNING,
+        "end": end,
+        "scrape": scrape,
+        "offset": draw(st.integers(0, scrape - 1)),
+        "jitter": draw(st.sampled_from([0, scrape / 20])),
+        "seed": draw(st.integers(0, 99)),
+        "honor_labels": draw(st.booleans()),
+        "ksm_replicas": draw(st.sampled_from([1, 1, 2])),
+        "prometheus_replicas": draw(st.sampled_from([1, 1, 2])),
+        "hostname_label": draw(st.sampled_from(["Hostname", "hostname"])),
+        "nodes": [],
+        "pods": [],
+        "util": {},
+        "invalid": {},
+        "silent": [],
+        # collected time begins with the first sample: let there be one at the start
+        "ksm_silent": [draw(_span(MORNING + 2 * scrape, end, 20 * 60))] if draw(st.booleans()) else [],
+    }
+    for number in range(draw(st.integers(1, 3))):
+        start, stop = draw(_life(end))
+        first = draw(_node(f"n{number}", start, stop))
+        fleet["nodes"].append(first)
+        if stop + 900 < end and draw(st.booleans()):
+            again = {**draw(_node(f"n{number}", stop + draw(st.integers(2 * scrape, 890)), end)), "cluster": "main"}
+            again["gpus"] = [uuid.replace("GPU", "GPU-again") for uuid in again["gpus"]]
+            again["mig"] = {uuid.replace("GPU", "GPU-again"): parts for uuid, parts in again["mig"].items()}
+            fleet["nodes"].append(again)
+    for node in fleet["nodes"]:
+        draw(_fill(fleet, node))
+    return fleet
+
+
+@st.composite
+def books(draw: Draw, fleet: Fleet) -> list[str]:
+    """A price book with a row for each kind of node, and steps within the fleet's time."""
+    rows = []
+    for instance_type in sorted({n["instance_type"] for n in fleet["nodes"]}):
+        for option in ("on_demand", "spot"):
+            rows.append(f",,,{instance_type},{option},{draw(_price())},USD,")
+            for second in draw(st.lists(st.integers(fleet["start"], fleet["end"]), max_size=2, unique=True)):
+                rows.append(f",,,{instance_type},{option},{draw(_price())},USD,{_iso(second)}")
+    return rows
+
+
+@st.composite
+def _span(draw: Draw, start: int, end: int, longest: int) -> list[int]:
+    since = draw(st.integers(start, end))
+    return [since, min(end, since + draw(st.integers(longest // 4, longest)))]
+
+
+@st.composite
+def _life(draw: Draw, end: int) -> tuple[int, int]:
+    if draw(st.booleans()):
+        return MORNING, end
+    start = MORNING + draw(st.integers(0, (end - MORNING) // 2))
+    return start, draw(st.integers(start + 1200, max(start + 1200, end)))
+
+
+@st.composite
+def _node(draw: Draw, name: str, start: int, stop: int) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["g6.12xlarge", "g5.xlarge", "p5.48xlarge"]))
+    model, count, provider = SHAPES[kind]
+    uuids = [f"GPU-{name}-{i}" for i in range(count)]
+    return {
+        "cluster": "main",
+        "name": name,
+        "instance_type": kind,
+        "region": "us-west-2",
+        "zone": "us-west-2b",
+        "capacity_type": draw(st.sampled_from(["on_demand", "spot"])),
+        "provider": draw(st.sampled_from([provider, "eks"])),
+        "gpu_model": model,
+        "gpus": uuids,
+        "replicas": draw(st.sampled_from([1, 3])) if kind == "g5.xlarge" else 1,
+        "mig": {uuids[0]: CUT} if kind == "p5.48xlarge" and draw(st.booleans()) else {},
+        "from": start,
+        "to": stop,
+    }
+
+
+@st.composite
+def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
+    """Puts pods, one after the other, on some of the node's devices and slots."""
+    slots: list[tuple[list[dict[str, Any]], str]] = []
+    for uuid in node["gpus"]:
+        if uuid in node["mig"]:
+            slots += [([{"uuid": uuid, "gi": p["gi"]}], "nvidia_com_mig_" + p["profile"].replace(".", "_")) for p in CUT]
+        else:
+            slots += [([{"uuid": uuid}], "nvidia_com_gpu")] * node["replicas"]
+    whole = [uuid for uuid in node["gpus"] if uuid not in node["mig"]]
+    if len(whole) > 2 and draw(st.booleans()):
+        pair = [{"uuid": uuid} for uuid in whole[-2:]]
+        slots = [slot for slot in slots if slot[0][0] not in pair] + [(pair, "nvidia_com_gpu")]
+    for devices, resource in draw(
+        st.lists(st.sampled_from(range(len(slots))), max_size=4, unique=True).map(lambda i: [slots[k] for k in i])
+    ):
+        moment = node["from"] + draw(st.integers(0, 1800))
+        for _ in range(draw(st.integers(1, 3))):
+            length = draw(st.one_of(st.integers(20, 400), st.integers(400, 9000)))
+            if moment + 20 >= node["to"]:
+                break
+            moment = draw(_pod(fleet, node, devices, resource, moment, min(moment + length, node["to"]))) + draw(
+                st.integers(0, 1500)
+            )
+        for device in devices:
+            key = device["uuid"] if "gi" not in device else f"{device['uuid']}/{device['gi']}"
+            fleet["util"][key] = draw(_percents(fleet))
+            if draw(st.integers(0, 5)) == 0:
+                since = draw(st.integers(node["from"], node["to"]))
+                fleet["invalid"][key] = [
+                    [since, since + draw(st.integers(5, 20)) * fleet["scrape"], draw(st.sampled_from(NONSENSE))]
+                ]
+    if draw(st.integers(0, 3)) == 0:
+        since = draw(st.integers(node["from"], node["to"]))
+        fleet["silent"].append([node["name"], since, since + draw(st.integers(5, 30)) * fleet["scrape"]])
+
+
+@st.composite
+def _pod(
+    draw: Draw, fleet: Fleet, node: dict[str, Any], devices: list[dict[str, Any]], resource: str, start: int, end: int
+) -> int:
+    """Adds a pod; returns when it ends."""
+    number = len(fleet["pods"])
+    listed = draw(st.sampled_from([0, 0, 200, 2000]))
+    fleet["pods"].append(
+        {
+            "cluster": node["cluster"],
+            "namespace": draw(st.sampled_from(["a", "b", "c"])),
+            "name": draw(st.sampled_from([f"p{number}", f"same-{devices[0]['uuid']}-{devices[0].get('gi')}"])),
+            "uid": f"u{number}",
+            "container": "main",
+            "node": node["name"],
+            "resource": resource,
+            "count": len(devices),
+            "devices": devices,
+            "scheduled": start,
+            "from": start + draw(st.integers(0, min(300, end - start))),
+            "to": end,
+            "keep_until": end + listed,
+            "end_phase": draw(st.sampled_from(["Succeeded", "Failed"])),
+            "restarts": draw(st.lists(st.integers(start, end), max_size=2)),
+            "timestamps": draw(st.sampled_from([True, True, False])),
+        }
+    )
+    return end
+
+
+@st.composite
+def _percents(draw: Draw, fleet: Fleet) -> list[list[float]]:
+    edges = sorted({fleet["start"], fleet["end"], *draw(st.lists(st.integers(fleet["start"], fleet["end"]), max_size=4))})
+    return [[a, b, draw(st.sampled_from(PERCENTS))] for a, b in itertools.pairwise(edges)]
+
+
+def _price() -> st.SearchStrategy[str]:
+    return st.integers(1, 999_999).map(lambda cents: f"{cents / 10_000:.4f}")
+
+
+def _iso(second: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")

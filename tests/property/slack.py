@@ -1,0 +1,52 @@
+"""How well a fleet's scrapes can know its edges: what no timestamp fixes is known to a scrape, or to a silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.oracle.calculation import unit_share
+from tests.replay.fleet import Fleet, is_on
+from tests.replay.scrape import kube_clocks
+
+
+class Slack:
+    """Seconds by which the product may differ from the truth, per pod and node."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.ticks = np.unique(np.concatenate([clock.times for clock in kube_clocks(fleet)])) / 1000
+        self.interval = fleet["scrape"] * 1.1 + 1
+
+    def _seen(self, start: float, end: float) -> Iterator[float]:
+        low, high = np.searchsorted(self.ticks, [start, end])
+        yield from self.ticks[low:high].tolist()
+
+    def node(self, node: dict[str, Any]) -> float:
+        """Of a node's end, or of all its life where nobody saw it."""
+        seen = list(self._seen(node["from"], node["to"]))
+        if not seen:
+            return float(node["to"] - node["from"])
+        return (
+            max(self.interval, node["to"] - seen[-1])
+            if node["to"] < self.fleet["end"] or node["to"] - seen[-1] > self.interval
+            else 0.0
+        )
+
+    def pod(self, pod: dict[str, Any]) -> float:
+        """Of a pod's held time."""
+        node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
+        seen = list(self._seen(pod["scheduled"], pod["keep_until"]))
+        running = [at for at in seen if at < pod["to"]]
+        if not seen or not list(self._seen(node["from"], node["to"])):
+            return float(pod["to"] - pod["scheduled"])
+        start = 0.0 if pod["timestamps"] else max(0.0, seen[0] - pod["scheduled"])
+        end = 0.0 if len(seen) > len(running) else max(self.interval, pod["to"] - running[-1])
+        return start + end + (self.node(node) if pod["to"] >= node["to"] else 0.0)
+
+    def gpus(self, pod: dict[str, Any]) -> float:
+        """How many GPUs the pod holds."""
+        node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
+        return float(pod["count"] * unit_share(node, pod["resource"]))

@@ -1,0 +1,89 @@
+"""Random fleets: the product's figures against the second calculation, and exact conservation."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucost import pipeline
+from gpucost.model import Period
+from gpucost.store import Store
+from tests.oracle import Bill, Figures, calculate, read_book
+from tests.property.fleets import books, fleets
+from tests.property.slack import Slack
+from tests.replay.cases.words import HEADER
+from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.result import by_pod, total, unpaid
+from tests.replay.scrape import scrape
+
+RARELY_SLOW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+@RARELY_SLOW
+@given(data=st.data(), fleet=fleets(), hours_per_window=st.sampled_from([1, 3, 24]))
+def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="fleet-"))
+    try:
+        prices = folder / "prices.csv"
+        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        series = scrape(fleet, lean=True)
+        config = write_config(fleet, folder, prices)
+        store = load(fleet, series, config, hours_per_window)
+        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(s, UTC) for s in (fleet["start"], fleet["end"]))))
+        assert not unpaid(store)
+        bill = calculate(fleet, read_book(prices), series=series)
+        dearest = max(float(row["price"]) for row in read_book(prices))
+        wrong = _wrong(fleet, bill, store, dearest)
+        for hour in range(fleet["start"], fleet["end"], 3600):
+            truth = calculate(fleet, read_book(prices), (hour, hour + 3600), series=series).total
+            wrong += _wrong_total(fleet, truth, store, (hour, hour + 3600), dearest)
+        assert not wrong, "\n".join(wrong)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _wrong(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
+    slack, wrong = Slack(fleet), []
+    pods = by_pod(store, fleet["start"] * 1000, fleet["end"] * 1000)
+    for pod in fleet["pods"]:
+        key = (pod["cluster"], pod["namespace"], pod["name"], pod["uid"])
+        held = slack.gpus(pod) * slack.pod(pod) / 3600
+        # a device's sample speaks for whoever is on it: at each of a pod's edges the last and the next may disagree
+        measured = held + slack.gpus(pod) * 2 * slack.interval / 3600
+        allowed = {**dict.fromkeys(HOURS, measured), "allocated_gpu_hours": held, "spot_gpu_hours": held}
+        allowed |= {"cost": held * dearest, "idle_cost": measured * dearest}
+        truth = bill.pods.get(key, Figures()).rounded()
+        wrong += differences(pod["uid"], pods.pop(key, Figures()).rounded(), truth, (*HOURS, *MONEY), allowed)
+    wrong += [f"{key} was not there" for key, figures in pods.items() if figures.allocated_gpu_hours]
+    return wrong + _wrong_total(fleet, bill.total, store, (fleet["start"], fleet["end"]), dearest)
+
+
+def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, int], dearest: float) -> list[str]:
+    slack = Slack(fleet)
+    start, end = span
+    held = (
+        sum(slack.gpus(p) * slack.pod(p) for p in fleet["pods"] if p["scheduled"] < end + 3600 and p["to"] > start - 3600) / 3600
+    )
+    edges = sum(slack.gpus(p) for p in fleet["pods"] if p["scheduled"] < end and p["to"] > start) * 2 * slack.interval / 3600
+    nodes = (
+        sum(len(n["gpus"]) * slack.node(n) for n in fleet["nodes"] if n["from"] < end + 3600 and n["to"] > start - 3600) / 3600
+    )
+    allowed = {
+        **dict.fromkeys(HOURS, held + edges),
+        **dict.fromkeys(FLEET_HOURS, held + nodes),
+        **dict.fromkeys((*MONEY, *FLEET_MONEY), (held + nodes) * dearest),
+        "allocated_gpu_hours": held,
+        "spot_gpu_hours": held,
+        "capacity_gpu_hours": nodes,
+        "node_cost": nodes * dearest,
+        "idle_cost": (held + edges) * dearest,
+    }
+    said = total(store, start * 1000, end * 1000).rounded()
+    return differences(f"{span}", said, truth.rounded(), (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), allowed)

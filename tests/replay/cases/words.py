@@ -1,0 +1,143 @@
+"""The few words in which cases are told. Hours count from the morning of 2026-03-10, UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MORNING = 1_773_100_800  # 2026-03-10T00:00:00Z
+
+HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"
+
+BOOK = [
+    ",,,p4de.24xlarge,on_demand,40.00,USD,",
+    ",,,p4de.24xlarge,spot,16.00,USD,",
+    ",,,g6.12xlarge,on_demand,4.80,USD,",
+    ",,,g6.12xlarge,spot,1.80,USD,",
+    ",,,g5.xlarge,on_demand,1.20,USD,",
+    ",,,g5.xlarge,spot,0.48,USD,",
+    ",,,p5.48xlarge,on_demand,64.00,USD,",
+    ",,,p5.48xlarge,spot,24.00,USD,",
+    "gcp,,,a2-highgpu-2g,on_demand,8.40,USD,",
+    "gcp,,,a2-highgpu-2g,spot,2.80,USD,",
+    "azure,,,Standard_NC24ads_A100_v4,on_demand,3.60,USD,",
+    "azure,,,Standard_NC24ads_A100_v4,spot,1.44,USD,",
+]
+
+SHAPES: dict[str, tuple[str, int, str]] = {
+    "p4de.24xlarge": ("NVIDIA A100-SXM4-80GB", 8, "karpenter"),
+    "p4d.24xlarge": ("NVIDIA A100-SXM4-40GB", 8, "karpenter"),
+    "p5.48xlarge": ("NVIDIA H100 80GB HBM3", 8, "karpenter"),
+    "g6.12xlarge": ("NVIDIA L4", 4, "karpenter"),
+    "g5.xlarge": ("NVIDIA A10G", 1, "karpenter"),
+    "a2-highgpu-2g": ("NVIDIA A100-SXM4-40GB", 2, "gke"),
+    "Standard_NC24ads_A100_v4": ("NVIDIA A100 80GB PCIe", 1, "aks"),
+    "Standard_ND96isr_MI300X_v5": ("AMD Instinct MI300X", 8, "aks"),
+}
+PLACES = {
+    "karpenter": ("us-west-2", "us-west-2b"),
+    "gke": ("europe-west4", "europe-west4-a"),
+    "aks": ("westeurope", "westeurope-1"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fleet, its price book and the totals that a person worked out."""
+
+    name: str
+    description: str
+    fleet: dict[str, Any]
+    hand: dict[str, str]
+    book: list[str]
+    header: str = HEADER
+    by_day: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def at(hours: float) -> int:
+    """The Unix second that lies this many hours after the morning."""
+    return MORNING + round(hours * 3600)
+
+
+def node(
+    name: str,
+    instance_type: str,
+    start: float,
+    end: float,
+    capacity_type: str = "on_demand",
+    **more: Any,
+) -> dict[str, Any]:
+    """A node that is up from hour `start` to hour `end`."""
+    model, count, provider = SHAPES[instance_type]
+    provider = more.get("provider", provider)
+    region, zone = PLACES.get(provider, PLACES["karpenter"])
+    facts = {
+        "cluster": "main",
+        "name": name,
+        "instance_type": instance_type,
+        "region": region,
+        "zone": zone,
+        "capacity_type": capacity_type,
+        "provider": provider,
+        "gpu_model": model,
+        "gpus": [f"GPU-{name}-{i}" for i in range(count)],
+        "from": at(start),
+        "to": at(end),
+    }
+    return {**facts, **more}
+
+
+def pod(
+    name: str,
+    where: str | None,
+    numbers: list[Any],
+    start: float,
+    end: float,
+    namespace: str = "train",
+    **more: Any,
+) -> dict[str, Any]:
+    """A pod that holds devices of a node (their numbers, or (number, MIG instance)) from hour `start` to hour `end`."""
+    listed = [
+        {"uuid": f"GPU-{where}-{d[0]}", "gi": d[1]} if isinstance(d, tuple) else {"uuid": f"GPU-{where}-{d}"} for d in numbers
+    ]
+    facts = {
+        "cluster": "main",
+        "namespace": namespace,
+        "name": name,
+        "uid": f"{namespace}-{name}-{at(start)}",
+        "container": "worker",
+        "node": where,
+        "resource": "nvidia_com_gpu",
+        "count": len(numbers),
+        "devices": listed,
+        "scheduled": at(start),
+        "from": at(start),
+        "to": at(end),
+        "keep_until": at(end) + 420,
+    }
+    return {**facts, **more}
+
+
+def busy(where: str, devices: list[Any], start: float, end: float, percent: float = 77) -> dict[str, list[list[float]]]:
+    """Utilization of some devices of a node over one span."""
+    keys = [f"GPU-{where}-{d[0]}/{d[1]}" if isinstance(d, tuple) else f"GPU-{where}-{d}" for d in devices]
+    return {key: [[at(start), at(end), percent]] for key in keys}
+
+
+def fleet(
+    end: float,
+    nodes: list[dict[str, Any]],
+    pods: list[dict[str, Any]],
+    util: dict[str, Any],
+    **more: Any,
+) -> dict[str, Any]:
+    """A fleet from hour 0 to hour `end`, scraped every minute."""
+    return {
+        "start": at(0),
+        "end": at(end),
+        "scrape": 60,
+        "nodes": nodes,
+        "pods": pods,
+        "util": util,
+        **more,
+    }

@@ -1,0 +1,77 @@
+"""The description of a fleet that tests are told in, and where the described cases lie.
+
+A case is a folder with `fleet.json`, `prices.csv` (a price book) and `expected.json` (its true figures).
+
+All times are Unix seconds, all intervals half-open. A fleet is a dict of:
+
+    start, end         the time that was scraped; report: [from, to] is the period asked for, where it differs
+    scrape             seconds between scrapes; offset, jitter: seconds that scrapes lie off the multiples of it
+    nodes              [{cluster, name, instance_type, region, zone, capacity_type, provider, gpu_model, gpus: [uuid],
+                         from, to, replicas, mig: {uuid: [{gi, profile}]}, shared_resource}], and what only this replay knows:
+                         created (where the node is older than `from`), mig_single (profile: plain GPUs are slices), sharing,
+                         gke_partition, gke_shared_clients, gfd (false: no nvidia.com/gpu.* labels), beta_labels, labels (raw),
+                         cordoned and not_ready [[from, to]], allocatable [[from, to, count]], dcgm (false: no exporter)
+    pods               [{cluster, namespace, name, uid, container, node, resource, count, devices: [{uuid, gi}], owner, labels,
+                         scheduled, from, to, end_phase, keep_until, created, restarts}], and containers: [{name, count, role}]
+                         with role main, init or sidecar instead of count; timestamps (false: no scheduled and start time)
+    namespaces         {name: {label: value}}
+    util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
+    silent, ksm_silent [[node, from, to]], [[from, to]] when the exporter or kube-state-metrics could not be reached
+    honor_labels       false: DCGM's pod labels arrive as exported_*; label_one: only one sharing pod is labeled
+    ksm_replicas, prometheus_replicas   several that report the same; node_labels: false where none are exported
+    hostname_label     how dcgm-exporter spells it; cluster_label: true puts the cluster on every series
+    timezone, teams    for the configuration of the report
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Fleet = dict[str, Any]
+
+CASES = Path(__file__).parent / "cases"
+#: Names a folder of further cases outside the project.
+EXTRA_CASES_VARIABLE = "GPUCOST_REPLAY_CASES"
+
+
+def read_fleet(case: Path) -> Fleet:
+    """The fleet described in a case's folder."""
+    fleet: Fleet = json.loads((case / "fleet.json").read_text())
+    return fleet
+
+
+def read_expected(case: Path) -> dict[str, Any]:
+    """The true figures of a case."""
+    expected: dict[str, Any] = json.loads((case / "expected.json").read_text())
+    return expected
+
+
+def all_cases() -> list[Path]:
+    """The project's own cases, then those in the folder that GPUCOST_REPLAY_CASES names."""
+    folders = [CASES, *(Path(os.environ[name]) for name in (EXTRA_CASES_VARIABLE,) if name in os.environ)]
+    return [file.parent for folder in folders for file in sorted(folder.glob("*/fleet.json"))]
+
+
+def period_of(fleet: Fleet) -> tuple[int, int]:
+    """The period whose figures are asked for, in Unix seconds."""
+    start, end = fleet.get("report", [fleet["start"], fleet["end"]])
+    return start, end
+
+
+def device_key(device: dict[str, Any]) -> str:
+    """How `util` and `invalid` name a device: its UUID, or UUID/instance for a MIG instance."""
+    return device["uuid"] if device.get("gi") is None else f"{device['uuid']}/{device['gi']}"
+
+
+def plain_resource(node: dict[str, Any]) -> str:
+    """The resource under which a node offers GPUs that are not cut into mixed MIG instances."""
+    return str(node.get("shared_resource", "nvidia_com_gpu"))
+
+
+def is_on(pod: dict[str, Any], node: dict[str, Any]) -> bool:
+    """Whether the pod was bound to this very node, and not to another that bore its name before or after."""
+    same = pod["node"] == node["name"] and pod["cluster"] == node["cluster"]
+    return same and node.get("created", node["from"]) <= pod["scheduled"] < node["to"]

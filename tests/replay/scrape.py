@@ -1,0 +1,86 @@
+"""All that Prometheus would have scraped from a fleet, and its two outer shapes: OpenMetrics text and arrays."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+
+from tests.replay.dcgm import dcgm
+from tests.replay.fleet import Fleet
+from tests.replay.kube import kube_state
+from tests.replay.series import Clock, Recorder, Series, clock
+
+if TYPE_CHECKING:
+    from gpucost.store.samples import Answer
+
+# Replicas never scrape in step.
+_KSM_LAG, _PROMETHEUS_LAG = 0.31, 0.43
+
+
+def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
+    """Every series of the fleet; `lean` leaves out the metrics that no figure is made of."""
+    out = Recorder()
+    replicas = fleet.get("ksm_replicas", 1)
+    for number, kube_clock in enumerate(kube_clocks(fleet)):
+        base = {"job": "kube-state-metrics", "instance": f"10.4.0.{30 + number % replicas}:8080"}
+        kube_state(fleet, out, {**base, **_replica(fleet, number // replicas)}, kube_clock)
+    for number in range(fleet.get("prometheus_replicas", 1)):
+        dcgm(fleet, out, _replica(fleet, number), clock(fleet, number * _PROMETHEUS_LAG), lean)
+    return out.series()
+
+
+def kube_clocks(fleet: Fleet) -> list[Clock]:
+    """When each kube-state-metrics was scraped: all of them by the first Prometheus, then by the next."""
+    return [
+        clock(fleet, number * _PROMETHEUS_LAG + replica * _KSM_LAG).without(fleet.get("ksm_silent", []))
+        for number in range(fleet.get("prometheus_replicas", 1))
+        for replica in range(fleet.get("ksm_replicas", 1))
+    ]
+
+
+def _replica(fleet: Fleet, number: int) -> dict[str, str]:
+    return {"prometheus_replica": f"prometheus-{number}"} if fleet.get("prometheus_replicas", 1) > 1 else {}
+
+
+def write_openmetrics(series: list[Series], out: TextIO) -> None:
+    """Writes series as OpenMetrics text with timestamps, as promtool reads it."""
+    for name in sorted({s.labels["__name__"] for s in series}):
+        print(f"# TYPE {name} gauge", file=out)
+        for one in series:
+            if one.labels["__name__"] == name:
+                labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in one.labels.items() if k != "__name__")
+                out.writelines(
+                    f"{name}{{{labels}}} {'NaN' if math.isnan(v) else repr(v)} {t / 1000:.3f}\n"
+                    for t, v in zip(one.times.tolist(), one.values.tolist(), strict=True)
+                )
+    print("# EOF", file=out)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'(["\\])', r"\\\1", text).replace("\n", r"\n")
+
+
+def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[Answer]:
+    """The samples in [from_ms, to_ms) as a collector hands them to the store: one answer per metric."""
+    from gpucost.store.samples import Answer
+
+    by_metric: dict[str, list[Series]] = {}
+    for one in series:
+        by_metric.setdefault(one.labels["__name__"], []).append(one)
+    for found in by_metric.values():
+        kept = []
+        for one in found:
+            low, high = np.searchsorted(one.times, [from_ms, to_ms])
+            if high > low:
+                kept.append((one.labels, one.times[low:high], one.values[low:high]))
+        if kept:
+            yield Answer(
+                series=[labels for labels, _, _ in kept],
+                series_index=np.repeat(np.arange(len(kept), dtype=np.int32), [len(t) for _, t, _ in kept]),
+                ts_ms=np.concatenate([t for _, t, _ in kept]),
+                values=np.concatenate([v for _, _, v in kept]),
+            )

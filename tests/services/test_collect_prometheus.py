@@ -1,0 +1,204 @@
+"""Collecting from real servers: the same samples as were scraped, from Prometheus and VictoriaMetrics, through every mishap."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpucost.collect.prometheus import collect_prometheus
+from gpucost.collect.prometheus_client import Retries
+from gpucost.collect.prometheus_selectors import selectors
+from gpucost.collect.result import CollectResult, ProgressState
+from gpucost.config import Activity, Idle, PrometheusSource
+from gpucost.model import MS_PER_HOUR, Period
+from gpucost.store import Store
+from tests.replay.fleet import Fleet, all_cases, read_fleet
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape, write_openmetrics
+from tests.replay.series import Series
+from tests.replay.server import free_port, start_prometheus, stop, write_blocks
+
+# ruff: noqa: S310 (all addresses are loopback)
+pytestmark = pytest.mark.services
+
+CASES = ["mig-mixed", "sentinels", "prometheus-pair", "jittered", "exporter-silent-and-nonsense", "same-name-twice"]
+QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
+Serve = Callable[[dict[str, Any]], str]
+
+
+def case(name: str) -> Path:
+    return next(found for found in all_cases() if found.name == name)
+
+
+def whole(fleet: Fleet) -> Period:
+    start, end = fleet["start"], fleet["end"]
+    return Period(datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC))
+
+
+def collect(fleet: Fleet, url: str, path: Path, **settings: Any) -> CollectResult:
+    source = PrometheusSource(url=url, cluster=fleet["nodes"][0]["cluster"], **settings)
+    return collect_prometheus(source, Store(path), whole(fleet), Activity(), Idle(), retries=QUICK)
+
+
+def contents(store: Store, only: set[str] | None = None) -> list[tuple[str, list[tuple[object, ...]]]]:
+    """Blocks, states, gaps and drops with labels in place of numbers, so that stores can be compared."""
+    queries = {
+        "blocks": "SELECT metric, cluster, labels::VARCHAR, b.* EXCLUDE (series_id) FROM blocks b JOIN series USING (series_id)",
+        "states": "SELECT metric, cluster, labels::VARCHAR, value, first_ms, last_ms FROM states JOIN series USING (series_id)",
+        "dropped": "SELECT metric, hour, reason, samples FROM dropped_samples",
+    }
+    found = []
+    for name, query in queries.items():
+        rows = store.query(query)[1]
+        found.append((name, sorted((row for row in rows if only is None or row[0] in only), key=str)))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_prometheus_gives_what_was_scraped(name: str, prometheus_server: Serve, tmp_path: Path) -> None:
+    fleet = read_fleet(case(name))
+    result = collect(fleet, prometheus_server(fleet), tmp_path / "http.duckdb", max_samples=20_000)
+    assert result.ok and not result.not_collected
+    collected = Store(tmp_path / "http.duckdb")
+    direct = load(
+        fleet, [one for one in scrape(fleet) if wanted(fleet, one)], write_config(fleet, tmp_path, tmp_path / "none.csv")
+    )
+    assert contents(collected) == contents(direct)
+
+
+def wanted(fleet: Fleet, series: Series) -> bool:
+    """What the selectors ask for, said once more in plain Python."""
+    labels = series.labels
+    metric = labels["__name__"]
+    if metric not in {selector.metric for selector in selectors(Activity())}:
+        return False
+    if metric.startswith("DCGM"):
+        return ("GPU_I_ID" in labels) == (metric == "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+    if "resource" in labels and labels["resource"] in {"cpu", "memory"}:
+        return False
+    if metric == "kube_node_status_condition":
+        return labels["condition"] == "Ready" and labels["status"] == "true"
+    return not (metric == "kube_pod_status_phase" and labels["phase"] == "Unknown")
+
+
+@pytest.fixture
+def victoria(tmp_path: Path) -> Iterator[str]:
+    if shutil.which("victoria-metrics") is None:
+        pytest.skip("not installed: victoria-metrics (Debian: apt-get install victoria-metrics)")
+    port = free_port()
+    process = subprocess.Popen(
+        ["victoria-metrics", f"-storageDataPath={tmp_path / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y",
+         "-loggerLevel=ERROR"]
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(url + "/health", timeout=1):
+                break
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+    yield url
+    stop(process)
+
+
+@pytest.mark.parametrize("name", ["mig-mixed", "jittered"])
+def test_victoria_metrics_gives_the_same(name: str, victoria: str, prometheus_server: Serve, tmp_path: Path) -> None:
+    fleet = read_fleet(case(name))
+    lines = [
+        json.dumps({"metric": one.labels, "values": one.values.tolist(), "timestamps": one.times.tolist()})
+        for one in scrape(fleet)
+        if not np.isnan(one.values).any()
+    ]
+    request = urllib.request.Request(victoria + "/api/v1/import", "\n".join(lines).encode(), method="POST")
+    urllib.request.urlopen(request, timeout=30).close()
+    urllib.request.urlopen(victoria + "/internal/force_flush", timeout=30).close()
+    assert collect(fleet, victoria, tmp_path / "vm.duckdb").ok
+    assert collect(fleet, prometheus_server(fleet), tmp_path / "prometheus.duckdb").ok
+    assert contents(Store(tmp_path / "vm.duckdb")) == contents(Store(tmp_path / "prometheus.duckdb"))
+
+
+COLLECT = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from gpucost.collect.prometheus import collect_prometheus
+from gpucost.config import Activity, Idle, PrometheusSource
+from gpucost.model import Period
+from gpucost.store import Store
+url, path, cluster, start, end = sys.argv[1:]
+period = Period(datetime.fromtimestamp(int(start), UTC), datetime.fromtimestamp(int(end), UTC))
+source = PrometheusSource(url=url, cluster=cluster, max_samples=1000)
+collect_prometheus(source, Store(Path(path)), period, Activity(), Idle(), lambda s: print(s.samples, flush=True))
+"""
+
+
+@pytest.mark.parametrize("lines", [2, 5])
+def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) -> None:
+    fleet = read_fleet(case("same-name-twice"))
+    url = prometheus_server(fleet)
+    killed, calm = tmp_path / "killed.duckdb", tmp_path / "calm.duckdb"
+    command = [
+        sys.executable,
+        "-c",
+        COLLECT,
+        url,
+        str(killed),
+        fleet["nodes"][0]["cluster"],
+        str(fleet["start"]),
+        str(fleet["end"]),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(lines):
+        process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = Store(killed).query("SELECT count(*), coalesce(sum(rows), 0) FROM loads")[1][0]
+    stored = Store(killed).query("SELECT coalesce(sum(samples), 0) FROM blocks")[1][0][0]
+    assert int(str(before[0])) > 0 and int(str(stored)) > 0
+    again = collect(fleet, url, killed, max_samples=1000)
+    assert again.ok and again.resumed == before[0]
+    assert collect(fleet, url, calm).ok
+    assert contents(Store(killed)) == contents(Store(calm))
+
+
+def test_a_server_stopped_in_mid_run(tmp_path: Path) -> None:
+    fleet = read_fleet(case("same-name-twice"))
+    data, port = tmp_path / "data", free_port()
+    write_blocks(lambda out: write_openmetrics(scrape(fleet), out), data)
+    server = start_prometheus(data, port)
+    source = PrometheusSource(url=f"http://127.0.0.1:{port}", cluster=fleet["nodes"][0]["cluster"], max_samples=1000)
+    store = Store(tmp_path / "store.duckdb")
+
+    def stop_early(state: ProgressState) -> None:
+        if state.done_ms >= MS_PER_HOUR:
+            stop(server)
+
+    result = collect_prometheus(source, store, whole(fleet), Activity(), Idle(), stop_early, retries=QUICK)
+    assert not result.ok and result.windows > 0
+    assert "nothing answers" in result.failed_windows[-1].error or "closed the connection" in result.failed_windows[-1].error
+    server = start_prometheus(data, port)
+    try:
+        for failed in result.failed_windows:
+            later = collect_prometheus(source, store, failed.period, Activity(), Idle(), retries=QUICK)
+            assert later.ok
+        assert collect(fleet, source.url, tmp_path / "calm.duckdb").ok
+    finally:
+        stop(server)
+    assert contents(store) == contents(Store(tmp_path / "calm.duckdb"))

@@ -1,0 +1,49 @@
+"""Every described fleet, scraped by a real Prometheus and collected over HTTP, gives its true figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.model import Period
+from gpucost.report import Query
+from gpucost.store import Store
+from tests.replay.check import check_figures
+from tests.replay.compare import differences
+from tests.replay.fleet import all_cases, period_of, read_expected, read_fleet
+from tests.replay.load import write_config
+
+pytestmark = pytest.mark.services
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
+def test_fleet_collected_over_http_gives_its_true_figures(
+    case: Path, tmp_path: Path, prometheus_server: Callable[[dict[str, Any]], str]
+) -> None:
+    fleet = read_fleet(case)
+    url = prometheus_server(fleet)
+    config = write_config(fleet, tmp_path, case / "prices.csv", url, cluster=fleet["nodes"][0]["cluster"])
+    store = Store(config.store)
+    results, errors = pipeline.collect(config, store, _period(fleet["start"], fleet["end"]))
+    assert not errors
+    assert all(result.ok for result in results)
+    asked = _period(*period_of(fleet))
+    by = ("day",) if "timezone" in fleet else ("namespace",)
+    view = pipeline.report(config, store, Query(period=asked, period_name="the case", by=by))
+    check_figures(case, store)
+    expected = read_expected(case)
+    for row in view.rows:
+        if "by_day" in expected and row.kind == "allocated":
+            told = expected["by_day"][row.keys["day"]]
+            assert not differences(row.keys["day"] or "", {"cost": row.measures.cost}, told, ("cost",), {"cost": 0.05})
+    if "by_day" in expected:
+        assert {row.keys["day"] for row in view.rows if row.kind == "allocated"} == set(expected["by_day"])
+
+
+def _period(start: int, end: int) -> Period:
+    return Period(datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC))

@@ -1,0 +1,371 @@
+"""How a collect meets servers that refuse, limit, lie or fall over: a small HTTP server that does as told."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gpucost.collect.prometheus import collect_prometheus
+from gpucost.collect.prometheus_client import Retries
+from gpucost.collect.result import CollectResult
+from gpucost.config import Activity, BasicAuth, Idle, PrometheusSource
+from gpucost.errors import SourceError
+from gpucost.model import MS_PER_HOUR, Period, from_ms
+from gpucost.store import Store
+
+T0 = 472_222 * MS_PER_HOUR
+QUICK = Retries(attempts=3, initial=0.01, longest=0.05, jitter=0.01)
+Trick = Callable[["Handler", str, int, int], bool]
+
+
+@dataclass
+class Fake:
+    """One kube-state-metrics series and one GPU, sampled every minute for ever; `trick` may answer instead."""
+
+    url: str = ""
+    trick: Trick | None = None
+    queries: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    fake: ClassVar[Fake]
+
+    def do_GET(self) -> None:
+        self._serve(urlsplit(self.path).query)
+
+    def do_POST(self) -> None:
+        self._serve(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+    def _serve(self, form: str) -> None:
+        fields = {key: values[0] for key, values in parse_qs(form).items()}
+        self.fake.headers.append(dict(self.headers))
+        if "/label/namespace/" in self.path:
+            self.send(200, {"status": "success", "data": ["ml"]})
+            return
+        if "/label/__name__/" in self.path:
+            if self.fake.trick is None or not self.fake.trick(self, "names", 0, 0):
+                names = ["kube_node_info", "DCGM_FI_DEV_GPU_UTIL", "kube_pod_container_resource_requests"]
+                self.send(200, {"status": "success", "data": names})
+            return
+        query, at = fields["query"], round(float(fields["time"]) * 1000)
+        self.fake.queries.append(query)
+        found = re.fullmatch(r".*\[(\d+)ms\]", query)
+        start = at - int(found[1]) if found else at
+        if self.fake.trick is not None and self.fake.trick(self, query, start, at):
+            return
+        if not found:
+            self.send(
+                200,
+                {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [at / 1000, "60"]}]}},
+            )
+            return
+        self.send(200, self.answer(query, start, at))
+
+    def answer(self, query: str, start: int, at: int) -> dict[str, Any]:
+        labels = {"__name__": query.split("{")[0].split("[")[0], "node": "n1", "UUID": "GPU-1", "namespace": "ml", "job": "j"}
+        values = [[t / 1000, "50"] for t in range(-(-start // 60_000) * 60_000, at + 1, 60_000)]
+        return {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}}
+
+    def send(self, status: int, body: dict[str, Any] | str, headers: dict[str, str] | None = None, *, cut: int = 0) -> None:
+        text = (body if isinstance(body, str) else json.dumps(body, separators=(",", ":"))).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html" if isinstance(body, str) else "application/json")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if not cut:
+            self.send_header("Content-Length", str(len(text)))
+        else:
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        self.end_headers()
+        self.wfile.write(text[:-cut] if cut else text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    state = Fake()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"fake": state}))
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def collect(fake: Fake, folder: Path, hours: int = 8, **settings: Any) -> CollectResult:
+    period = Period(from_ms(T0), from_ms(T0 + hours * MS_PER_HOUR))
+    source = PrometheusSource(url=fake.url, **settings)
+    return collect_prometheus(source, Store(folder / "s.duckdb"), period, Activity(), Idle(), retries=QUICK)
+
+
+def blocks(folder: Path) -> list[tuple[object, ...]]:
+    return Store(folder / "s.duckdb").query("SELECT hour - 472222, samples FROM blocks ORDER BY hour")[1]
+
+
+FULL = [(hour, 60) for hour in range(8)]
+
+
+def test_every_hour_is_whole(fake: Fake, tmp_path: Path) -> None:
+    result = collect(fake, tmp_path)
+    assert result.ok and blocks(tmp_path) == FULL
+    assert not any("query_range" in query for query in fake.queries)
+
+
+def test_422_gets_smaller_questions(fake: Fake, tmp_path: Path) -> None:
+    def limited(handler: Handler, query: str, start: int, at: int) -> bool:
+        if "DCGM" not in query or at - start <= 2 * MS_PER_HOUR:
+            return False
+        handler.send(422, {"status": "error", "error": "query processing would load too many samples into memory"})
+        return True
+
+    fake.trick = limited
+    result = collect(fake, tmp_path)
+    assert result.ok and blocks(tmp_path) == FULL
+
+
+def test_422_down_to_shards(fake: Fake, tmp_path: Path) -> None:
+    def limited(handler: Handler, query: str, start: int, at: int) -> bool:
+        if "DCGM" not in query:
+            return False
+        if "UUID" not in query:
+            handler.send(422, {"status": "error", "error": "too many samples"})
+        elif ".*1" in query:
+            return False
+        else:
+            handler.send(200, {"status": "success", "data": {"resultType": "matrix", "result": []}})
+        return True
+
+    fake.trick = limited
+    assert collect(fake, tmp_path).ok
+    assert blocks(tmp_path) == FULL
+
+
+def test_422_without_end_is_a_failed_window(fake: Fake, tmp_path: Path) -> None:
+    def limited(handler: Handler, query: str, start: int, at: int) -> bool:
+        if "DCGM" not in query or "ms]" not in query:
+            return False
+        handler.send(422, {"status": "error", "error": "too many samples"})
+        return True
+
+    fake.trick = limited
+    result = collect(fake, tmp_path, 1)
+    assert not result.ok and "even in sixteenths" in result.failed_windows[0].error
+    assert result.failed_windows[0].command == (
+        "gpucost collect prometheus --from 2023-11-14T22:00:00Z --to 2023-11-14T23:00:00Z"
+    )
+
+
+@pytest.mark.parametrize("how", ["429", "503", "500", "drop", "truncate", "length"])
+def test_passing_failures_are_retried(fake: Fake, tmp_path: Path, how: str) -> None:
+    failed: set[str] = set()
+
+    def shaky(handler: Handler, query: str, start: int, at: int) -> bool:
+        if query in failed:
+            return False
+        failed.add(query)
+        if how.isdigit():
+            handler.send(int(how), {"status": "error", "error": "busy"}, {"Retry-After": "0"})
+        elif how == "drop":
+            handler.close_connection = True
+        elif how == "truncate" and "ms]" in query:
+            handler.send(200, handler.answer(query, start, at), cut=40)
+        elif how == "length" and "ms]" in query:
+            handler.send_response(200)
+            handler.send_header("Content-Length", "100000")
+            handler.end_headers()
+            handler.wfile.write(b'{"status":"success","data":{"resultType":"matrix","result":[')
+            handler.close_connection = True
+        else:
+            return False
+        return True
+
+    fake.trick = shaky
+    result = collect(fake, tmp_path)
+    assert result.ok, result.failed_windows
+    assert blocks(tmp_path) == FULL
+
+
+def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_path: Path) -> None:
+    broken = True
+
+    def shaky(handler: Handler, query: str, start: int, at: int) -> bool:
+        if not broken or "DCGM" not in query or not start < T0 + 3 * MS_PER_HOUR + 1 <= at:
+            return False
+        handler.send(500, {"status": "error", "error": "disk on fire"})
+        return True
+
+    fake.trick = shaky
+    result = collect(fake, tmp_path, max_samples=1000)
+    assert [str(window.period) for window in result.failed_windows] == ["2023-11-15T01:00:00Z .. 2023-11-15T02:00:00Z"] or (
+        len(result.failed_windows) == 1
+    )
+    assert "disk on fire" in result.failed_windows[0].error and "tried 3 times" in result.failed_windows[0].error
+    missing = result.failed_windows[0].period
+    assert {int(str(hour)) for hour, _ in blocks(tmp_path)} == {
+        hour for hour in range(8) if not missing.start_ms <= T0 + hour * MS_PER_HOUR < missing.end_ms
+    }
+    broken = False
+    later = collect_prometheus(
+        PrometheusSource(url=fake.url), Store(tmp_path / "s.duckdb"), None, Activity(), Idle(), now=from_ms(T0 + 8 * MS_PER_HOUR),
+        retries=QUICK,
+    )  # fmt: skip
+    assert later.ok and [row for row in blocks(tmp_path) if int(str(row[0])) >= 0] == FULL
+
+
+def test_a_server_that_goes_away_ends_the_run_quickly(fake: Fake, tmp_path: Path) -> None:
+    source = PrometheusSource(url="http://127.0.0.1:9")
+    with pytest.raises(SourceError, match=r"nothing answers at http://127\.0\.0\.1:9"):
+        collect_prometheus(
+            source, Store(tmp_path / "s.duckdb"), Period(from_ms(T0), from_ms(T0 + 1)), Activity(), Idle(), retries=QUICK
+        )
+    assert not (tmp_path / "s.duckdb").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "says"),
+    [
+        (401, {}, {}, "refuses the credentials"),
+        (403, {}, {}, "refuses the credentials"),
+        (404, "404 page not found", {}, "is not there"),
+        (302, "", {"Location": "https://login.example/?state=secret"}, "redirects to https://login.example/ "),
+        (200, "<html>Sign in</html>", {}, "not Prometheus' JSON"),
+        (200, {"hello": "world"}, {}, "not Prometheus' JSON"),
+        (400, {"status": "error", "error": "parse error"}, {}, "HTTP 400: parse error"),
+    ],
+)
+def test_refusals_are_one_clear_error(
+    fake: Fake, tmp_path: Path, status: int, body: Any, headers: dict[str, str], says: str
+) -> None:
+    def refuse(handler: Handler, query: str, start: int, at: int) -> bool:
+        handler.send(status, body, headers)
+        return True
+
+    fake.trick = refuse
+    with pytest.raises(SourceError) as caught:
+        collect(fake, tmp_path)
+    assert says in caught.value.message
+    assert len(fake.queries) == 1
+
+
+def test_credentials_are_sent_and_never_kept(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret-token\n")
+    monkeypatch.setenv("EXTRA", "s3cret-header")
+    result = collect(
+        fake, tmp_path, bearer_token_file=token, headers_env={"X-Extra": "EXTRA"}, tenant="team-a", headers={"X-Plain": "1"}
+    )
+    assert result.ok
+    for sent in fake.headers:
+        assert sent["Authorization"] == "Bearer s3cret-token"
+        assert (sent["X-Extra"], sent["X-Scope-OrgID"], sent["X-Plain"]) == ("s3cret-header", "team-a", "1")
+        assert sent["Accept-Encoding"] == "identity"
+    assert b"s3cret" not in (tmp_path / "s.duckdb").read_bytes()
+
+
+def test_basic_auth_and_missing_secrets(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    basic = BasicAuth(username="u", password_env="PROM_PASSWORD")  # noqa: S106
+    with pytest.raises(SourceError, match="PROM_PASSWORD is not set"):
+        collect(fake, tmp_path, basic_auth=basic)
+    monkeypatch.setenv("PROM_PASSWORD", "p")
+    assert collect(fake, tmp_path, basic_auth=basic).ok
+    assert fake.headers[-1]["Authorization"] == "Basic dTpw"
+    with pytest.raises(SourceError, match="cannot read"):
+        collect(fake, tmp_path, bearer_token_file=tmp_path / "none")
+
+
+def test_a_killed_run_goes_on_where_it_stopped(fake: Fake, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(state: Any) -> None:
+        if state.done_ms >= 3 * MS_PER_HOUR:
+            raise Killed
+
+    period = Period(from_ms(T0), from_ms(T0 + 8 * MS_PER_HOUR))
+    source, store = PrometheusSource(url=fake.url, max_samples=1000), Store(tmp_path / "s.duckdb")
+    with pytest.raises(Killed):
+        collect_prometheus(source, store, period, Activity(), Idle(), die, retries=QUICK)
+    had = len(blocks(tmp_path))
+    assert 0 < had < 8
+    result = collect_prometheus(source, store, period, Activity(), Idle(), retries=QUICK)
+    assert result.resumed > 0 and blocks(tmp_path) == FULL
+    assert store.query("SELECT count(*), count(finished_at) FROM collect_runs")[1] == [(1, 1)]
+
+
+def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_path: Path) -> None:
+    store, source = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url)
+    began = datetime.now(UTC).replace(microsecond=0)
+    first = began - timedelta(hours=3)
+    collect_prometheus(source, store, Period(first, began), Activity(), Idle(), now=began, retries=QUICK)
+    with store.write() as con:
+        con.execute("UPDATE collect_runs SET finished_at = NULL")
+    later = began + timedelta(minutes=70)
+    result = collect_prometheus(source, store, Period(first, later), Activity(), Idle(), now=later, retries=QUICK)
+    assert result.ok and result.resumed == 1
+    samples = store.query("SELECT sum(samples) FROM blocks")[1][0][0]
+    assert samples == -(-round((later - first.replace(minute=0, second=0)).total_seconds()) // 60)
+
+
+def test_a_server_without_label_values(fake: Fake, tmp_path: Path) -> None:
+    def refuse(handler: Handler, query: str, start: int, at: int) -> bool:
+        if query == "names":
+            handler.send(404, "404 page not found")
+        return query == "names"
+
+    fake.trick = refuse
+    assert collect(fake, tmp_path).ok
+    assert any(query.startswith("kube_job_owner") for query in fake.queries)
+
+
+def test_the_first_run_begins_with_the_month_and_the_next_with_an_overlap(fake: Fake, tmp_path: Path) -> None:
+    source, store = PrometheusSource(url=fake.url), Store(tmp_path / "s.duckdb")
+    first = collect_prometheus(
+        source, store, None, Activity(), Idle(), now=datetime(2026, 2, 3, 4, 30, tzinfo=UTC), retries=QUICK
+    )
+    assert str(first.asked) == "2026-02-01T00:00:00Z .. 2026-02-03T04:30:00Z"
+    second = collect_prometheus(
+        source, store, None, Activity(), Idle(), now=datetime(2026, 2, 3, 6, 30, tzinfo=UTC), retries=QUICK
+    )
+    assert str(second.asked) == "2026-02-03T02:00:00Z .. 2026-02-03T06:30:00Z"
+    samples = store.query("SELECT sum(samples) FROM blocks")[1][0][0]
+    assert samples == (2 * 24 + 6) * 60 + 30
+
+
+def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path) -> None:
+    def young(handler: Handler, query: str, start: int, at: int) -> bool:
+        born = T0 + 5 * MS_PER_HOUR + 30 * 60_000
+        if "ms]" not in query:
+            return False
+        handler.send(200, handler.answer(query, max(start, born), at))
+        return True
+
+    fake.trick = young
+    result = collect(fake, tmp_path, max_samples=1000)
+    assert str(result.not_collected) == str(Period(from_ms(T0), from_ms(T0 + 5 * MS_PER_HOUR)))
+    loads = Store(tmp_path / "s.duckdb").query("SELECT min(from_ms) FROM loads")[1]
+    assert loads == [(T0 + 5 * MS_PER_HOUR,)]
+    assert "before_retention" in {finding.code for finding in result.findings}
+
+
+def test_missing_metrics_are_said_with_the_fix(fake: Fake, tmp_path: Path) -> None:
+    findings = {finding.code: finding for finding in collect(fake, tmp_path).findings}
+    assert "--metric-labels-allowlist=nodes=[" in str(findings["missing_kube_node_labels"].fix)
+    assert "missing_kube_pod_status_scheduled_time" in findings
+    assert "missing_kube_node_info" not in findings

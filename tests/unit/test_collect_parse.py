@@ -1,0 +1,138 @@
+"""The JSON reader: the same samples as json.loads, however the bytes arrive."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.collect.prometheus_numbers import samples
+from gpucost.collect.prometheus_parse import LabelCache, MatrixReader, Truncated
+from gpucost.errors import SourceError
+from gpucost.store.samples import Answer
+
+
+def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, after: dict[str, Any] | None = None) -> bytes:
+    data = {"resultType": "matrix", "result": result}
+    return json.dumps({"status": "success", **(before or {}), "data": data, **(after or {})}, separators=(",", ":")).encode()
+
+
+def read(text: bytes, size: int = 1 << 20) -> Answer:
+    reader = MatrixReader("m", LabelCache())
+    for at in range(0, len(text), size):
+        reader.feed(text[at : at + size])
+    return reader.finish()
+
+
+def flat(answer: Answer) -> list[tuple[dict[str, str], int, float]]:
+    return [
+        (dict(answer.series[i]), int(t), v)
+        for i, t, v in zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
+    ]
+
+
+def plain(result: list[dict[str, Any]]) -> list[tuple[dict[str, str], int, float]]:
+    return [
+        ({**item["metric"], "__name__": "m"}, round(t * 1000), float(v)) for item in result for t, v in item.get("values", [])
+    ]
+
+
+NASTY = ['a"b', "a\\", "]]},{", '{"metric":{', '"values":[[1,"2"]]', "[", "]]", "\n\t", "é☃𝄞", ",-1,", "{", ","]
+LABELS = st.dictionaries(st.sampled_from(["a", "values", "metric", "le"]), st.sampled_from(NASTY) | st.text(max_size=5))
+MOMENT = st.integers(1_500_000_000_000, 2_000_000_000_000).map(lambda ms: ms // 1000 if ms % 3 == 0 else ms / 1000)
+VALUE = st.sampled_from(
+    ["0", "1", "0.25", "100", "-1", "1e-05", "1.7e+09", "+Inf", "-Inf", "1700000000", "0.123456789", "12345.678"]
+)
+VALUES = st.lists(st.tuples(MOMENT, VALUE), min_size=1, max_size=5)
+SERIES = st.builds(lambda metric, values: {"metric": metric, "values": values}, LABELS, VALUES)
+
+
+@given(result=st.lists(SERIES, max_size=6), size=st.sampled_from([1, 7, 64, 1 << 20]))
+def test_reads_what_json_reads(result: list[dict[str, Any]], size: int) -> None:
+    assert flat(read(body(result), size)) == plain(result)
+
+
+@given(values=st.lists(st.decimals(0, 99999, places=2).map(str) | st.integers(0, 99_999_999).map(str), min_size=1))
+def test_quick_numbers_are_those_of_float(values: list[str]) -> None:
+    text = ",".join(f'[{1_700_000_000 + i}.{i % 1000:03d},"{v}"]' for i, v in enumerate(values))[1:-2].encode() + b'"'
+    found = samples(text)
+    assert found is not None
+    assert found[1].tolist() == [float(v) for v in values]
+    assert found[0].tolist() == [(1_700_000_000 + i) * 1000 + i % 1000 for i in range(len(values))]
+
+
+@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 "])
+def test_quick_numbers_refuse_other_shapes(odd: str) -> None:
+    for text in (f'1700000000.123,"{odd}"', f'1700000000,"1"],[1700000001,"{odd}"', f'1700000000,"{odd}"],[1700000001,"1"'):
+        assert samples(text.encode()) is None
+
+
+def test_nan_in_any_spelling() -> None:
+    for spelling in ('"NaN"', "null"):
+        text = body([{"metric": {"a": "1"}, "values": [[1_700_000_000, "X"], [1_700_000_060.5, "2"]]}]).replace(
+            b'"X"', spelling.encode()
+        )
+        answer = read(text)
+        assert math.isnan(answer.values[0]) and answer.values[1] == 2
+        assert answer.ts_ms.tolist() == [1_700_000_000_000, 1_700_000_060_500]
+
+
+def test_an_empty_answer() -> None:
+    for text in (body([]), b'{"status":"success","data":{"resultType":"matrix","result":null}}'):
+        answer = read(text)
+        assert not answer.series and answer.values.dtype == np.float64 and answer.series_index.dtype == np.int32
+
+
+SERIES_OF_TWO: list[dict[str, Any]] = [{"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)]
+
+
+def test_fields_before_and_after_the_data() -> None:
+    reader = MatrixReader("m", LabelCache())
+    text = body(SERIES_OF_TWO, {"isPartial": True}, {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}})
+    reader.feed(text)
+    assert flat(reader.finish()) == plain(SERIES_OF_TWO)
+    assert reader.warnings == ['a "]]}" b', "the server says that its answer is partial"]
+
+
+def test_json_that_was_laid_out_anew() -> None:
+    text = json.dumps(json.loads(body(SERIES_OF_TWO)), indent=2).encode()
+    assert flat(read(text, 16)) == plain(SERIES_OF_TWO)
+
+
+def test_native_histograms_beside_values() -> None:
+    mixed: list[dict[str, Any]] = [
+        {**SERIES_OF_TWO[0], "histograms": [[1, {"count": "1"}]]},
+        {"metric": {}, "histograms": [[1, {"count": "1"}]]},
+    ]
+    for result in (mixed, mixed[::-1], mixed[:1], mixed[1:]):
+        assert flat(read(body(result))) == plain(result)
+
+
+def test_a_body_cut_short_is_noticed_wherever_it_ends() -> None:
+    text = body(SERIES_OF_TWO)
+    for end in range(len(text)):
+        with pytest.raises(Truncated):
+            read(text[:end])
+
+
+def test_answers_that_are_no_matrix() -> None:
+    for text in (b'{"status":"success","data":{"resultType":"vector","result":[]}}', b'{"status":"error","error":"x"}', b"[]"):
+        with pytest.raises(SourceError):
+            read(text)
+
+
+def test_a_series_is_parsed_once_and_named_as_asked() -> None:
+    cache = LabelCache()
+    text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
+    answers = []
+    for _ in range(2):
+        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL", cache)
+        reader.feed(text)
+        answers.append(reader.finish())
+    assert answers[0].series[0] is answers[1].series[0]
+    assert answers[0].series[0] == {"__name__": "DCGM_FI_DEV_GPU_UTIL"}

@@ -1,0 +1,247 @@
+"""What load_window makes of samples: blocks, states, gaps, and what it leaves out."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpucost.model import MS_PER_HOUR
+from gpucost.store import Store
+from gpucost.store.samples import Answer, LoadResult, SampleWindow, load_window
+from gpucost.store.validity import Threshold
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+T0 = 472_222 * MS_PER_HOUR
+MINUTE = 60_000
+Points = Sequence[tuple[int, float]]
+
+
+def answer(*series: tuple[dict[str, str], Points]) -> Answer:
+    index = np.concatenate([np.full(len(points), i, np.int32) for i, (_, points) in enumerate(series)])
+    flat = [point for _, points in series for point in points]
+    times = np.array([t for t, _ in flat], np.int64)
+    return Answer([labels for labels, _ in series], index, times, np.array([v for _, v in flat], np.float64))
+
+
+def load(store: Store, answers: list[Answer], hours: tuple[int, int] = (0, 4), idle: float = 5, source: str = "p") -> LoadResult:
+    window = SampleWindow(
+        source,
+        1,
+        T0 + hours[0] * MS_PER_HOUR,
+        T0 + hours[1] * MS_PER_HOUR,
+        "cluster",
+        "home",
+        {UTIL: Threshold(idle, 0, 100)},
+        answers,
+    )
+    with store.write() as con:
+        return load_window(con, window)
+
+
+def gpu(uuid: str = "GPU-1", **labels: str) -> dict[str, str]:
+    return {"__name__": UTIL, "UUID": uuid, **labels}
+
+
+def node(name: str = "n1", **labels: str) -> dict[str, str]:
+    return {"__name__": "kube_node_info", "node": name, "job": "ksm", "instance": "k:1", **labels}
+
+
+def every(step: int, hours: tuple[float, float], value: float = 1.0, offset: int = 15_000) -> list[tuple[int, float]]:
+    return [(T0 + t, value) for t in range(int(hours[0] * MS_PER_HOUR) + offset, int(hours[1] * MS_PER_HOUR), step)]
+
+
+def contents(store: Store) -> list[list[tuple[object, ...]]]:
+    tables = ("series", "states", "blocks", "scrape_gaps", "dropped_samples")
+    return [store.query(f"SELECT * FROM {table} ORDER BY ALL")[1] for table in tables]  # noqa: S608
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "s.duckdb")
+
+
+def test_blocks_say_what_plain_python_says(store: Store) -> None:
+    rnd = random.Random(4)
+    series = []
+    for i in range(20):
+        times = sorted(rnd.sample(range(0, 3 * MS_PER_HOUR, 5_000), rnd.choice([1, 2, 5, 90])))
+        if i % 2:
+            times = list(range(i * 1000, 3 * MS_PER_HOUR, 30_000))
+        series.append((gpu(f"GPU-{i}"), [(T0 + t, float(rnd.randint(0, 100))) for t in times]))
+    load(store, [answer(*series)])
+    rows = store.query(
+        "SELECT labels['UUID'], hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,"
+        " gap_ms, last_offset_ms, last_value, vals FROM blocks JOIN series USING (series_id)"
+    )[1]
+    expected = []
+    for labels, points in series:
+        for hour in range(3):
+            inside = [(t - T0 - hour * MS_PER_HOUR, v) for t, v in points if (t - T0) // MS_PER_HOUR == hour]
+            if not inside:
+                continue
+            times, values = [t for t, _ in inside], [v for _, v in inside]
+            gaps = [b - a for a, b in pairwise(times)]
+            step = gaps[0] if gaps and len(set(gaps)) == 1 else None
+            idle = sum(v < 5 for v in values[:-1])
+            median = statistics.median_low(gaps) if gaps else None
+            offsets = times if step is None else None
+            expected.append(
+                (labels["UUID"], 472_222 + hour, len(values), sum(values), idle, 5.0, times[0], step, offsets, median, times[-1],
+                 values[-1], values)
+            )  # fmt: skip
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+
+
+def test_loading_twice_changes_nothing(store: Store) -> None:
+    answers = [answer((gpu(), every(MINUTE, (0, 4), 50)), (gpu("GPU-2"), [(T0 + 5, 1.0), (T0 + 9, 150.0)])),
+               answer((node(), every(30_000, (0.2, 3.9))))]  # fmt: skip
+    load(store, answers)
+    before = contents(store)
+    assert load(store, answers).new_series == 0
+    assert contents(store) == before
+    assert store.query("SELECT count(*) FROM loads")[1] == [(2,)]
+
+
+def test_windows_in_any_order_and_size_give_the_same(tmp_path: Path) -> None:
+    points = every(MINUTE, (0, 6), 1.0)
+    states = [*every(30_000, (0, 2.5)), *every(30_000, (2.5, 3.1), 0.0), *every(30_000, (4, 6))]
+    digests = []
+    for number, cuts in enumerate(([(0, 6)], [(0, 2), (2, 4), (4, 6)], [(4, 6), (0, 2), (2, 4)], [(0, 4), (2, 6), (1, 3)])):
+        store = Store(tmp_path / f"{number}.duckdb")
+        for cut in cuts:
+            load(store, [answer((gpu(), points)), answer((node(), states))], cut)
+        digests.append(contents(store))
+    assert all(digest == digests[0] for digest in digests)
+    assert sorted(str(row[1]) for row in digests[0][1]) == ["0.0", "1.0", "1.0"]
+
+
+def test_samples_outside_the_window_and_duplicates_are_left_out(store: Store) -> None:
+    points = [(T0 - 1, 9.0), (T0, 10.0), (T0, 10.0), (T0 + MS_PER_HOUR - 1, 20.0), (T0 + MS_PER_HOUR, 30.0)]
+    result = load(store, [answer((gpu(), points)), answer((gpu(), points))], (0, 1))
+    assert result.rows == 2
+    assert store.query("SELECT vals FROM blocks")[1] == [([10.0, 20.0],)]
+
+
+def test_fewer_samples_do_not_replace_more(store: Store) -> None:
+    load(store, [answer((gpu(), every(MINUTE, (0, 1), 50)))], (0, 1))
+    load(store, [answer((gpu(), every(2 * MINUTE, (0, 1), 70)))], (0, 1))
+    assert store.query("SELECT samples, last_value FROM blocks")[1] == [(60, 50.0)]
+    load(store, [answer((gpu(), every(30_000, (0, 1), 70)))], (0, 1))
+    assert store.query("SELECT samples, last_value FROM blocks")[1] == [(120, 70.0)]
+
+
+def test_a_new_threshold_replaces_blocks(store: Store) -> None:
+    for idle in (5, 60):
+        load(store, [answer((gpu(), every(MINUTE, (0, 1), 50)))], (0, 1), idle)
+    assert store.query("SELECT idle_samples, idle_threshold FROM blocks")[1] == [(59, 60.0)]
+
+
+def test_impossible_values_are_dropped_and_counted(store: Store) -> None:
+    wrong = [
+        float("nan"),
+        2147483632.0,
+        4294967295.0,
+        9.223372036854776e18,
+        140737488355328.0,
+        140737488355331.0,
+        -1.0,
+        101.0,
+        float("inf"),
+    ]
+    points = [(T0 + i * MINUTE, v) for i, v in enumerate([50.0, *wrong, 60.0])]
+    states = [(T0, 1.0), (T0 + MINUTE, float("nan")), (T0 + 2 * MINUTE, 1.7e9)]
+    result = load(store, [answer((gpu(), points)), answer((node(), states))], (0, 1))
+    assert result.rows == 4
+    assert result.dropped == {(UTIL, "nan"): 1, (UTIL, "sentinel"): 5, (UTIL, "out_of_range"): 3, ("kube_node_info", "nan"): 1}
+    assert store.query("SELECT vals FROM blocks")[1] == [([50.0, 60.0],)]
+    load(store, [answer((gpu(), points[:3])), answer((node(), states))], (0, 1))
+    assert store.query("SELECT reason, samples FROM dropped_samples WHERE metric = $$DCGM_FI_DEV_GPU_UTIL$$ ORDER BY 1")[1] == [
+        ("nan", 1),
+        ("sentinel", 1),
+    ]
+
+
+def test_a_series_of_sentinels_only_is_known_but_has_no_block(store: Store) -> None:
+    load(store, [answer((gpu(), [(T0, 2147483632.0)]))])
+    assert store.query("SELECT count(*) FROM series")[1] == [(1,)]
+    assert store.query("SELECT count(*) FROM blocks")[1] == [(0,)]
+
+
+def test_a_state_is_one_row_until_it_changes_or_falls_silent(store: Store) -> None:
+    load(store, [answer((node(), [(T0, 1.0), (T0 + 15 * MINUTE, 1.0), (T0 + 31 * MINUTE, 1.0), (T0 + 32 * MINUTE, 0.0)]))])
+    spans = store.query("SELECT value, first_ms, last_ms FROM states ORDER BY first_ms")[1]
+    assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [(1, 0, 15), (1, 31, 31), (0, 32, 32)]  # type: ignore[operator]
+
+
+def test_late_states_win_within_their_span(store: Store) -> None:
+    load(store, [answer((node(), every(MINUTE, (0, 4), 1.0, 0)))])
+    load(store, [answer((node(), every(MINUTE, (1, 2), 0.0, 0)))], (1, 2))
+    spans = store.query("SELECT value, first_ms, last_ms FROM states ORDER BY first_ms")[1]
+    hour = [(v, round((a - T0) / MS_PER_HOUR, 1), round((b - T0) / MS_PER_HOUR, 1)) for v, a, b in spans]  # type: ignore[operator]
+    assert hour == [(1, 0, 1), (0, 1, 2), (1, 2, 4)]
+
+
+def test_clusters_come_from_the_label_or_the_default(store: Store) -> None:
+    load(store, [answer((node(), [(T0, 1.0)]), (node("n1", cluster="west"), [(T0, 1.0)]))])
+    assert store.query("SELECT cluster, labels FROM series ORDER BY 1")[1] == [
+        ("home", {"instance": "k:1", "job": "ksm", "node": "n1"}),
+        ("west", {"cluster": "west", "instance": "k:1", "job": "ksm", "node": "n1"}),
+    ]
+
+
+def test_sources_and_labels_tell_series_apart(store: Store) -> None:
+    load(store, [answer((gpu(pod=""), every(MINUTE, (0, 1))))])
+    assert load(store, [answer((gpu(), every(MINUTE, (0, 1))))]).new_series == 0
+    assert load(store, [answer((gpu(pod="a"), every(MINUTE, (0, 1))))]).new_series == 1
+    assert load(store, [answer((gpu(), every(MINUTE, (0, 1))))], source="q").new_series == 1
+
+
+def test_scrape_gaps_are_lower_medians_by_target_and_hour(store: Store) -> None:
+    slow, quick = node("n1"), node("n2", instance="k:2")
+    load(store, [answer((slow, every(MINUTE, (0, 2))), (quick, [*every(30_000, (0, 1)), *every(10_000, (1, 1.5))]))])
+    assert store.query("SELECT cluster, job, instance, hour - 472222, gap_ms FROM scrape_gaps ORDER BY ALL")[1] == [
+        ("home", "ksm", "k:1", 0, 60_000),
+        ("home", "ksm", "k:1", 1, 60_000),
+        ("home", "ksm", "k:2", 0, 30_000),
+        ("home", "ksm", "k:2", 1, 10_000),
+    ]
+
+
+def test_result_sums_up_by_metric(store: Store) -> None:
+    result = load(store, [answer((gpu(), every(MINUTE, (0, 1))), (node(), every(MINUTE, (1, 2))))])
+    assert result.rows == 120 and result.new_series == 2
+    assert result.metrics[UTIL].samples == 60 and result.metrics[UTIL].first_ms == T0 + 15_000
+    assert result.metrics["kube_node_info"].last_ms == T0 + 2 * MS_PER_HOUR - 45_000
+    assert result.state_hours == {472_223}
+
+
+def test_a_window_must_begin_at_a_full_hour(store: Store) -> None:
+    window = SampleWindow("p", 1, T0 + 1, T0 + 2, "cluster", "home", {}, [])
+    with store.write() as con, pytest.raises(ValueError, match="full hour"):
+        load_window(con, window)
+
+
+def test_eight_bit_samples_take_less_than_a_byte(store: Store) -> None:
+    rng = np.random.default_rng(5)
+    gpus, hours = 800, 96
+    count = hours * 60
+    level = np.repeat(
+        np.where(rng.random((gpus, hours // 8)) < 0.4, 0, rng.integers(30, 100, (gpus, hours // 8))), 8 * 60, axis=1
+    )
+    values = np.where(level == 0, 0, np.clip(level + rng.integers(-6, 7, (gpus, count)), 0, 100)).astype(np.float64)
+    times = T0 + 15_000 + np.arange(count) * MINUTE
+    many = Answer(
+        [gpu(f"GPU-{i}") for i in range(gpus)],
+        np.repeat(np.arange(gpus, dtype=np.int32), count),
+        np.tile(times, gpus),
+        values.ravel(),
+    )
+    load(store, [many], (0, hours))
+    used = store.query("SELECT count(DISTINCT block_id) * 262144 FROM pragma_storage_info('blocks') WHERE block_id >= 0")[1][0][0]
+    assert int(str(used)) / many.values.size <= 1.0
