@@ -1,5 +1,5 @@
--- reads: report_facts; $by is the list of dimensions to group by
--- writes: nothing; answers one row per kind and combination of the dimensions asked for, the others null
+-- reads: report_facts; $by is the list of dimensions to group by, $most limits the rows
+-- writes: nothing; answers one row per kind and combination of the dimensions asked for, the dearest first, other dimensions null
 -- invariant: with any $by the measures add up to the same totals
 SELECT
     kind,
@@ -32,4 +32,6 @@ SELECT
     sum(CASE WHEN capacity_type = 'spot' THEN cost ELSE 0 END)                      AS spot_cost,
     sum(unallocated_cost)                                                           AS unallocated_cost
 FROM report_facts
-GROUP BY ALL;
+GROUP BY ALL
+ORDER BY kind, cost DESC, cluster NULLS LAST, namespace NULLS LAST, workload NULLS LAST
+LIMIT $most::BIGINT;

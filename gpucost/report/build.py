@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from gpucost.errors import GpucostError, StoreError
 from gpucost.model import from_ms
 from gpucost.report.coverage import coverage
 from gpucost.report.query import Query
-from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total
+from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total, workload_counts
 from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.report.timeline import is_month, month_name
 from gpucost.report.view import Figures, Measures, NodeTotals, ReportView, Row, Table
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class _Content:
     rows: list[Row]
     by_gpu: list[Row]
-    by_workload: list[Row]
+    dearest: list[Row]
+    workloads: Mapping[str, int]
     totals: Measures
     nodes: NodeTotals | None
 
@@ -46,7 +48,8 @@ def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
     content = _Content(
         rows=rows_by(con, query.dimensions),
         by_gpu=by_gpu,
-        by_workload=rows_by(con, ("cluster", "namespace", "workload")),
+        dearest=rows_by(con, ("cluster", "namespace", "workload"), query.top),
+        workloads=workload_counts(con),
         totals=totals,
         nodes=None if query.is_narrowed else node_totals(nodes, unallocated),
     )
@@ -79,7 +82,7 @@ def _sections(content: _Content, query: Query, config: Config) -> tuple[Table | 
     main = cost_by(content.rows, query.dimensions, content.totals, content.nodes)
     usage = gpu_hours(content.by_gpu, content.totals)
     wasted = waste(content.totals, content.nodes, config)
-    top = consumers(content.by_workload, query, content.totals)
+    top = consumers(content.dearest, content.workloads, content.totals)
     if content.nodes is not None:
         idle_capacity = [unallocated_gpus(content.by_gpu, content.nodes)] if content.nodes.unallocated_gpu_hours else []
         return (main, usage, *idle_capacity, wasted, top)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,7 @@ Kind = Literal["allocated", "unallocated"]
 _PACKAGE = "gpucost.report"
 _NAMES_SHOWN = 8
 ZERO = Decimal(0)
+_ALL = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
         _check_names(con, query)
 
 
-def rows_by(con: DuckDBPyConnection, by: Iterable[str]) -> list[Row]:
+def rows_by(con: DuckDBPyConnection, by: Iterable[str], most: int = _ALL) -> list[Row]:
     """The rows by these dimensions: allocated ones by cost descending, then keys; then the unallocated ones by keys."""
     names = list(by)
     answer = [
@@ -87,9 +89,21 @@ def rows_by(con: DuckDBPyConnection, by: Iterable[str]) -> list[Row]:
             measures=_measures(sums),
             unallocated=_unallocated(sums) if sums["kind"] == "unallocated" else None,
         )
-        for sums in ask(con, "30_rows", {"by": names})
+        for sums in ask(con, "30_rows", {"by": names, "most": most})
     ]
-    return sorted(answer, key=lambda row: (row.kind, -row.measures.cost, [(key is None, key or "") for key in row.keys.values()]))
+    # SQL orders by cost; equal costs are few, and follow the dimensions in the order asked for
+    alike = groupby(answer, key=lambda row: (row.kind, row.measures.cost))
+    return [row for _, rows in alike for row in sorted(rows, key=_keys)]
+
+
+def workload_counts(con: DuckDBPyConnection) -> dict[str, int]:
+    """How many workloads held GPUs, and in how many clusters and namespaces."""
+    (counts,) = ask(con, "31_workloads", {})
+    return counts
+
+
+def _keys(row: Row) -> list[tuple[bool, str]]:
+    return [(key is None, key or "") for key in row.keys.values()]
 
 
 def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
@@ -115,11 +116,10 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
     return Figures("Waste", (*figures, efficiency, spot))
 
 
-def consumers(by_workload: list[Row], query: Query, totals: Measures) -> Table:
+def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
     """The workloads that cost most, those flagged that idled away half of their time or more."""
-    held = [row for row in by_workload if row.kind == "allocated"]
-    shown = held[: query.top]
-    where = [key for key in ("cluster", "namespace") if len({row.keys[key] for row in held}) > 1]
+    where = [key for key in ("cluster", "namespace") if counts[f"{key}s"] > 1]
+    shown = [row for row in dearest if row.kind == "allocated"]
     lines = tuple(
         Line(
             (
@@ -144,8 +144,8 @@ def consumers(by_workload: list[Row], query: Query, totals: Measures) -> Table:
         Column("Idle cost", "money", 2, weight=2),
         Column("Share", "ratio", weight=3),
     )
-    left = len(held) - len(shown)
-    note = f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {len(held)}" if left else None
+    left = counts["workloads"] - len(shown)
+    note = f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {counts['workloads']}" if left else None
     return Table("Top consumers", columns, lines, note=note)
 
 
