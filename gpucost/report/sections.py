@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from gpucost.config import Config
-from gpucost.report.query import NODE_DIMENSIONS, Query
+from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.rows import ratio
 from gpucost.report.view import Column, Figure, Figures, Line, Measures, NodeTotals, Row, Status, Table, Unallocated, Value
 
@@ -145,7 +145,11 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         Column("Share", "ratio", weight=3),
     )
     left = counts["workloads"] - len(shown)
-    note = f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {counts['workloads']}" if left else None
+    note = (
+        f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {counts['workloads']}"
+        if left
+        else None
+    )
     return Table("Top consumers", columns, lines, note=note)
 
 

@@ -78,8 +78,9 @@ class Fleet:
         for number, (gpu, start, stop) in enumerate(self.pods()):
             series.append({
                 "__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm", "instance": f"n{gpu // GPUS_PER_NODE}:9400",
-                "gpu": str(gpu % GPUS_PER_NODE), "UUID": f"GPU-{gpu}", "Hostname": f"n{gpu // GPUS_PER_NODE}", "modelName": "NVIDIA A100-SXM4-40GB",
-                "namespace": f"team-{gpu % 40}", "pod": f"job-{number}", "container": "main",
+                "gpu": str(gpu % GPUS_PER_NODE), "UUID": f"GPU-{gpu}", "Hostname": f"n{gpu // GPUS_PER_NODE}",
+                "modelName": "NVIDIA A100-SXM4-40GB", "namespace": f"team-{gpu % 40}", "pod": f"job-{number}",
+                "container": "main",
             })  # fmt: skip
             ticks = np.arange(-(-start // self.step_s) * self.step_s, stop, self.step_s, dtype=np.int64) * 1000
             times.append(ticks)

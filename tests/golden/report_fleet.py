@@ -14,6 +14,7 @@ from gpucost.engine.local import run_stage
 from gpucost.store import Store
 
 HOUR = 3_600_000
+UTC_ZONE = ZoneInfo("UTC")
 OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -95,7 +96,7 @@ class Fleet:
             )
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 
-    def write(self, path: Path, tz: ZoneInfo = ZoneInfo("UTC")) -> None:
+    def write(self, path: Path, tz: ZoneInfo = UTC_ZONE) -> None:
         """Make a store of the rows at `path`, summed by the days of `tz` as attribution sums them."""
         with Store(path).write() as con:
             for table, rows in self.rows.items():
