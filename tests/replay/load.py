@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from gpucost.config import Config, load_config
@@ -34,8 +35,14 @@ def write_config(fleet: Fleet, folder: Path, prices: Path, url: str = "http://12
     return load_config(path, environ={}, cwd=folder)
 
 
-def load(fleet: Fleet, series: list[Series], config: Config, hours_per_window: int = 24) -> Store:
-    """Loads the fleet's series in windows; returns the store."""
+def load(
+    fleet: Fleet,
+    series: list[Series],
+    config: Config,
+    hours_per_window: int = 24,
+    after: Callable[[Store], None] | None = None,
+) -> Store:
+    """Loads the fleet's series in windows, calling `after` between them; returns the store."""
     store = Store(config.store)
     activity = {
         "DCGM_FI_DEV_GPU_UTIL": Threshold(config.idle.threshold_percent, 0.0, 100.0),
@@ -56,4 +63,6 @@ def load(fleet: Fleet, series: list[Series], config: Config, hours_per_window: i
         )
         with store.write() as con:
             load_window(con, window)
+        if after is not None:
+            after(store)
     return store

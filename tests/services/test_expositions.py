@@ -1,0 +1,92 @@
+"""What exporters print, scraped for ten minutes, collected and reported: nothing crashes, nonsense is counted, idle is nobody's.
+
+GPUCOST_EXPOSITIONS names a folder of further *.prom or *.txt files to run the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.config import Config, PrometheusSource
+from gpucost.model import Period
+from gpucost.report import Query, ReportView
+from gpucost.store import Store
+from tests.replay.server import missing_programs, prometheus_over_text
+
+START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
+PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
+OWN = Path(__file__).parents[1] / "replay" / "expositions"
+FOLDERS = [OWN, *(Path(os.environ[name]) for name in ("GPUCOST_EXPOSITIONS",) if name in os.environ)]
+FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.prom"))]
+SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)\{(.*)\} (\S+)$")
+
+
+def scraped(path: Path, out: TextIO) -> None:
+    """The file's samples as ten scrapes, a minute apart."""
+    # the text format lets spaces follow a comma, OpenMetrics does not
+    lines = [line.replace('", ', '",') for line in path.read_text().splitlines() if SAMPLE.match(line)]
+    for line in dict.fromkeys(lines):
+        for minute in range(10):
+            out.write(f"{line} {START + 60 * minute}\n")
+    out.write("# EOF\n")
+
+
+def collected(path: Path, folder: Path) -> tuple[ReportView | None, dict[tuple[str, str], int], Store]:
+    """The report of the hour (None where the file tells of no GPU), what was dropped, and the store."""
+    if missing := missing_programs():
+        message = f"not installed: {', '.join(missing)}"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    store = Store(folder / "store.duckdb")
+    with prometheus_over_text(lambda out: scraped(path, out), folder / "prometheus") as url:
+        config = Config(prometheus=[PrometheusSource(url=url)])
+        (result,), errors = pipeline.collect(config, store, PERIOD)
+        assert not errors
+        assert result.ok
+    dropped = {(item.metric, item.reason): item.samples for item in result.dropped}
+    pipeline.attribute(config, store, PERIOD)
+    with store.read() as con:
+        (nodes,) = con.execute("SELECT count(*) FROM nodes").fetchall()[0]
+    view = pipeline.report(config, store, Query(period=PERIOD, period_name="an hour", by=("node",))) if nodes else None
+    return view, dropped, store
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_whatever_is_scraped_nobody_pays_for_an_idle_gpu(path: Path, tmp_path: Path) -> None:
+    view, _, store = collected(path, tmp_path)
+    with store.read() as con:
+        (activity,) = con.execute("SELECT count(*) FROM blocks").fetchall()[0]
+    assert (view is not None) or activity == 0
+    if view is not None and view.node_totals is not None:
+        assert view.totals.allocated_gpu_hours == 0
+        assert view.node_totals.unallocated_gpu_hours == pytest.approx(view.node_totals.capacity_gpu_hours)
+
+
+def test_an_idle_node_is_unallocated(tmp_path: Path) -> None:
+    view, _, _ = collected(OWN / "idle-node.prom", tmp_path)
+    assert view is not None
+    (row,) = view.rows
+    assert row.kind == "unallocated"
+    assert row.keys["node"] == "gpu-a"
+    assert row.unallocated is not None
+    assert row.unallocated.unallocated_gpu_hours == pytest.approx(2 * 10 / 60)
+
+
+def test_nonsense_is_dropped_and_counted(tmp_path: Path) -> None:
+    _, dropped, store = collected(OWN / "nonsense.prom", tmp_path)
+    metric = "DCGM_FI_DEV_GPU_UTIL"
+    assert dropped == {(metric, "out_of_range"): 10, (metric, "sentinel"): 40, (metric, "nan"): 10}
+    with store.read() as con:
+        assert con.execute("SELECT sum(samples), max(last_value) FROM blocks").fetchall() == [(10, 37.0)]
+
+
+def test_every_spelling_is_a_device(tmp_path: Path) -> None:
+    view, _, _ = collected(OWN / "spellings.prom", tmp_path)
+    assert view is not None
+    assert {row.keys["node"] for row in view.rows} == {"worker-3", "worker-4", "worker-5"}
