@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
+from gpucost.attribute import state
 from gpucost.errors import GpucostError, SourceError
-from gpucost.model import MS_PER_HOUR, Period
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from gpucost.collect.base import Progress
     from gpucost.collect.result import CollectResult
     from gpucost.config import Config
+    from gpucost.model import Period
     from gpucost.report.query import Query
     from gpucost.report.view import ReportView
     from gpucost.store import Store
@@ -44,9 +43,13 @@ def report(config: Config, store: Store, query: Query) -> ReportView:
     """The report that `query` asks for, from an attribution that is up to date."""
     from gpucost.report import build
 
-    attribute(config, store, query.period)
-    with store.read() as con:
-        return build(con, config, query)
+    inputs = _inputs_digest(config)
+    while True:
+        attribute(config, store, query.period)
+        with store.read() as con:
+            # Between the two, another process may have attributed with another configuration.
+            if state.is_current(con, inputs, query.period):
+                return build(con, config, query)
 
 
 def attribute(config: Config, store: Store, period: Period | None = None) -> None:
@@ -55,20 +58,18 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     Cheap when nothing changed; only local days whose inputs changed are attributed again. Cells are cut at the ends of
     `period`, so that a report on it is exact.
     """
-    cuts = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
     inputs = _inputs_digest(config)
     with store.read() as con:
-        if _is_current(con, inputs, cuts):
+        if state.is_current(con, inputs, period):
             return
     with store.write() as con:
-        con.execute("INSERT INTO cuts SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": cuts})
-        known = con.execute("SELECT inputs FROM attribution_state").fetchone()
-        con.execute("DELETE FROM attribution_state")
-        con.execute("INSERT INTO attribution_state VALUES ($inputs, -1)", {"inputs": inputs})
+        if state.is_current(con, inputs, period):
+            return
+        everything = state.begin(con, inputs, period)
         inventory.stage(con, config)
         price.stage(con, config)
-        attribution.stage(con, config.tz, everything=known != (inputs,))
-        con.execute("UPDATE attribution_state SET last_load_id = (SELECT coalesce(max(load_id), 0) FROM loads)")
+        attribution.stage(con, config.tz, everything=everything)
+        state.finish(con)
 
 
 def _inputs_digest(config: Config) -> str:
@@ -82,10 +83,3 @@ def _inputs_digest(config: Config) -> str:
         catalog.catalog_digest(),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _is_current(con: DuckDBPyConnection, inputs: str, cuts: list[int]) -> bool:
-    state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
-    newest = con.execute("SELECT coalesce(max(load_id), 0) FROM loads").fetchall()[0][0]
-    missing = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": cuts}).fetchall()
-    return state == (inputs, newest) and not missing

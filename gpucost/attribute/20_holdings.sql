@@ -1,9 +1,9 @@
--- reads: allocations, slices; the span [span_from_ms, span_to_ms)
--- writes: holdings, one row per (slice, allocation that held GPUs in it)
--- invariant: from_ms < to_ms within the slice and the held interval
+-- reads: allocations, node_segments; the span [span_from_ms, span_to_ms)
+-- writes: holdings, one row per (segment, allocation that held GPUs in it)
+-- invariant: from_ms < to_ms within the segment and the held interval
 CREATE OR REPLACE TEMP TABLE holdings AS
 WITH hours AS (
-    -- by the hour, so that pods meet slices by equality and not by comparing intervals
+    -- by the hour, so that pods meet node_segments by equality and not by comparing intervals
     SELECT allocation_id, uid, node_id, gpus, held_from_ms, held_to_ms,
         unnest(range(greatest(held_from_ms, getvariable('span_from_ms')) // 3600000,
             (least(held_to_ms, getvariable('span_to_ms')) - 1) // 3600000 + 1))::INTEGER AS hour
@@ -11,8 +11,8 @@ WITH hours AS (
     WHERE held_from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < held_to_ms
 )
 SELECT
-    h.allocation_id, h.uid, h.node_id, h.gpus, l.from_ms AS slice_from_ms, h.hour,
+    h.allocation_id, h.uid, h.node_id, h.gpus, l.from_ms AS segment_from_ms, h.hour,
     greatest(l.from_ms, h.held_from_ms) AS from_ms,
     least(l.to_ms, h.held_to_ms) AS to_ms
 FROM hours AS h
-JOIN slices AS l ON l.node_id = h.node_id AND l.hour = h.hour AND l.from_ms < h.held_to_ms AND h.held_from_ms < l.to_ms;
+JOIN node_segments AS l ON l.node_id = h.node_id AND l.hour = h.hour AND l.from_ms < h.held_to_ms AND h.held_from_ms < l.to_ms;

@@ -2,7 +2,7 @@
 -- writes: device_holdings, one row per (holding, device of the pod); whole: the hour's aggregates answer for it
 -- invariant: weight > 0
 CREATE OR REPLACE TEMP TABLE device_holdings AS
-SELECT h.allocation_id, h.node_id, h.slice_from_ms, h.hour, h.from_ms, h.to_ms, d.device_id, d.weight,
+SELECT h.allocation_id, h.node_id, h.segment_from_ms, h.hour, h.from_ms, h.to_ms, d.device_id, d.weight,
     h.to_ms - h.from_ms = 3600000 AND a.device_id IS NOT NULL AS whole,
     a.idle_ms, a.measured_ms, a.utilization_ms
 FROM holdings AS h

@@ -1,6 +1,6 @@
--- reads: facts, nodes, unit_shares, slices, holdings
--- writes: unavailable, one row per slice of a node of which GPUs could not have been held: not ready, cordoned, or not allocatable
--- invariant: 0 <= gpu_ms <= the slice's GPU time that nobody held
+-- reads: facts, nodes, unit_shares, node_segments, holdings
+-- writes: unavailable, one row per segment of a node of which GPUs could not have been held: not ready, cordoned, or not allocatable
+-- invariant: 0 <= gpu_ms <= the segment's GPU time that nobody held
 CREATE OR REPLACE TEMP TABLE unavailable AS
 WITH closed AS (
     SELECT n.node_id, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
@@ -35,16 +35,16 @@ absent AS (
     GROUP BY ALL
 ),
 parts AS (
-    SELECT l.node_id, l.from_ms AS slice_from_ms, l.gpu_count, a.gpus,
+    SELECT l.node_id, l.from_ms AS segment_from_ms, l.gpu_count, a.gpus,
         greatest(l.from_ms, a.from_ms) AS from_ms, least(l.to_ms, a.to_ms) AS to_ms
-    FROM absent AS a JOIN slices AS l ON l.node_id = a.node_id AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
+    FROM absent AS a JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
 ),
 free AS (
-    SELECT p.node_id, p.slice_from_ms, p.gpus * (p.to_ms - p.from_ms) AS absent_gpu_ms,
+    SELECT p.node_id, p.segment_from_ms, p.gpus * (p.to_ms - p.from_ms) AS absent_gpu_ms,
         greatest(0, p.gpu_count * (p.to_ms - p.from_ms)
             - coalesce(sum(h.gpus * (least(h.to_ms, p.to_ms) - greatest(h.from_ms, p.from_ms))), 0)) AS free_gpu_ms
     FROM parts AS p
-    LEFT JOIN holdings AS h ON h.node_id = p.node_id AND h.slice_from_ms = p.slice_from_ms AND h.from_ms < p.to_ms AND p.from_ms < h.to_ms
-    GROUP BY p.node_id, p.slice_from_ms, p.gpus, p.gpu_count, p.from_ms, p.to_ms
+    LEFT JOIN holdings AS h ON h.node_id = p.node_id AND h.segment_from_ms = p.segment_from_ms AND h.from_ms < p.to_ms AND p.from_ms < h.to_ms
+    GROUP BY p.node_id, p.segment_from_ms, p.gpus, p.gpu_count, p.from_ms, p.to_ms
 )
-SELECT node_id, slice_from_ms, sum(least(absent_gpu_ms, free_gpu_ms)) AS gpu_ms FROM free GROUP BY ALL;
+SELECT node_id, segment_from_ms, sum(least(absent_gpu_ms, free_gpu_ms)) AS gpu_ms FROM free GROUP BY ALL;

@@ -1,22 +1,22 @@
 -- reads: shares
 -- writes: amounts, one row per share: the money it comes to
--- invariant: per slice sum(cost) = node_cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
+-- invariant: per segment sum(cost) = node_cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
 CREATE OR REPLACE TEMP TABLE amounts AS
 WITH rounded AS (
     SELECT *, (node_cost * share)::DECIMAL(38, 9) AS cost FROM shares
 ),
 rests AS (
-    SELECT node_id, slice_from_ms, any_value(node_cost) - sum(cost) AS rest
+    SELECT node_id, segment_from_ms, any_value(node_cost) - sum(cost) AS rest
     FROM rounded
     GROUP BY ALL
     HAVING rest <> 0
 ),
 takers AS (
-    SELECT r.node_id, r.slice_from_ms, s.allocation_id, r.rest
-    FROM rests AS r JOIN shares AS s USING (node_id, slice_from_ms)
-    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.slice_from_ms ORDER BY s.share DESC, s.uid NULLS LAST) = 1
+    SELECT r.node_id, r.segment_from_ms, s.allocation_id, r.rest
+    FROM rests AS r JOIN shares AS s USING (node_id, segment_from_ms)
+    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.segment_from_ms ORDER BY s.share DESC, s.uid NULLS LAST) = 1
 )
-SELECT r.node_id, r.slice_from_ms, r.allocation_id, r.gpu_ms, r.cost + coalesce(t.rest, 0) AS cost
+SELECT r.node_id, r.segment_from_ms, r.allocation_id, r.gpu_ms, r.cost + coalesce(t.rest, 0) AS cost
 FROM rounded AS r
 LEFT JOIN takers AS t
-    ON t.node_id = r.node_id AND t.slice_from_ms = r.slice_from_ms AND t.allocation_id IS NOT DISTINCT FROM r.allocation_id;
+    ON t.node_id = r.node_id AND t.segment_from_ms = r.segment_from_ms AND t.allocation_id IS NOT DISTINCT FROM r.allocation_id;

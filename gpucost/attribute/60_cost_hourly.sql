@@ -1,4 +1,4 @@
--- reads: amounts, slices, measures, unavailable, allocation_teams
+-- reads: amounts, node_segments, measures, unavailable, allocation_teams
 -- writes: cost_hourly (stored), one row per (cell, node, pod) and one per (cell, node) for what nobody held
 -- invariant: per (cell, node) sum(cost + unallocated_cost) = node cost; active + idle + unmeasured = allocated
 INSERT INTO cost_hourly BY NAME
@@ -9,9 +9,9 @@ WITH measured AS (
         coalesce(m.utilization_gpu_ms, 0) AS utilization_gpu_ms,
         coalesce(u.gpu_ms, 0) AS unavailable_gpu_ms
     FROM amounts AS a
-    JOIN slices AS l ON l.node_id = a.node_id AND l.from_ms = a.slice_from_ms
-    LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.slice_from_ms = a.slice_from_ms
-    LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.slice_from_ms = a.slice_from_ms
+    JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms
+    LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.segment_from_ms = a.segment_from_ms
+    LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.segment_from_ms = a.segment_from_ms
 ),
 summed AS (
     SELECT cell_from_ms AS from_ms, cell_to_ms AS to_ms, node_id, allocation_id,

@@ -1,9 +1,9 @@
--- reads: slices, bearings
+-- reads: node_segments, billed_gpu_time
 -- writes: node_hourly (stored), one row per (cell, node): its capacity, what it cost and where the price came from
 -- invariant: one row per (from_ms, node_id)
 INSERT INTO node_hourly BY NAME
 WITH excess AS (
-    SELECT node_id, slice_from_ms, sum(gpu_ms - bearing_gpu_ms) AS gpu_ms FROM bearings GROUP BY ALL
+    SELECT node_id, segment_from_ms, sum(gpu_ms - billed_gpu_ms) AS gpu_ms FROM billed_gpu_time GROUP BY ALL
 )
 SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.node_id,
     sum(l.capacity_gpu_ms) AS capacity_gpu_ms,
@@ -11,6 +11,6 @@ SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.node_id,
     sum(l.node_cost)::DECIMAL(38, 9) AS node_cost,
     arg_max(l.price_source, l.to_ms - l.from_ms) AS price_source,
     arg_max(l.price_as_of, l.to_ms - l.from_ms) AS price_as_of
-FROM slices AS l
-LEFT JOIN excess AS e ON e.node_id = l.node_id AND e.slice_from_ms = l.from_ms
+FROM node_segments AS l
+LEFT JOIN excess AS e ON e.node_id = l.node_id AND e.segment_from_ms = l.from_ms
 GROUP BY ALL;

@@ -17,8 +17,8 @@ _DAYS = "gpucost.attribute.days"
 _ROWS_AT_ONCE = 400_000
 
 
-def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> int:
-    """Attribute the local days whose inputs changed, or `everything`; returns how many days that were.
+def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
+    """Attribute the local days whose inputs changed, or `everything`.
 
     Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
     has done whole days, and the next goes on with the others.
@@ -30,24 +30,20 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> int:
         con.execute(
             "TRUNCATE attributed_days; TRUNCATE cost_hourly; TRUNCATE node_hourly; TRUNCATE cost_daily; TRUNCATE node_daily"
         )
-        run_stage(con, _DAYS, "05_threshold")
+    run_stage(con, _DAYS, "10_idle_threshold")
     load_local_days(con, tz, *con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0])
-    run_stage(con, _DAYS, "10_day_fingerprints")
+    run_stage(con, _DAYS, "20_day_fingerprints")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
     ).fetchall()
     for start, end in _spans(changed, _days_at_once(con)):
         con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
         con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
-        run_stage(con, _DAYS, "15_clear")
-        run_stage(con, _DAYS, "20_cells")
         run_stages(con, "gpucost.attribute")
-        run_stage(con, _DAYS, "25_attributed_days")
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
     run_stage(con, _DAYS, "30_over_allocated_warnings")
-    return len(changed)
 
 
 def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> None:

@@ -45,5 +45,5 @@ CROSS JOIN settings AS c
 LEFT JOIN jobs AS j ON j.source = n.source AND j.cluster = n.cluster AND j.job = coalesce(n.labels['job'], '')
 WHERE n.uuid IS NOT NULL
     AND CASE WHEN n.gpu_instance_id = ''
-        THEN n.metric IN (lower(c.device_metric), 'dcgm_gpu_utilization')
+        THEN n.metric = lower(c.device_metric)
         ELSE n.metric = lower(c.mig_metric) END;

@@ -20,7 +20,7 @@ requested AS (
 resources AS (
     SELECT node_id, resource, max(units) AS units
     FROM (SELECT node_id, resource, units FROM capacities UNION ALL SELECT node_id, resource, NULL FROM requested)
-    WHERE resource SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+    WHERE is_accelerator(resource)
     GROUP BY ALL
 ),
 described AS (

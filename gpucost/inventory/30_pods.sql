@@ -1,4 +1,4 @@
--- reads: facts
+-- reads: facts, node_devices
 -- writes: pods, one row per pod (cluster, uid) that asks for GPUs and was bound to a node, with the interval it held them
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
@@ -9,7 +9,7 @@ asking AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod
     FROM named
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND value > 0
-        AND resource SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+        AND is_accelerator(resource)
     GROUP BY ALL
     UNION
     -- a device claim shows in the exporter's labels alone

@@ -7,7 +7,7 @@ WITH asked AS (
     SELECT cluster, uid, container, resource, metric LIKE 'kube\_pod\_init\_%' ESCAPE '\' AS init, max(value) AS units
     FROM facts
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND uid IS NOT NULL
-        AND resource SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+        AND is_accelerator(resource)
     GROUP BY ALL
 ),
 sidecars AS (

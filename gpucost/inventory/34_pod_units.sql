@@ -1,4 +1,4 @@
--- reads: pod_nodes, pod_requests, pods, unit_shares, node_devices, facts, node_facts
+-- reads: pod_nodes, pod_requests, pods, unit_shares, node_devices, node_facts
 -- writes: pod_units, one row per (pod, resource): the physical GPUs it holds, and whether they are whole, slices or slots
 -- invariant: gpus > 0
 CREATE OR REPLACE TEMP TABLE pod_units AS

@@ -1,13 +1,12 @@
 -- reads: allocated, label_spans, settings, team_globs, team_values
 -- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
--- invariant: an allocation's spans cover its held time without overlap; team is never null
+-- invariant: an allocation's spans cover all time since ever without overlap; team is never null
 CREATE OR REPLACE TEMP TABLE allocation_teams AS
 WITH pieces AS (
     SELECT a.allocation_id, a.cluster, a.namespace,
         p.labels AS pod_labels, n.labels AS namespace_labels,
         greatest(coalesce(p.from_ms, 0), coalesce(n.from_ms, 0), 0) AS from_ms,
-        least(coalesce(p.to_ms, 9223372036854775807), coalesce(n.to_ms, 9223372036854775807)) AS to_ms,
-        a.held_from_ms, a.held_to_ms
+        least(coalesce(p.to_ms, 9223372036854775807), coalesce(n.to_ms, 9223372036854775807)) AS to_ms
     FROM allocated AS a
     LEFT JOIN label_spans AS p ON p.cluster = a.cluster AND p.uid = a.uid
     LEFT JOIN label_spans AS n ON n.cluster = a.cluster AND n.namespace = a.namespace AND n.uid IS NULL

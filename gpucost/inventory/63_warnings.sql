@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, allocations, facts, team_globs, node_devices, device_series, pods, pod_nodes, collected_time
+-- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, pod_nodes, collected_time
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -26,7 +26,7 @@ SELECT 'unsupported_resource', cluster, resource, min(first_ms), max(end_ms),
     'pods request ' || resource || ', which is not understood and not attributed', NULL
 FROM facts
 WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_requests' AND value > 0
-    AND resource NOT SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+    AND NOT is_accelerator(resource)
 GROUP BY cluster, resource
 UNION ALL
 SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_ms, p.held_to_ms,

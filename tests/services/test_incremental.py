@@ -9,7 +9,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.store import Store
-from tests.replay.fleet import CASES, read_fleet
+from tests.replay.fleet import CASES, Fleet, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 
@@ -43,16 +43,49 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
         return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES}
 
 
-@pytest.mark.parametrize("name", FLEETS)
-def test_window_by_window_equals_at_once(name: str, tmp_path: Path) -> None:
-    fleet = read_fleet(CASES / name)
+def stepwise_and_at_once(fleet: Fleet, prices: Path, tmp_path: Path, hours: int) -> list[dict[str, list[tuple[Any, ...]]]]:
     found = []
     for folder, step in ((tmp_path / "once", False), (tmp_path / "stepwise", True)):
         folder.mkdir()
-        config = write_config(fleet, folder, CASES / name / "prices.csv")
+        config = write_config(fleet, folder, prices)
         after = (lambda store, config=config: pipeline.attribute(config, store)) if step else None
-        store = load(fleet, scrape(fleet, lean=True), config, hours_per_window=2, after=after)
+        store = load(fleet, scrape(fleet, lean=True), config, hours_per_window=hours, after=after)
         pipeline.attribute(config, store)
         found.append(contents(store))
+    return found
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_window_by_window_equals_at_once(name: str, tmp_path: Path) -> None:
+    found = stepwise_and_at_once(read_fleet(CASES / name), CASES / name / "prices.csv", tmp_path, hours=2)
     assert found[0]["cost_hourly"]
     assert found[0] == found[1]
+
+
+def test_a_scrape_missed_at_midnight(tmp_path: Path) -> None:
+    """Whether the last sample of a day is bridged shows only in the next day's load."""
+    fleet = read_fleet(CASES / "whole-gpus")
+    midnight = fleet["start"] - fleet["start"] % 86_400 + 86_400
+    fleet["start"], fleet["end"] = midnight - 7200, midnight + 7200
+    for node in fleet["nodes"]:
+        node["from"], node["to"] = fleet["start"], fleet["end"]
+    for pod in fleet["pods"]:
+        pod["scheduled"] = pod["from"] = fleet["start"]
+        pod["to"], pod["keep_until"] = fleet["end"], fleet["end"]
+    fleet["silent"] = [[node["name"], midnight - 30, midnight + 30] for node in fleet["nodes"]]
+    found = stepwise_and_at_once(fleet, CASES / "whole-gpus" / "prices.csv", tmp_path, hours=2)
+    assert found[0]["cost_hourly"]
+    assert found[0] == found[1]
+
+
+def test_a_threshold_changed_before_the_next_window(tmp_path: Path) -> None:
+    """Windows collected under one threshold are reported under the one asked for."""
+    fleet = read_fleet(CASES / "whole-gpus")
+    config = write_config(fleet, tmp_path, CASES / "whole-gpus" / "prices.csv")
+    strict = config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 95.0})})
+    load(fleet, scrape(fleet, lean=True), strict, hours_per_window=4, after=lambda store: pipeline.attribute(config, store))
+    (tmp_path / "again").mkdir()
+    again = write_config(fleet, tmp_path / "again", CASES / "whole-gpus" / "prices.csv")
+    expected = load(fleet, scrape(fleet, lean=True), again, hours_per_window=4)
+    pipeline.attribute(again, expected)
+    assert contents(Store(config.store)) == contents(expected)

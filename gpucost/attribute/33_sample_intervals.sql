@@ -1,7 +1,7 @@
 -- reads: device_holdings, device_hours, node_devices, blocks; the span [span_from_ms, span_to_ms)
--- writes: spoken, one row per sample of a device in an hour that aggregates alone don't explain: when it speaks, and what it says
+-- writes: sample_intervals, one row per sample of a device in an hour that aggregates alone don't explain: when it speaks, and what it says
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour
-CREATE OR REPLACE TEMP TABLE spoken AS
+CREATE OR REPLACE TEMP TABLE sample_intervals AS
 WITH wanted AS (
     -- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
     SELECT device_id, hour, series, idle_below, full_scale, prev_value, prev_interval_ms,

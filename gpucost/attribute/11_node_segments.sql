@@ -1,7 +1,7 @@
 -- reads: cells, nodes, collected, price_spans; the span [span_from_ms, span_to_ms)
--- writes: slices, one row per stretch of a node's life inside one cell, collected, at one price: the atoms of the bill
--- invariant: slices of a node do not overlap; node_cost = price x hours, zero where nobody priced the node
-CREATE OR REPLACE TEMP TABLE slices AS
+-- writes: node_segments, one row per stretch of a node's life inside one cell, collected, at one price: the atoms of the bill
+-- invariant: node_segments of a node do not overlap; node_cost = price x hours, zero where nobody priced the node
+CREATE OR REPLACE TEMP TABLE node_segments AS
 WITH lives AS (
     SELECT n.node_id, n.gpu_count,
         greatest(n.up_from_ms, c.from_ms, getvariable('span_from_ms')) AS from_ms,

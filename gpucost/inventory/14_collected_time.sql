@@ -1,16 +1,15 @@
--- reads: loads, series, facts, blocks
+-- reads: loads, series, facts, device_series
 -- writes: collected_time, per cluster the time that was collected: the loaded windows, from one scrape before the first sample on
 -- invariant: intervals of one cluster neither touch nor overlap
 CREATE OR REPLACE TEMP TABLE collected_time AS
-WITH firsts AS (
-    SELECT cluster, min(first_ms) - max(end_ms - last_ms) AS start_ms FROM facts GROUP BY cluster
-    UNION ALL
-    SELECT s.cluster, min(b.hour::BIGINT * 3600000 + b.first_offset_ms) - 60000
-    FROM blocks AS b JOIN series AS s USING (series_id)
-    GROUP BY s.cluster
-),
-starts AS (
-    SELECT cluster, min(start_ms) AS start_ms FROM firsts GROUP BY cluster
+WITH starts AS (
+    SELECT cluster, min(start_ms) AS start_ms
+    FROM (
+        SELECT cluster, first_ms - (end_ms - last_ms) AS start_ms FROM facts
+        UNION ALL
+        SELECT cluster, first_ms - interval_ms FROM device_series
+    )
+    GROUP BY cluster
 ),
 windows AS (
     SELECT c.cluster, greatest(l.from_ms, starts.start_ms) AS from_ms, l.to_ms

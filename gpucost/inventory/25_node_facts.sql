@@ -32,7 +32,7 @@ offered AS (
     FROM node_lives AS n
     JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
-    WHERE f.resource SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*'
+    WHERE is_accelerator(f.resource)
     GROUP BY n.node_id
 ),
 sliced AS (
