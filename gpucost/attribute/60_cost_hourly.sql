@@ -36,6 +36,7 @@ SELECT
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.idle_cost END AS idle_cost,
     CASE WHEN s.allocation_id IS NULL THEN s.cost ELSE 0 END AS unallocated_cost
 FROM summed AS s
--- the labels as of the start of the cell decide, or the first ones that were seen
-LEFT JOIN allocation_teams AS t ON t.allocation_id = s.allocation_id AND t.from_ms <= s.from_ms AND s.from_ms < t.to_ms
+-- the labels as of the start of the hour decide, or the first ones that were seen
+LEFT JOIN allocation_teams AS t
+    ON t.allocation_id = s.allocation_id AND t.from_ms <= s.from_ms // 3600000 * 3600000 AND s.from_ms // 3600000 * 3600000 < t.to_ms
 WHERE s.allocation_id IS NOT NULL OR s.gpu_ms > 0 OR s.cost <> 0;

@@ -7,7 +7,7 @@ WITH seen AS (
     WHERE node IS NOT NULL AND starts_with(metric, 'kube_node_')
 ),
 born AS (
-    SELECT cluster, node, round(value * 1000)::BIGINT AS created_ms, min(first_ms) AS first_ms, max(end_ms) AS end_ms
+    SELECT cluster, node, round(value * 1000)::BIGINT AS created_ms, min(first_ms) AS first_ms, arg_max(end_ms, last_ms) AS end_ms
     FROM facts
     WHERE metric = 'kube_node_created' AND node IS NOT NULL
     GROUP BY ALL

@@ -21,7 +21,7 @@ asking AS (
 ),
 seen AS (
     SELECT cluster, uid,
-        max(end_ms) AS seen_to_ms,
+        arg_max(end_ms, last_ms) AS seen_to_ms,
         min(first_ms) FILTER (coalesce(node, '') <> '') AS on_node_ms,
         coalesce(
             arg_max(node, last_ms) FILTER (metric = 'kube_pod_info' AND coalesce(node, '') <> ''),
@@ -29,6 +29,12 @@ seen AS (
         ) AS node,
         min(value) FILTER (metric = 'kube_pod_status_scheduled_time') * 1000 AS scheduled_ms,
         min(value) FILTER (metric = 'kube_pod_start_time') * 1000 AS started_ms,
+        -- the last scrape in which neither phase was reached yet
+        least(
+            max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Succeeded' AND value = 0),
+            max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Failed' AND value = 0)
+        ) AS alive_ms,
+        max(end_ms - last_ms) AS interval_ms,
         -- reported for any container that ever ended: it ends the pod only where a terminal phase follows
         max(value) FILTER (metric = 'kube_pod_completion_time') * 1000 AS completed_ms,
         min(first_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_first_ms,
@@ -41,7 +47,9 @@ held AS (
         round(coalesce(s.scheduled_ms, s.started_ms, s.on_node_ms))::BIGINT AS held_from_ms,
         round(CASE
             WHEN s.ended_first_ms IS NULL THEN s.seen_to_ms
-            WHEN s.completed_ms <= s.ended_last_ms THEN s.completed_ms
+            -- a container that ended long before the pod did proves nothing either; phases may lag by a scrape or two
+            WHEN s.completed_ms <= s.ended_last_ms
+                AND coalesce(s.alive_ms - greatest(2 * s.interval_ms, 120000) <= s.completed_ms, true) THEN s.completed_ms
             ELSE s.ended_first_ms
         END)::BIGINT AS held_to_ms
     FROM asking AS a JOIN seen AS s USING (cluster, uid)

@@ -9,9 +9,10 @@ WITH lives AS (
     FROM pods AS p JOIN node_facts AS n ON n.cluster = p.cluster AND n.node = p.node
 )
 SELECT cluster, uid,
-    arg_max(node_id, held_to_ms - held_from_ms) AS node_id,
-    arg_max(held_from_ms, held_to_ms - held_from_ms) AS held_from_ms,
-    arg_max(held_to_ms, held_to_ms - held_from_ms) AS held_to_ms
+    -- a pod never moves: of nodes of one name it ran on the first
+    arg_min(node_id, held_from_ms) AS node_id,
+    min(held_from_ms) AS held_from_ms,
+    arg_min(held_to_ms, held_from_ms) AS held_to_ms
 FROM lives
 WHERE held_from_ms < held_to_ms
 GROUP BY ALL;

@@ -10,30 +10,41 @@ WITH labeled AS (
         AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
 ),
 -- a reused name: the series must have spoken within this very pod's life
-spoken AS (
-    SELECT l.allocation_id, l.device_id
+heard AS (
+    SELECT l.allocation_id, l.device_id, len(list_filter(
+        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER)),
+        lambda o: b.hour::BIGINT * 3600000 + o >= l.held_from_ms AND b.hour::BIGINT * 3600000 + o < l.held_to_ms)) AS samples
     FROM labeled AS l
     JOIN blocks AS b ON b.series_id = l.series_id
         AND b.hour >= l.held_from_ms // 3600000 AND b.hour <= (l.held_to_ms - 1) // 3600000
-    WHERE l.namesakes > 1 AND len(list_filter(
-        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER)),
-        lambda o: b.hour::BIGINT * 3600000 + o >= l.held_from_ms AND b.hour::BIGINT * 3600000 + o < l.held_to_ms)) > 0
+    WHERE l.namesakes > 1
+),
+near AS (
+    SELECT a.allocation_id, d.device_id, d.uuid, d.gpu_instance_id, a.gpus, n.gpu_count
+    FROM allocated AS a
+    JOIN node_facts AS n USING (node_id)
+    JOIN node_devices AS d ON d.node_id = a.node_id AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
+    WHERE n.gpu_count <= 1 OR a.gpus >= n.gpu_count - 1e-6
 ),
 alone AS (
     -- one shared GPU, or all GPUs of the node in one pod: no label is needed to know where the pod is
-    SELECT a.allocation_id, d.device_id
-    FROM allocated AS a
-    JOIN node_facts AS n USING (node_id)
-    JOIN node_devices AS d USING (node_id)
-    WHERE (d.gpu_instance_id = '' AND n.gpu_count <= 1 AND n.uuids = 1) OR a.gpus >= n.gpu_count - 1e-6
+    SELECT allocation_id, device_id FROM near
+    QUALIFY gpus >= gpu_count - 1e-6
+        OR (gpu_instance_id = '' AND min(uuid) OVER (PARTITION BY allocation_id) = max(uuid) OVER (PARTITION BY allocation_id))
 ),
 known AS (
-    SELECT allocation_id, device_id FROM labeled WHERE namesakes = 1
-    UNION SELECT * FROM spoken
-    UNION SELECT * FROM alone
+    SELECT allocation_id, device_id, sum(samples) AS samples
+    FROM (
+        SELECT allocation_id, device_id, 1000000000 AS samples FROM labeled WHERE namesakes = 1
+        UNION ALL
+        FROM heard WHERE samples > 0
+        UNION ALL
+        SELECT allocation_id, device_id, 1000000000 FROM alone
+    )
+    GROUP BY ALL
 ),
 sized AS (
-    SELECT DISTINCT k.allocation_id, k.device_id, d.gpu_instance_id <> '' AS sliced,
+    SELECT k.allocation_id, k.device_id, k.samples, d.gpu_instance_id <> '' AS sliced,
         coalesce(u.part, regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / n.mig_slices, 1) AS part
     FROM known AS k
     JOIN allocated AS a USING (allocation_id)
@@ -43,13 +54,18 @@ sized AS (
         ON u.node_id = a.node_id AND u.profile = lower(d.profile)
 ),
 held AS (
-    SELECT a.allocation_id, u.sliced, sum(u.gpus) AS gpus, bool_or(u.shared) AS shared
+    SELECT a.allocation_id, u.sliced, sum(u.units) AS units, sum(u.gpus) AS gpus, bool_or(u.shared) AS shared
     FROM allocated AS a JOIN pod_units AS u USING (cluster, uid)
     GROUP BY ALL
 ),
-parts AS (
-    SELECT s.*, h.gpus, h.shared, sum(s.part) OVER (PARTITION BY s.allocation_id, s.sliced) AS parts
+own AS (
+    -- just after a pod of the same name the exporter may still name it on that one's device: those most spoken of count
+    SELECT s.*, h.gpus, h.shared
     FROM sized AS s JOIN held AS h USING (allocation_id, sliced)
+    QUALIFY row_number() OVER (PARTITION BY s.allocation_id, s.sliced ORDER BY s.samples DESC, s.device_id) <= h.units
+),
+parts AS (
+    SELECT *, sum(part) OVER (PARTITION BY allocation_id, sliced) AS parts FROM own
 )
 -- slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
 SELECT allocation_id, device_id, part * CASE WHEN shared THEN gpus / parts ELSE least(1, gpus / parts) END AS weight

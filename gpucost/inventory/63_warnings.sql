@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, pod_nodes, collected_time
+-- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, collected_time
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -30,10 +30,10 @@ WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_requests' AND value
 GROUP BY cluster, resource
 UNION ALL
 SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_ms, p.held_to_ms,
-    'pod ' || p.namespace || '/' || p.pod || ' ran on node ' || p.node || ', of which no GPUs are known: not attributed',
+    'pod ' || p.namespace || '/' || p.pod || ' ran on node ' || p.node || ', of which no such GPUs are known: not attributed',
     'export kube_node_created and kube_node_status_capacity from kube-state-metrics'
-FROM pods AS p LEFT JOIN pod_nodes AS n USING (cluster, uid)
-WHERE n.uid IS NULL AND EXISTS (
+FROM pods AS p LEFT JOIN allocated AS a USING (cluster, uid)
+WHERE a.uid IS NULL AND EXISTS (
     FROM collected_time AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
 UNION ALL
 SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),

@@ -15,8 +15,9 @@ inputs AS (
     JOIN allocation_devices AS v USING (allocation_id)
     JOIN (SELECT device_id, sum(interval_ms) AS interval_ms FROM node_devices GROUP BY ALL) AS i USING (device_id)
     UNION ALL
-    SELECT h.day_ms, hash('team', h.allocation_id, t.team, greatest(t.from_ms, h.from_ms), least(t.to_ms, h.to_ms))
-    FROM held AS h JOIN allocation_teams AS t ON t.allocation_id = h.allocation_id AND t.from_ms < h.to_ms AND h.from_ms < t.to_ms
+    SELECT h.day_ms, hash('team', h.allocation_id, t.team, greatest(t.from_ms, h.from_ms - 3600000), least(t.to_ms, h.to_ms))
+    FROM held AS h
+    JOIN allocation_teams AS t ON t.allocation_id = h.allocation_id AND t.from_ms < h.to_ms AND h.from_ms - 3600000 < t.to_ms
     UNION ALL
     SELECT d.from_ms, hash('node', n.node_id, n.gpu_count, greatest(n.up_from_ms, d.from_ms), least(n.up_to_ms, d.to_ms))
     FROM nodes AS n JOIN local_days AS d ON n.up_from_ms < d.to_ms AND d.from_ms < n.up_to_ms

@@ -3,7 +3,7 @@
 -- invariant: gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_facts AS
 WITH labeled AS (
-    SELECT n.*, l.labels,
+    SELECT n.*, l.labels, l.product, l.unit_profile AS labeled_profile, l.is_mig_single, l.replicas, l.counted,
         lower(regexp_extract(n.machine_id, '^([a-zA-Z]+)://', 1)) AS scheme,
         coalesce(l.labels['label_topology_kubernetes_io_zone'], l.labels['label_failure_domain_beta_kubernetes_io_zone']) AS zone,
         coalesce(l.labels['label_topology_kubernetes_io_region'], l.labels['label_failure_domain_beta_kubernetes_io_region']) AS region,
@@ -14,16 +14,13 @@ WITH labeled AS (
             l.labels['label_node_lifecycle'])), '_', '-') AS bought,
         'true' IN (l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible']) AS gke_spot,
         coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_cloud_google_com_reservation_name'],
-            l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation,
-        coalesce(l.labels['label_nvidia_com_gpu_product'], l.labels['label_cloud_google_com_gke_accelerator'],
-            l.labels['label_amd_com_gpu_product_name'], l.labels['label_karpenter_k8s_aws_instance_gpu_name']) AS product,
-        try_cast(coalesce(l.labels['label_nvidia_com_gpu_count'], l.labels['label_cloud_google_com_gke_accelerator_count']) AS DOUBLE) AS counted,
-        coalesce(try_cast(l.labels['label_nvidia_com_gpu_replicas'] AS DOUBLE),
-            try_cast(l.labels['label_cloud_google_com_gke_max_shared_clients_per_gpu'] AS DOUBLE)) AS replicas
-    FROM node_lives AS n LEFT JOIN node_labels AS l USING (node_id)
+            l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation
+    FROM node_lives AS n
+    LEFT JOIN (FROM node_labels QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY from_ms DESC) = 1) AS l USING (node_id)
 ),
 measured AS (
-    SELECT node_id, count(DISTINCT uuid) AS uuids, max(model_name) AS model_name, max((profile IS NOT NULL)::INTEGER) = 1 AS cut
+    SELECT node_id, count(DISTINCT uuid) AS uuids, max(model_name) AS model_name,
+        CASE WHEN count(profile) = count(*) AND min(profile) = max(profile) THEN lower(min(profile)) END AS only_profile
     FROM node_devices
     GROUP BY node_id
 ),
@@ -31,15 +28,13 @@ offered AS (
     SELECT n.node_id, max(f.value) FILTER (NOT f.resource LIKE '%\_mig\_%' ESCAPE '\') AS units, max(f.value) AS any_units
     FROM node_lives AS n
     JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
-        AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
+        AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     WHERE is_accelerator(f.resource)
     GROUP BY n.node_id
 ),
-sliced AS (
-    -- a -MIG- product or a GKE partition says that a plain nvidia.com/gpu is a slice, and what was counted are slices
-    SELECT l.*,
-        coalesce(nullif(lower(regexp_extract(l.product, '-MIG-([0-9]+g\.[0-9]+gb)', 1)), ''),
-            lower(l.labels['label_cloud_google_com_gke_gpu_partition_size'])) AS unit_profile,
+named AS (
+    SELECT l.*, m.only_profile,
+        coalesce(l.labeled_profile, CASE WHEN l.is_mig_single THEN m.only_profile END) AS unit_profile,
         lower(regexp_replace(regexp_replace(coalesce(l.product, m.model_name), '(-MIG-.*|-SHARED)$', ''), '[^a-zA-Z0-9]', '', 'g')) AS spelled,
         regexp_replace(regexp_replace(coalesce(l.product, m.model_name), '(-MIG-.*|-SHARED)$', ''), '^(NVIDIA|Tesla)[ -]', '') AS given_name,
         coalesce(m.uuids, 0) AS uuids, o.units, o.any_units
@@ -48,7 +43,7 @@ sliced AS (
 modeled AS (
     SELECT s.*, i.gpu_count AS catalog_count,
         coalesce(a.gpu_model, i.gpu_model, s.given_name) AS gpu_model
-    FROM sliced AS s
+    FROM named AS s
     LEFT JOIN (
         SELECT lower(instance_type) AS instance_type, any_value(gpu_model) AS gpu_model, max(gpu_count)::DOUBLE AS gpu_count
         FROM catalog_instances GROUP BY ALL
@@ -86,6 +81,6 @@ SELECT
     END AS capacity_type,
     gpu_model, gpu_count::DOUBLE AS gpu_count,
     labels,
-    unit_profile, replicas, mig_slices::DOUBLE AS mig_slices, uuids
+    only_profile, mig_slices::DOUBLE AS mig_slices
 FROM counted
 WHERE gpu_count > 0;

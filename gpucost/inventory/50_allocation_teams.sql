@@ -8,12 +8,12 @@ WITH pieces AS (
         greatest(coalesce(p.from_ms, 0), coalesce(n.from_ms, 0), 0) AS from_ms,
         least(coalesce(p.to_ms, 9223372036854775807), coalesce(n.to_ms, 9223372036854775807)) AS to_ms
     FROM allocated AS a
-    LEFT JOIN label_spans AS p ON p.cluster = a.cluster AND p.uid = a.uid
-    LEFT JOIN label_spans AS n ON n.cluster = a.cluster AND n.namespace = a.namespace AND n.uid IS NULL
+    LEFT JOIN label_spans AS p ON p.kind = 'pod' AND p.cluster = a.cluster AND p.name = a.uid
+    LEFT JOIN label_spans AS n ON n.kind = 'namespace' AND n.cluster = a.cluster AND n.name = a.namespace
 ),
 exported AS (
     SELECT DISTINCT s.cluster FROM label_spans AS s CROSS JOIN settings AS c
-    WHERE s.uid IS NULL AND s.labels[c.team_namespace_label] IS NOT NULL
+    WHERE s.kind = 'namespace' AND s.labels[c.team_namespace_label] IS NOT NULL
 ),
 labeled AS (
     SELECT i.*, c.teams_configured,

@@ -1,0 +1,20 @@
+-- reads: label_spans
+-- writes: node_labels, one row per (node, span of unchanged labels): the labels, and what they say of its GPUs
+-- invariant: a node's spans cover all time without overlap; labels is not empty; nodes that export none have no row
+CREATE OR REPLACE TEMP TABLE node_labels AS
+WITH spans AS (
+    SELECT name::UBIGINT AS node_id, from_ms, to_ms, labels,
+        coalesce(labels['label_nvidia_com_gpu_product'], labels['label_cloud_google_com_gke_accelerator'],
+            labels['label_amd_com_gpu_product_name'], labels['label_karpenter_k8s_aws_instance_gpu_name']) AS product
+    FROM label_spans
+    WHERE kind = 'node' AND cardinality(labels) > 0
+)
+SELECT node_id, from_ms, to_ms, labels, product,
+    -- a -MIG- product or a GKE partition says that a plain nvidia.com/gpu is a slice, and what is counted are slices
+    coalesce(nullif(lower(regexp_extract(product, '-MIG-([0-9]+g\.[0-9]+gb)', 1)), ''),
+        lower(labels['label_cloud_google_com_gke_gpu_partition_size'])) AS unit_profile,
+    labels['label_nvidia_com_mig_strategy'] = 'single' AS is_mig_single,
+    coalesce(try_cast(labels['label_nvidia_com_gpu_replicas'] AS DOUBLE),
+        try_cast(labels['label_cloud_google_com_gke_max_shared_clients_per_gpu'] AS DOUBLE)) AS replicas,
+    try_cast(coalesce(labels['label_nvidia_com_gpu_count'], labels['label_cloud_google_com_gke_accelerator_count']) AS DOUBLE) AS counted
+FROM spans;

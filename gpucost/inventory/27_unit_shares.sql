@@ -1,0 +1,73 @@
+-- reads: node_facts, node_labels, facts, mig_profiles, settings
+-- writes: unit_shares, one row per (node, span of labels, resource): which part of a physical GPU one unit of it is
+-- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares
+CREATE OR REPLACE TEMP TABLE unit_shares AS
+WITH spans AS (
+    SELECT n.node_id, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas,
+        coalesce(l.unit_profile, CASE WHEN l.is_mig_single THEN n.only_profile END) AS unit_profile,
+        coalesce(l.from_ms, 0) AS from_ms, coalesce(l.to_ms, 9223372036854775807) AS to_ms
+    FROM node_facts AS n LEFT JOIN node_labels AS l USING (node_id)
+),
+capacities AS (
+    -- what the node offers catches up with its labels after a while: the last of the span counts
+    SELECT s.node_id, s.from_ms, f.resource, arg_max(f.value, f.last_ms) AS units
+    FROM spans AS s
+    JOIN node_facts AS n USING (node_id)
+    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+        AND f.first_ms < least(n.up_to_ms, s.to_ms) AND greatest(n.up_from_ms, s.from_ms) <= f.last_ms
+    WHERE f.value > 0
+    GROUP BY ALL
+),
+requested AS (
+    SELECT DISTINCT s.node_id, s.from_ms, f.resource, NULL AS units
+    FROM spans AS s
+    JOIN node_facts AS n USING (node_id)
+    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node
+    WHERE f.metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)'
+),
+resources AS (
+    SELECT node_id, from_ms, resource, max(units) AS units
+    FROM (FROM capacities UNION ALL FROM requested)
+    WHERE is_accelerator(resource)
+    GROUP BY ALL
+),
+described AS (
+    SELECT s.node_id, s.from_ms, s.to_ms, r.resource, r.units, s.gpu_count, s.gpu_model, s.mig_slices,
+        -- gpu.replicas speaks of nvidia.com/gpu alone; gpu-feature-discovery writes mig-<profile>.replicas beside it
+        CASE WHEN starts_with(r.resource, 'nvidia_com_mig_')
+            THEN try_cast(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'] AS DOUBLE)
+            ELSE s.replicas END AS replicas,
+        CASE
+            WHEN starts_with(r.resource, 'nvidia_com_mig_')
+                THEN regexp_replace(r.resource, '^nvidia_com_mig_([0-9]+g)_([0-9]+gb).*$', '\1.\2')
+            WHEN r.resource IN ('nvidia_com_gpu', 'nvidia_com_gpu_shared') THEN s.unit_profile
+        END AS profile,
+        ends_with(r.resource, '_shared') AS renamed,
+        bool_or(ends_with(r.resource, '_shared')) OVER (PARTITION BY s.node_id, s.from_ms) AS any_renamed
+    FROM spans AS s JOIN resources AS r USING (node_id, from_ms)
+),
+cut AS (
+    SELECT d.*,
+        CASE
+            WHEN d.profile IS NULL THEN 1
+            WHEN c.mig_share = 'max_compute_memory' THEN greatest(
+                regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices, coalesce(p.memory_slices::DOUBLE / p.memory_slices_total, 0))
+            ELSE regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices
+        END AS part,
+        renamed OR (NOT any_renamed AND coalesce(d.replicas, 1) > 1
+            AND (starts_with(d.resource, 'nvidia_com_mig_') OR d.resource = 'nvidia_com_gpu')) AS shared,
+        -- one GPU fewer than a moment ago is a GPU lost, not a GPU shared
+        d.profile IS NULL AND d.units >= 2 * d.gpu_count AS outnumbers
+    FROM described AS d
+    CROSS JOIN settings AS c
+    LEFT JOIN mig_profiles AS p ON p.gpu_model = d.gpu_model AND p.profile = d.profile
+)
+SELECT node_id, from_ms, to_ms, resource, profile, part,
+    shared OR outnumbers AS shared,
+    CASE
+        WHEN shared AND replicas > 1 THEN part / replicas
+        -- no label tells the replicas: what the node offers over what it has does
+        WHEN outnumbers THEN gpu_count / units
+        ELSE part
+    END AS share
+FROM cut;
