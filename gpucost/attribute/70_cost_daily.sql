@@ -1,5 +1,5 @@
--- reads: cost_hourly, local_days; the span [span_from_ms, span_to_ms)
--- writes: cost_daily (stored), cost_hourly summed by local day
+-- reads: cell_costs, local_days
+-- writes: cost_daily (stored), cell_costs summed by local day
 -- invariant: sums over a day are the sums over its cells
 INSERT INTO cost_daily BY NAME
 SELECT
@@ -14,7 +14,6 @@ SELECT
     sum(h.cost)::DECIMAL(38, 9) AS cost,
     sum(h.idle_cost)::DECIMAL(38, 9) AS idle_cost,
     sum(h.unallocated_cost)::DECIMAL(38, 9) AS unallocated_cost
-FROM cost_hourly AS h
+FROM cell_costs AS h
 JOIN local_days AS d ON d.from_ms <= h.from_ms AND h.from_ms < d.to_ms
-WHERE h.from_ms >= getvariable('span_from_ms') AND h.from_ms < getvariable('span_to_ms')
 GROUP BY ALL;

@@ -1,25 +1,30 @@
 -- reads: amounts, node_segments, measures, unavailable, allocation_teams
--- writes: cost_hourly (stored), one row per (cell, node, pod) and one per (cell, node) for what nobody held
+-- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held
 -- invariant: per (cell, node) sum(cost + unallocated_cost) = node cost; active + idle + unmeasured = allocated
-INSERT INTO cost_hourly BY NAME
+CREATE OR REPLACE TEMP TABLE cell_costs AS
 WITH measured AS (
-    SELECT l.cell_from_ms, l.cell_to_ms, a.node_id, a.allocation_id, a.gpu_ms, a.cost,
+    SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AS is_whole,
+        a.node_id, a.allocation_id, a.gpu_ms, a.cost,
         least(coalesce(m.measured_gpu_ms, 0), a.gpu_ms) AS measured_gpu_ms,
         least(coalesce(m.idle_gpu_ms, 0), a.gpu_ms) AS idle_gpu_ms,
         coalesce(m.utilization_gpu_ms, 0) AS utilization_gpu_ms,
-        coalesce(u.gpu_ms, 0) AS unavailable_gpu_ms
+        least(coalesce(u.gpu_ms, 0), a.gpu_ms) AS unavailable_gpu_ms,
+        CASE WHEN m.idle_gpu_ms > 0 THEN (a.cost * (least(m.idle_gpu_ms, a.gpu_ms) / a.gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost
     FROM amounts AS a
     JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms
     LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.segment_from_ms = a.segment_from_ms
     LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.segment_from_ms = a.segment_from_ms
 ),
 summed AS (
-    SELECT cell_from_ms AS from_ms, cell_to_ms AS to_ms, node_id, allocation_id,
+    -- most segments are whole cells: there is nothing to add up
+    SELECT * EXCLUDE (is_whole) FROM measured WHERE is_whole
+    UNION ALL BY NAME
+    SELECT from_ms, to_ms, node_id, allocation_id,
         sum(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms, sum(utilization_gpu_ms) AS utilization_gpu_ms,
-        sum(CASE WHEN idle_gpu_ms > 0 THEN (cost * (idle_gpu_ms / gpu_ms))::DECIMAL(38, 9) ELSE 0 END)::DECIMAL(38, 9) AS idle_cost,
-        sum(least(unavailable_gpu_ms, gpu_ms)) AS unavailable_gpu_ms
+        sum(unavailable_gpu_ms) AS unavailable_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost
     FROM measured
+    WHERE NOT is_whole
     GROUP BY ALL
 )
 SELECT
