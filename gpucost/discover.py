@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
+
+from gpucost.errors import SourceError
+
+if TYPE_CHECKING:
+    from gpucost.collect.prometheus_client import PrometheusClient
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -47,21 +49,24 @@ def first_server(urls: Iterable[str], timeout_seconds: float = 2.0) -> Server | 
 
 def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
     """The server at `url`; None where nothing answers or something else does. Sends no credentials."""
+    from gpucost.collect.prometheus_client import PrometheusClient, Retries
+    from gpucost.collect.prometheus_failures import Unauthorized
+    from gpucost.config import PrometheusSource
+
     try:
-        if _data(url, "query?query=1", timeout_seconds).get("resultType") not in ("scalar", "vector"):
-            return None
-    except urllib.error.HTTPError as error:
-        return Server(url, needs_login=True) if error.code in (401, 403) else None
-    except (OSError, ValueError, AttributeError):
+        client = PrometheusClient(PrometheusSource(url=url, timeout_seconds=timeout_seconds), Retries(attempts=1))
+    except ValueError:  # no URL that could be asked
         return None
-    return Server(url, version=_said(url, "buildinfo", ("version",), timeout_seconds), retention=retention(url, timeout_seconds))
-
-
-def retention(url: str, timeout_seconds: float = 2.0) -> str | None:
-    """How long the server at `url` keeps samples, in its own words (`15d`); None where it does not tell."""
-    return _said(url, "runtimeinfo", ("storageRetention",), timeout_seconds) or _said(
-        url, "flags", ("storage.tsdb.retention.time", "storage.tsdb.retention"), timeout_seconds
-    )
+    try:
+        if _data(client, "query", {"query": "1"}).get("resultType") not in ("scalar", "vector"):
+            return None
+        return Server(url, version=_said(client, "buildinfo", ("version",)), retention=_retention(client))
+    except Unauthorized:
+        return Server(url, needs_login=True)
+    except SourceError:
+        return None
+    finally:
+        client.close()
 
 
 def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> str:
@@ -77,18 +82,22 @@ def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) 
     return "UTC"
 
 
-def _said(url: str, page: str, keys: tuple[str, ...], timeout_seconds: float) -> str | None:
+def _retention(client: PrometheusClient) -> str | None:
+    """How long the server keeps samples, in its own words (`15d`); None where it does not tell."""
+    return _said(client, "runtimeinfo", ("storageRetention",)) or _said(
+        client, "flags", ("storage.tsdb.retention.time", "storage.tsdb.retention")
+    )
+
+
+def _said(client: PrometheusClient, page: str, keys: tuple[str, ...]) -> str | None:
     """The first of `keys` that the server's status page holds; many servers lack some of these pages."""
     try:
-        data = _data(url, f"status/{page}", timeout_seconds)
-    except (OSError, ValueError, AttributeError):
+        data = _data(client, f"status/{page}", {})
+    except SourceError:
         return None
     return next((str(data[key]) for key in keys if data.get(key) and data[key] != "0s"), None)
 
 
-def _data(url: str, path: str, timeout_seconds: float) -> dict[str, Any]:
-    # A proxy is of no use on the way to this machine itself.
-    proxies = [urllib.request.ProxyHandler({})] if "//127.0.0.1" in url or "//localhost" in url else []
-    with urllib.request.build_opener(*proxies).open(f"{url}/api/v1/{path}", timeout=timeout_seconds) as answer:
-        data = json.load(answer)["data"]
+def _data(client: PrometheusClient, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+    data = client.get(path, params)
     return data if isinstance(data, dict) else {}

@@ -64,6 +64,10 @@ def _print(answer: StoreInfo, *, verbose: bool) -> None:
         write_rows(columns, rows, RowFormat.table, None)
     else:
         typer.echo("nothing was collected yet: gpucost collect prometheus")
+    if answer.dropped:
+        typer.echo("\nleft out as impossible:")
+        dropped = [(d.source, d.reason, d.metric, d.samples) for d in answer.dropped]
+        write_rows(("source", "reason", "metric", "samples"), dropped, RowFormat.table, None)
     if verbose:
         typer.echo()
         write_rows(("table", "rows"), [(table.name, table.rows) for table in answer.tables], RowFormat.table, None)

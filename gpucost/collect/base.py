@@ -12,8 +12,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from gpucost.collect.result import CollectResult, Dropped, FailedWindow, ProgressState
-from gpucost.collect.windows import Span, subtract, whole_hours
-from gpucost.errors import DataError, SourceError
+from gpucost.collect.windows import subtract, whole_hours
+from gpucost.errors import SourceError
 from gpucost.model import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from gpucost.store import Store
+    from gpucost.store.runs import Span
     from gpucost.store.samples import LoadResult, MetricSamples
 
 GROUP = "gpucost.collectors"
@@ -80,7 +81,7 @@ class Collector(ABC, Generic[Batch]):
 
     @abstractmethod
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: Batch) -> LoadResult | None:
-        """Writes one window inside an open transaction; None where there was nothing to write, not even its absence."""
+        """Writes one window inside an open transaction; None where nothing can be said of it yet."""
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Told of each window that was committed, to size the next ones by."""
@@ -93,7 +94,7 @@ class Collector(ABC, Generic[Batch]):
             done = runs.committed(con, run_id) if run_id is not None else []
             if run_id is None:
                 run_id = runs.begin(con, self.kind, self.source, ask)
-        result = CollectResult(self.kind, self.source, run_id, asked, resumed=len(done))
+        result = CollectResult(self.source, asked, resumed=len(done))
         seen = _Seen(set(), {}, [])
         # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
@@ -129,7 +130,7 @@ class Collector(ABC, Generic[Batch]):
                 except SourceGone as error:
                     gone = error
                     self._fail(result, span, error)
-                except (SourceError, DataError) as error:
+                except SourceError as error:
                     self._fail(result, span, error)
                 done += span[1] - span[0]
                 if progress is not None:
@@ -140,14 +141,14 @@ class Collector(ABC, Generic[Batch]):
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _fail(self, result: CollectResult, span: Span, error: SourceError | DataError) -> None:
+    def _fail(self, result: CollectResult, span: Span, error: SourceError) -> None:
         period = Period(from_ms(span[0]), from_ms(span[1]))
         last = result.failed_windows[-1] if result.failed_windows else None
         if last is not None and last.period.end == period.start and last.error == error.message:
             result.failed_windows.pop()
             period = Period(last.period.start, period.end)
-        command = shlex.join(["gpucost", "collect", self.kind, "--from", iso(period.start), "--to", iso(period.end)])
-        result.failed_windows.append(FailedWindow(period, error.message, command))
+        command = ["gpucost", "collect", self.kind, "--source", self.source, "--from", iso(period.start), "--to", iso(period.end)]
+        result.failed_windows.append(FailedWindow(period, error.message, shlex.join(command)))
 
     def _windows(self, todo: list[Span]) -> Iterator[Span]:
         """Whole hours, sized by what is known of the source when their turn comes."""

@@ -5,48 +5,69 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpucost.collect.prometheus_selectors import GPU_RESOURCES
-from gpucost.doctor.check import Status
 
 KSM = "kube-state-metrics"
 ALLOW = f"{KSM}: keep the metric in --metric-allowlist"
 NODE_LABELS_FIX = f"{KSM} --metric-labels-allowlist=nodes=[*]"
+NAMESPACE_LABELS_FIX = f"{KSM} --metric-labels-allowlist=namespaces=[team]"
+KSM_FIX = f"helm install {KSM} prometheus-community/{KSM}, and have Prometheus scrape it"
+DCGM_FIX = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter, and have Prometheus scrape it on every GPU node"
 
 REQUESTS = "kube_pod_container_resource_requests"
 GPU_REQUESTS = f'{REQUESTS}{{resource=~"{GPU_RESOURCES}"}}'
 MIG_REQUESTS = f'{REQUESTS}{{resource=~"nvidia_com_mig_.*"}}'
 
+NODE_LABELS = "kube_node_labels"
+NODE_LABELS_LOST = "spot, instance type, region and GPU model of nodes are unknown"
+ACTIVITY_LOST = "all GPU time is unmeasured"
+MIG_ACTIVITY_LOST = "the time of MIG instances is unmeasured"
+
+
+def mig_fix(metric: str) -> str:
+    """What brings the metric of MIG instances, which the exporter leaves out by default."""
+    return f"dcgm-exporter: add {metric} to its counters file (-f)"
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A metric that is read, labels of which one has to stand on it, and what is lost without."""
+    """A metric that is read, labels of which one has to stand on it, and what is lost without.
+
+    `essential`: figures are missing or wrong without it, not just poorer. `always`: it is there wherever pods are.
+    """
 
     metric: str
     labels: tuple[str, ...]
     lost: str
-    status: Status = Status.warn
+    essential: bool = False
+    always: bool = True
     fix: str = ALLOW
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFact:
-    """A fact about nodes, and the labels that may tell it, as kube-state-metrics spells them."""
+    """A fact about nodes, and the labels that may tell it, as kube-state-metrics spells them.
+
+    `common`: some label tells it of every GPU node, where labels are exported.
+    """
 
     name: str
     labels: tuple[str, ...]
     lost: str
+    common: bool = True
 
 
 NEEDS = (
-    Need("kube_pod_info", ("node",), "no pod is on any node", Status.fail, f"scrape {KSM}"),
-    Need("kube_pod_status_phase", ("phase",), "ended pods look as if they went on", Status.fail),
+    Need("kube_pod_info", ("node",), "no pod is on any node", essential=True, fix=f"scrape {KSM}"),
+    Need("kube_pod_status_phase", ("phase",), "ended pods look as if they went on", essential=True),
     Need("kube_pod_status_scheduled_time", ("uid",), "a pod's beginning is known to one scrape only"),
-    Need("kube_pod_completion_time", ("uid",), "a pod's end is known to one scrape only, if any has ended"),
+    Need("kube_pod_completion_time", ("uid",), "a pod's end is known to one scrape only, if any has ended", always=False),
     Need("kube_pod_owner", ("owner_kind",), "workloads show as single pods"),
     Need("kube_node_created", ("node",), "a node's beginning is its first sample"),
     Need("kube_node_info", ("provider_id", "system_uuid"), "reused node names are not told apart"),
     Need("kube_node_status_capacity", ("resource",), "shared and sliced GPUs may be miscounted"),
 )
 
+# Every node label that inventory and prices read.
 NODE_FACTS = (
     NodeFact(
         "instance type",
@@ -60,7 +81,11 @@ NODE_FACTS = (
     ),
     NodeFact(
         "zone",
-        ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone"),
+        (
+            "label_topology_kubernetes_io_zone",
+            "label_failure_domain_beta_kubernetes_io_zone",
+            "label_topology_k8s_aws_zone_id",
+        ),
         "prices by zone do not fit",
     ),
     NodeFact(
@@ -75,6 +100,9 @@ NODE_FACTS = (
             "label_kubernetes_azure_com_scalesetpriority",
             "label_node_kubernetes_io_lifecycle",
             "label_node_lifecycle",
+            "label_karpenter_k8s_aws_capacity_reservation_id",
+            "label_karpenter_sh_capacity_reservation_id",
+            "label_cloud_google_com_reservation_name",
         ),
         "all nodes count as on demand; right where there are no spot nodes",
     ),
@@ -92,5 +120,16 @@ NODE_FACTS = (
         "GPU count",
         ("label_nvidia_com_gpu_count", "label_cloud_google_com_gke_accelerator_count"),
         "the count comes from the instance type or dcgm-exporter",
+    ),
+    NodeFact(
+        "slices and slots",
+        (
+            "label_nvidia_com_mig_strategy",
+            "label_nvidia_com_gpu_replicas",
+            "label_cloud_google_com_gke_gpu_partition_size",
+            "label_cloud_google_com_gke_max_shared_clients_per_gpu",
+        ),
+        "the part of a GPU that a slot or a slice is comes from what the node offers",
+        common=False,
     ),
 )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
 from gpucost.collect.base import Collector, Progress
-from gpucost.collect.prometheus_client import PrometheusClient, Retries, TooMuch
+from gpucost.collect.prometheus_client import PrometheusClient, Retries
+from gpucost.collect.prometheus_failures import TooMuch
 from gpucost.collect.prometheus_findings import findings
 from gpucost.collect.prometheus_selectors import Selector, in_namespaces, selectors
 from gpucost.collect.result import CollectResult, Finding, ProgressState
-from gpucost.collect.windows import Span, default_spans, halves, whole_hours
+from gpucost.collect.windows import default_spans, halves, whole_hours
 from gpucost.errors import SourceError, UsageError
 from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.store import runs
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from gpucost.config import Activity, Idle, PrometheusSource
     from gpucost.store import Store
+    from gpucost.store.runs import Span
 
 _PROBE_MINUTES = 10
 
@@ -47,7 +49,14 @@ class PrometheusCollector(Collector[list[Answer]]):
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
         self._per_hour = 0.0
+        self._silent: list[Span] = []
         self.data_from_ms: int | None = None
+
+    def take_stock(self, con: duckdb.DuckDBPyConnection) -> tuple[list[Span], list[Span]]:
+        """Puts known series into the clusters of the settings; the spans that were asked for so far, and those loaded."""
+        runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
+        self.data_from_ms = runs.first_data(con, self.kind, self.source)
+        return runs.asked(con, self.kind, self.source), runs.loaded(con, self.kind, self.source)
 
     def prepare(self, spans: list[Span]) -> None:
         """Learns which metrics there are and how much of them, to size the first windows."""
@@ -55,9 +64,6 @@ class PrometheusCollector(Collector[list[Answer]]):
         self._names = self._client.label_values("__name__", start, end)
         requests = [s.text(s.metric) for s in self._selectors if s.scope == "requests"]
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
-        with self.store.write() as con:
-            runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
-            self.data_from_ms = runs.first_data(con, self.kind, self.source)
         sums = [
             f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
             for selector in self._selectors
@@ -88,16 +94,28 @@ class PrometheusCollector(Collector[list[Answer]]):
         return answers
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
-        """Loads one window; nothing at all where it lies before the source's first data."""
+        """Loads one window, also an empty one, so that a later run does not ask for it again.
+
+        Empty windows before the source's oldest data wait for that data: a server that has none at all may be asked with
+        the wrong tenant or too early, and is asked for everything again.
+        """
         if self.data_from_ms is None or span[0] < self.data_from_ms:
             first = min((int(answer.ts_ms.min()) for answer in batch if len(answer.ts_ms)), default=None)
-            if first is None:
+            if first is None and self.data_from_ms is None:
+                self._silent.append(span)
                 return None
-            # What lies before a server's oldest data was not collected, and is not logged as if it had been.
-            first_hour = first // MS_PER_HOUR * MS_PER_HOUR
-            self.data_from_ms = first_hour if self.data_from_ms is None else min(first_hour, self.data_from_ms)
-            span = (max(span[0], first_hour), span[1])
-        window = SampleWindow(
+            if first is not None:
+                begins = max(span[0], first // MS_PER_HOUR * MS_PER_HOUR)
+                for silent in (*self._silent, (span[0], begins)):
+                    if silent[0] < silent[1]:
+                        load_window(con, self._window(run_id, silent, []))
+                self._silent.clear()
+                self.data_from_ms = begins if self.data_from_ms is None else min(begins, self.data_from_ms)
+                span = (begins, span[1])
+        return load_window(con, self._window(run_id, span, batch))
+
+    def _window(self, run_id: int, span: Span, answers: list[Answer]) -> SampleWindow:
+        return SampleWindow(
             source=self.source,
             run_id=run_id,
             from_ms=span[0],
@@ -105,9 +123,8 @@ class PrometheusCollector(Collector[list[Answer]]):
             cluster_label=self._config.cluster_label,
             default_cluster=self._config.cluster or "default",
             activity=self._thresholds,
-            answers=batch,
+            answers=answers,
         )
-        return load_window(con, window)
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Sizes the next windows by what this one held, going no faster than twice as far."""
@@ -165,7 +182,13 @@ def collect_prometheus(
             progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
         client.value("vector(1)", now_ms)
         collector = PrometheusCollector(source, store, client, activity, idle)
-        spans = _spans(collector, period, now_ms, moment, timezone or ZoneInfo("UTC"))
+        with store.write() as con:
+            asked_so_far, loaded = collector.take_stock(con)
+        if period is not None:
+            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
+        else:
+            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            spans = default_spans(to_ms(month), now_ms, asked_so_far, loaded)
         asked = period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1]))
         collector.prepare(spans)
         result = collector.run(spans, asked, progress)
@@ -176,16 +199,6 @@ def collect_prometheus(
         return result
     finally:
         client.close()
-
-
-def _spans(collector: PrometheusCollector, period: Period | None, now_ms: int, now: datetime, timezone: ZoneInfo) -> list[Span]:
-    if period is not None:
-        return whole_hours([(period.start_ms, period.end_ms)], now_ms)
-    month = now.astimezone(timezone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    with collector.store.write() as con:
-        asked = runs.asked(con, collector.kind, collector.source)
-        loaded = runs.loaded(con, collector.kind, collector.source)
-    return default_spans(to_ms(month), now_ms, asked, loaded)
 
 
 def _threshold(idle: Idle, scale: float) -> Threshold:

@@ -28,6 +28,8 @@ def session(source: PrometheusSource) -> requests.Session:
     made = requests.Session()
     # No redirect is followed: it leads to a login page, and would hand our credentials to somebody else.
     made.max_redirects = 0
+    # A proxy is of no use on the way to this machine itself.
+    made.trust_env = not is_here(source.url)
     made.headers["Accept-Encoding"] = "identity" if is_near(source.url) else "gzip"
     made.headers["User-Agent"] = "gpucost"
     made.headers.update(source.headers)
@@ -46,8 +48,8 @@ def session(source: PrometheusSource) -> requests.Session:
         else:
             password = _variable(basic.password_env, "basic_auth.password_env") if basic.password_env else ""
         made.auth = (basic.username, password)
-    elif "Authorization" in made.headers:
-        made.auth = _keep  # else requests would put ~/.netrc's password in place of the header
+    else:
+        made.auth = _keep  # else requests would take a password from ~/.netrc, and even put it in place of our header
     tls = source.tls
     made.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
     for path in (tls.ca_file, tls.cert_file, tls.key_file):
@@ -60,12 +62,22 @@ def session(source: PrometheusSource) -> requests.Session:
 
 def is_near(url: str) -> bool:
     """True where all addresses of the host are loopback or private: there gzip costs the server more than it saves."""
+    addresses = _addresses(url)
+    return bool(addresses) and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
+
+
+def is_here(url: str) -> bool:
+    """True where all addresses of the host are loopback."""
+    addresses = _addresses(url)
+    return bool(addresses) and all(a.is_loopback for a in addresses)
+
+
+def _addresses(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
     try:
         found = socket.getaddrinfo(urlsplit(url).hostname, None, proto=socket.IPPROTO_TCP)
     except OSError:
-        return False
-    addresses = [ipaddress.ip_address(str(address[4][0]).split("%")[0]) for address in found]
-    return bool(addresses) and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
+        return []
+    return [ipaddress.ip_address(str(address[4][0]).split("%")[0]) for address in found]
 
 
 def _keep(request: requests.PreparedRequest) -> requests.PreparedRequest:

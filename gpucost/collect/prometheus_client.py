@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import email.utils
 import threading
-import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import stamina
+import tenacity
 
 from gpucost.collect import prometheus_auth
 from gpucost.collect.base import SourceGone
+from gpucost.collect.prometheus_failures import Passing, lost, not_json, refused
 from gpucost.collect.prometheus_parse import LabelCache, MatrixReader, Truncated
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import requests
+    from prometheus_api_client.prometheus_connect import PrometheusConnect
 
     from gpucost.config import PrometheusSource
     from gpucost.store.samples import Answer
@@ -29,24 +30,6 @@ _CHUNK = 1 << 20
 _LONGEST_URL = 4000
 _LONGEST_RETRY_AFTER = 120.0
 _CONNECT_SECONDS = 10.0
-_TOO_MUCH = (
-    "too many samples", "exceeds the limit", "exceeded the limit", "sample limit", "chunks limit", "series limit", "bytes limit",
-    "maxsamplesperquery", "max-samples", "maxuniquetimeseries", "too large", "query time range exceeds", "max-query-length",
-    "query timed out", "-search.max",
-)  # fmt: skip
-
-
-class TooMuch(SourceError):
-    """The server will not answer that much at once: ask for less."""
-
-
-class _Retry(SourceError):
-    """Worth another try; `after` is how many seconds the server asked to wait, if it did. `down`: nothing answered at all."""
-
-    def __init__(self, message: str, *, after: float | None = None, down: bool = False) -> None:
-        super().__init__(message)
-        self.after = after
-        self.down = down
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,35 +46,43 @@ class PrometheusClient:
     """Answers of one server, retried where that can help. Safe to use from several threads."""
 
     def __init__(self, source: PrometheusSource, retries: Retries | None = None) -> None:
-        from prometheus_api_client.prometheus_connect import PrometheusConnect
-        from urllib3.util.retry import Retry
-
         self._source = source
         self._retries = retries or Retries()
         self._session = prometheus_auth.session(source)
         # PrometheusConnect's exceptions hold no status and no headers: each thread's last response does.
         self._last = threading.local()
         self._session.hooks["response"] = [self._remember]
-        # Retries are ours: they must also cover a body that breaks off, and honor Retry-After within bounds.
-        self.connect = PrometheusConnect(
-            url=source.url,
-            session=self._session,
-            retry=Retry(total=0, redirect=0, read=False),
-            timeout=round(source.timeout_seconds) or 1,
-        )
         self.cache = LabelCache()
         self.warnings: set[str] = set()
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
+    @cached_property
+    def connect(self) -> PrometheusConnect:
+        """PrometheusConnect over the same session; made when it is first needed, since it brings pandas."""
+        from prometheus_api_client.prometheus_connect import PrometheusConnect
+        from urllib3.util.retry import Retry
+
+        return PrometheusConnect(
+            url=self._source.url,
+            session=self._session,
+            # Retries are ours: they must also cover a body that breaks off, and honor Retry-After within bounds.
+            retry=Retry(total=0, redirect=0, read=False),
+            timeout=round(self._source.timeout_seconds) or 1,
+        )
+
     def close(self) -> None:
-        """Ends the session; requests under way break off at their next chunk and are not retried."""
+        """Ends the session and all pauses; requests under way break off at their next chunk and are not retried."""
         self._stop.set()
         self._session.close()
 
     def matrix(self, metric: str, query: str, at_ms: int) -> Answer:
         """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceGone where nobody answers."""
         return self._retried(lambda: self._matrix_once(metric, query, at_ms))
+
+    def get(self, path: str, params: Mapping[str, str]) -> Any:
+        """The `data` that the server answers under /api/v1/`path`."""
+        return self._retried(lambda: self._guarded(lambda: self._get_once(path, params), path))
 
     def value(self, query: str, at_ms: int) -> float | None:
         """The one value that a query gives at a moment; None where it gives none."""
@@ -117,8 +108,20 @@ class PrometheusClient:
             raise SourceError(f"{self._source.url} does not answer like a Prometheus")
         return result
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
-        """Calls PrometheusConnect and turns its failures, which know no status, into ours."""
+    def _get_once(self, path: str, params: Mapping[str, str]) -> Any:
+        response = self._session.get(
+            f"{self._source.url}/api/v1/{path}", params=dict(params), timeout=self._timeout, allow_redirects=False
+        )
+        if response.status_code != 200:
+            raise refused(self._source, response, path)
+        return response.json()["data"]
+
+    @property
+    def _timeout(self) -> tuple[float, float]:
+        return min(_CONNECT_SECONDS, self._source.timeout_seconds), self._source.timeout_seconds
+
+    def _guarded(self, call: Callable[[], Any], path: str = "query") -> Any:
+        """Calls PrometheusConnect or the session and turns their failures into ours."""
         import requests
         from prometheus_api_client.exceptions import PrometheusApiClientException
 
@@ -126,16 +129,18 @@ class PrometheusClient:
         try:
             return call()
         except requests.exceptions.TooManyRedirects as error:
-            raise self._refused(error.response) if error.response is not None else self._lost(error) from None
+            if error.response is None:
+                raise lost(self._source, error) from None
+            raise refused(self._source, error.response, path) from None
         except requests.exceptions.JSONDecodeError as error:
-            raise self._not_json() from error
+            raise not_json(self._source) from error
         except requests.exceptions.RequestException as error:
-            raise self._lost(error) from None
+            raise lost(self._source, error) from None
         except PrometheusApiClientException as error:
             response: requests.Response | None = self._last.response
-            raise self._refused(response) if response is not None else self._not_json() from error
+            raise refused(self._source, response, path) if response is not None else not_json(self._source) from error
         except (KeyError, TypeError, ValueError) as error:  # what PrometheusConnect meets in JSON that is not Prometheus'
-            raise self._not_json() from error
+            raise not_json(self._source) from error
 
     def _matrix_once(self, metric: str, query: str, at_ms: int) -> Answer:
         import requests
@@ -144,18 +149,18 @@ class PrometheusClient:
         try:
             with self._send({"query": query, "time": f"{at_ms / 1000:.3f}"}) as response:
                 if response.status_code != 200:
-                    raise self._refused(response)
+                    raise refused(self._source, response, "query")
                 if "html" in response.headers.get("Content-Type", ""):
-                    raise self._not_json()
+                    raise not_json(self._source)
                 for chunk in response.iter_content(_CHUNK):
                     if self._stop.is_set():
                         raise SourceGone("the run was ended")
                     reader.feed(chunk)
             answer = reader.finish()
         except Truncated as error:
-            raise _Retry(f"{self._source.url}: {error}") from None
+            raise Passing(f"{self._source.url}: {error}") from None
         except requests.exceptions.RequestException as error:
-            raise self._lost(error) from None
+            raise lost(self._source, error) from None
         if reader.warnings:
             with self._lock:
                 self.warnings.update(reader.warnings)
@@ -163,114 +168,36 @@ class PrometheusClient:
 
     def _send(self, form: dict[str, str]) -> requests.Response:
         url = f"{self._source.url}/api/v1/query"
-        timeout = (min(_CONNECT_SECONDS, self._source.timeout_seconds), self._source.timeout_seconds)
+        timeout = self._timeout
         if len(form["query"]) < _LONGEST_URL:
             return self._session.get(url, params=form, timeout=timeout, stream=True, allow_redirects=False)
         return self._session.post(url, data=form, timeout=timeout, stream=True, allow_redirects=False)
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         limit = self._retries
+        backoff = tenacity.wait_exponential(limit.initial, limit.longest) + tenacity.wait_random(0, limit.jitter)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.after if isinstance(error, Passing) else None
+            return backoff(state) if asked is None else min(asked, _LONGEST_RETRY_AFTER)
+
+        patiently = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Passing),
+            stop=tenacity.stop_after_attempt(limit.attempts) | tenacity.stop_when_event_set(self._stop),
+            wait=pause,
+            sleep=tenacity.sleep_using_event(self._stop),  # so that closing ends it
+            reraise=True,
+        )
         try:
-            for attempt in stamina.retry_context(
-                on=self._backoff,
-                attempts=limit.attempts,
-                timeout=None,
-                wait_initial=limit.initial,
-                wait_max=limit.longest,
-                wait_jitter=limit.jitter,
-            ):
-                with attempt:
-                    return call()
-        except _Retry as error:
+            answer: _T = patiently(self._unless_ended, call)
+            return answer
+        except Passing as error:
             if error.down:
                 raise SourceGone(error.message, error.fix) from None
             raise SourceError(f"{error.message} (tried {limit.attempts} times)", error.fix) from None
-        raise AssertionError("unreachable")
 
-    def _backoff(self, error: Exception) -> bool | float:
-        if not isinstance(error, _Retry) or self._stop.is_set():
-            return False
-        return True if error.after is None else min(error.after, _LONGEST_RETRY_AFTER)
-
-    def _lost(self, error: Exception) -> SourceError:
-        import requests
-
-        url = self._source.url
-        if isinstance(error, requests.exceptions.SSLError):
-            return SourceError(
-                f"{url}: the server's certificate is not trusted",
-                fix="name its CA: [prometheus.tls] ca_file = …, in gpucost.toml",
-            )
-        if isinstance(error, requests.exceptions.Timeout):
-            return _Retry(f"{url} did not answer within {self._source.timeout_seconds:g} s")
-        if isinstance(error, requests.exceptions.ConnectionError):
-            refused = isinstance(error.args[0] if error.args else None, Exception) and "NewConnectionError" in repr(error)
-            if refused:
-                lost = _Retry(f"nothing answers at {url}", down=True)
-                lost.fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
-                return lost
-            return _Retry(f"{url} closed the connection in the middle of an answer")
-        if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-            return _Retry(f"{url} broke off in the middle of an answer")
-        return SourceError(f"{url} cannot be asked: {type(error).__name__}")
-
-    def _not_json(self) -> SourceError:
-        return SourceError(
-            f"{self._source.url} answers with something that is not Prometheus' JSON (a login page?)",
-            fix="set url in [prometheus] of gpucost.toml to the address of the HTTP API, with its credentials",
-        )
-
-    def _refused(self, response: requests.Response) -> SourceError:
-        url, status = self._source.url, response.status_code
-        text = _error_text(response)
-        said = f": {text}" if text else ""
-        if status in (301, 302, 303, 307, 308):
-            return SourceGone(
-                f"{url} redirects to {response.headers.get('Location', 'elsewhere').split('?')[0]} (a login page?)",
-                fix="set url in [prometheus] of gpucost.toml to the address of the HTTP API itself, with its credentials",
-            )
-        if status in (401, 403):
-            return SourceGone(
-                f"{url} refuses the credentials (HTTP {status})",
-                fix="set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml",
-            )
-        if status == 404:
-            return SourceGone(
-                f"{url}/api/v1/query is not there (HTTP 404)",
-                fix="add the path prefix to url in [prometheus]: …/prometheus, …/select/0/prometheus, …/api/prom",
-            )
-        if status in (413, 422) or any(phrase in text.lower() for phrase in _TOO_MUCH):
-            return TooMuch(f"{url} will not answer that much at once (HTTP {status}){said}")
-        if status in (408, 429) or status >= 500:
-            return _Retry(f"{url} answered HTTP {status}{said}", after=_retry_after(response.headers.get("Retry-After")))
-        return SourceError(f"{url} answered HTTP {status}{said}")
-
-
-def _error_text(response: requests.Response) -> str:
-    """The server's own words, one line, where it answers in JSON or plain text."""
-    import requests
-
-    try:
-        body = response.content[:4000].decode("utf-8", "replace")
-    except requests.exceptions.RequestException:
-        return ""
-    if "html" in response.headers.get("Content-Type", "") or body.lstrip().startswith("<"):
-        return ""
-    try:
-        document = response.json()
-        text = str(document.get("error") or "") if isinstance(document, dict) else ""
-    except ValueError:
-        text = body
-    return " ".join(text.split())[:300]
-
-
-def _retry_after(header: str | None) -> float | None:
-    """Seconds to wait: the header holds a number of seconds or an HTTP date (RFC 9110, 10.2.3)."""
-    if not header:
-        return None
-    if header.strip().isdigit():
-        return float(header)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None
+    def _unless_ended(self, call: Callable[[], _T]) -> _T:
+        if self._stop.is_set():
+            raise SourceGone("the run was ended")
+        return call()

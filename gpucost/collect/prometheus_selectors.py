@@ -104,7 +104,7 @@ _PODS = [
     _pod("kube_pod_info"),
     _pod("kube_pod_owner"),
     _pod("kube_pod_labels"),
-    _pod("kube_pod_status_phase", 'phase=~"Succeeded|Failed|Running|Pending"'),
+    _pod("kube_pod_status_phase", 'phase=~"Succeeded|Failed"'),
     _pod("kube_pod_status_scheduled_time"),
     _pod("kube_pod_start_time"),
     _pod("kube_pod_completion_time"),

@@ -46,9 +46,7 @@ class CollectResult:
     server's oldest data; `resumed` counts windows that an earlier, killed run had committed.
     """
 
-    kind: str
     source: str
-    run_id: int
     asked: Period
     windows: int = 0
     resumed: int = 0

@@ -9,7 +9,7 @@ from gpucost.model import MS_PER_HOUR
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Span = tuple[int, int]
+    from gpucost.store.runs import Span
 
 OVERLAP_MS = 2 * MS_PER_HOUR
 

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
+from gpucost.collect.needs import (
+    ACTIVITY_LOST,
+    DCGM_FIX,
+    GPU_REQUESTS,
+    KSM,
+    MIG_ACTIVITY_LOST,
+    MIG_REQUESTS,
+    NEEDS,
+    NODE_FACTS,
+    NODE_LABELS,
+    NODE_LABELS_FIX,
+    NODE_LABELS_LOST,
+    REQUESTS,
+    Need,
+    mig_fix,
+)
 from gpucost.config import Config, PrometheusSource
 from gpucost.doctor.check import Check, Status
-from gpucost.doctor.needs import GPU_REQUESTS, KSM, MIG_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, REQUESTS, Need
 from gpucost.errors import SourceError
-from gpucost.model import to_ms
 
 # Asks the server for a path under /api/v1 and returns the answer's data. Raises SourceError.
 Ask = Callable[[str, Mapping[str, str]], Any]
@@ -22,17 +37,18 @@ LOOK_BACK = timedelta(days=1)
 def check_server(source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None) -> Iterator[Check]:
     """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
     area = source.source
+    connected: AbstractContextManager[Ask] = nullcontext(ask) if ask else _connected(source)
     try:
-        asked = ask or _connect(source, now)
-        asked("query", {"query": "vector(1)"})
-        yield Check(area, source.url, Status.ok, _about(asked))
-        seen = Seen(asked, now)
-        yield _requests(area, seen)
-        for need in NEEDS:
-            yield _needed(area, seen, need)
-        yield from _node_labels(area, seen)
-        yield from _team_labels(area, seen, config)
-        yield from _activity(area, seen, config)
+        with connected as asked:
+            asked("query", {"query": "vector(1)"})
+            yield Check(area, source.url, Status.ok, _about(asked))
+            seen = Seen(asked, now)
+            yield _requests(area, seen)
+            for need in NEEDS:
+                yield _needed(area, seen, need)
+            yield from _node_labels(area, seen)
+            yield from _team_labels(area, seen, config)
+            yield from _activity(area, seen, config)
     except SourceError as error:
         yield Check(area, source.url, Status.fail, error.message, error.fix or "check [prometheus] url in gpucost.toml")
 
@@ -78,26 +94,26 @@ def _requests(area: str, seen: Seen) -> Check:
 
 def _needed(area: str, seen: Seen, need: Need) -> Check:
     labels = seen.labels(need.metric)
+    status = Status.fail if need.essential else Status.warn
     if not labels:
-        return Check(area, need.metric, need.status, f"not there: {need.lost}", need.fix)
+        return Check(area, need.metric, status, f"not there: {need.lost}", need.fix)
     if not any(label in labels or f"exported_{label}" in labels for label in need.labels):
         found = f"has no label {' or '.join(need.labels)}: {need.lost}"
-        return Check(area, need.metric, need.status, found, "keep it in metric_relabel_configs")
+        return Check(area, need.metric, status, found, "keep it in metric_relabel_configs")
     return Check(area, need.metric, Status.ok, "there")
 
 
 def _node_labels(area: str, seen: Seen) -> Iterator[Check]:
-    labels = seen.labels("kube_node_labels")
+    labels = seen.labels(NODE_LABELS)
     if not any(label.startswith("label_") for label in labels):
-        lost = "spot, instance type, region and GPU model of nodes are unknown"
-        yield Check(area, "kube_node_labels", Status.fail, f"no node label is exported: {lost}", NODE_LABELS_FIX)
+        yield Check(area, NODE_LABELS, Status.fail, f"no node label is exported: {NODE_LABELS_LOST}", NODE_LABELS_FIX)
         return
     for fact in NODE_FACTS:
         told_by = [label for label in fact.labels if label in labels]
-        subject = f"kube_node_labels: {fact.name}"
+        subject = f"{NODE_LABELS}: {fact.name}"
         if told_by:
             yield Check(area, subject, Status.ok, ", ".join(told_by))
-        else:
+        elif fact.common:
             yield Check(area, subject, Status.warn, f"no label tells it: {fact.lost}", NODE_LABELS_FIX)
 
 
@@ -123,7 +139,7 @@ def _activity(area: str, seen: Seen, config: Config) -> Iterator[Check]:
     metric = config.activity.device_metric
     labels = seen.labels(metric)
     if not labels:
-        yield Check(area, metric, Status.fail, "not there: all GPU time is unmeasured", "scrape dcgm-exporter on every GPU node")
+        yield Check(area, metric, Status.fail, f"not there: {ACTIVITY_LOST}", DCGM_FIX)
     elif not labels & {"pod", "exported_pod"}:
         fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
         yield Check(area, metric, Status.warn, "names no pod: only nodes with one holder can be measured", fix)
@@ -135,32 +151,18 @@ def _activity(area: str, seen: Seen, config: Config) -> Iterator[Check]:
     mig = config.activity.mig_metric
     sliced = "GPU_I_ID" in labels or seen.values(MIG_REQUESTS, "resource")
     if sliced and "GPU_I_ID" not in seen.labels(mig):
-        fix = f"dcgm-exporter: add {mig} to its counters file"
-        yield Check(area, mig, Status.warn, "not there for MIG instances: their time is unmeasured", fix)
+        yield Check(area, mig, Status.warn, f"not there: {MIG_ACTIVITY_LOST}", mig_fix(mig))
     elif sliced:
         yield Check(area, mig, Status.ok, "there for MIG instances")
 
 
-def _connect(source: PrometheusSource, now: datetime) -> Ask:
+@contextmanager
+def _connected(source: PrometheusSource) -> Iterator[Ask]:
     """Asks as the collector does, with its credentials and its words for what goes wrong; impatient, since a user waits."""
-    import requests
-
-    from gpucost.collect.prometheus_auth import session
     from gpucost.collect.prometheus_client import PrometheusClient, Retries
 
     client = PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))
-    opened = session(source)
-
-    def ask(path: str, params: Mapping[str, str]) -> Any:
-        if path == "query":
-            return client.value(params["query"], to_ms(now))
-        try:
-            url = f"{source.url}/api/v1/{path}"
-            response = opened.get(url, params=dict(params), timeout=source.timeout_seconds, allow_redirects=False)
-            if response.status_code != 200:
-                raise SourceError(f"{source.url} answered HTTP {response.status_code} for /api/v1/{path}")
-            return response.json()["data"]
-        except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-            raise SourceError(f"{source.url} gave no usable answer for /api/v1/{path}: {type(error).__name__}") from None
-
-    return ask
+    try:
+        yield client.get
+    finally:
+        client.close()

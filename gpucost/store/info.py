@@ -36,6 +36,16 @@ class SourceInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedInfo:
+    """Samples of a metric that were left out as impossible: reason is 'nan', 'sentinel' or 'out_of_range'."""
+
+    source: str
+    reason: str
+    metric: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """Sizes are in bytes. `samples` counts the activity samples in hour blocks; `states` the runs of equal values."""
 
@@ -48,6 +58,7 @@ class StoreInfo:
     states: int
     tables: list[TableInfo]
     sources: list[SourceInfo]
+    dropped: list[DroppedInfo]
 
 
 def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
@@ -77,4 +88,5 @@ def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
             SourceInfo(kind, source, loads, from_ms(start), from_ms(end), rows, dropped, loaded_at)
             for kind, source, loads, start, end, rows, dropped, loaded_at in sqlfiles.run(con, "sources").fetchall()
         ],
+        dropped=[DroppedInfo(*row) for row in sqlfiles.run(con, "dropped").fetchall()],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from gpucost.store import sqlfiles
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from gpucost.store.samples import SampleWindow
 
 Span = tuple[int, int]
+
+# A killed run is taken up again for this long; later, the source is asked anew: it may have learned more since.
+_TAKEN_UP_FOR = timedelta(days=1)
 
 
 def log_load(con: duckdb.DuckDBPyConnection, window: SampleWindow, rows: int, dropped: int) -> None:
@@ -46,11 +49,11 @@ def finish(con: duckdb.DuckDBPyConnection, run_id: int) -> None:
 
 
 def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int | None:
-    """The newest run of the source over the same span that never came to its end; None where there is none.
+    """The newest run of the source over the same span, begun within a day, that never came to its end; None if none.
 
     Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
     """
-    params = {"kind": kind, "source": source, "from_ms": span[0], "to_ms": span[1]}
+    params = {"kind": kind, "source": source, "from_ms": span[0], "to_ms": span[1], "started_after": _utc() - _TAKEN_UP_FOR}
     rows = sqlfiles.run(con, "runs_unfinished", params).fetchall()
     return int(rows[0][0]) if rows else None
 
@@ -73,15 +76,18 @@ def asked(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
 
 
 def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | None:
-    """Where a source's data begins: the start of its first load; None where nothing was loaded yet."""
-    first = con.execute("SELECT min(from_ms) FROM loads WHERE kind = $1 AND source = $2", [kind, source]).fetchall()[0][0]
+    """Where a source's data begins: the start of its first load that held any; None where none did."""
+    first = sqlfiles.run(con, "first_data", {"kind": kind, "source": source}).fetchall()[0][0]
     return None if first is None else int(first)
 
 
 def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str) -> None:
-    """Puts a source's known series into the clusters that its settings say now."""
+    """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
-    sqlfiles.run(con, "series_cluster", params)
+    sqlfiles.run(con, "gaps_cluster", params)
+    if sqlfiles.run(con, "series_cluster", params).fetchall()[0][0]:
+        # no load tells attribution of this
+        sqlfiles.run(con, "attribution_reset")
 
 
 def _utc() -> datetime:

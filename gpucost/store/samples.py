@@ -9,7 +9,7 @@ import numpy as np
 
 from gpucost.model import MS_PER_HOUR
 from gpucost.store import blocks, runs, series, states
-from gpucost.store.validity import Dropped, Threshold, split_valid
+from gpucost.store.validity import DropCounts, Threshold, split_valid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     """
     if window.from_ms % MS_PER_HOUR or window.to_ms <= window.from_ms:
         raise ValueError("a window begins at a full hour and ends after it begins")
-    dropped = Dropped()
+    dropped = DropCounts()
     taken = [split_valid(answer, window, dropped) for answer in window.answers]
     known = series.identify(con, window, [answer.series for answer in window.answers], [t.seen for t in taken])
     activity: list[blocks.Samples] = []

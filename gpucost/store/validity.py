@@ -58,7 +58,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Dropped:
+class DropCounts:
     """Counts of samples left out, by (metric, epoch hour, reason)."""
 
     counts: dict[tuple[str, int, str], int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Dropped:
             )
 
 
-def split_valid(answer: Answer, window: SampleWindow, dropped: Dropped) -> Taken:
+def split_valid(answer: Answer, window: SampleWindow, dropped: DropCounts) -> Taken:
     """The answer's samples inside the window that can be true; the others are added to `dropped`."""
     names = [labels["__name__"] for labels in answer.series]
     dropped.metrics.update(names)

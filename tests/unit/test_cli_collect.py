@@ -24,7 +24,7 @@ class Asked:
     """Stands in for the pipeline: remembers what it was asked, and gives the results it was given."""
 
     def __init__(self) -> None:
-        self.results: list[CollectResult] = [CollectResult("prometheus", "main", 1, HOUR, windows=1, samples=1234, new_series=1)]
+        self.results: list[CollectResult] = [CollectResult("main", HOUR, windows=1, samples=1234, new_series=1)]
         self.errors: list[GpucostError] = []
         self.config = Config()
         self.period: Period | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.collect.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, REQUESTS
+from gpucost.collect.prometheus_client import PrometheusClient
 from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
 from gpucost.doctor import Check, Status
 from gpucost.doctor.local import check_prices, check_store
-from gpucost.doctor.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, REQUESTS
 from gpucost.doctor.server import check_server
 from gpucost.errors import SourceError
 from gpucost.model import to_ms
@@ -81,7 +83,7 @@ def test_a_server_that_does_not_answer_is_one_failure() -> None:
 def test_each_metric_that_is_missing_is_named(need: Any) -> None:
     found = problems(Server(without(need.metric)))
     assert list(found) == [need.metric]
-    assert found[need.metric].status is need.status
+    assert (found[need.metric].status is Status.fail) is need.essential
 
 
 def test_a_label_that_was_relabeled_away() -> None:
@@ -102,7 +104,22 @@ def test_node_labels_that_are_not_allowed() -> None:
 @pytest.mark.parametrize("fact", NODE_FACTS, ids=lambda fact: str(fact.name))
 def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
     left = HEALTHY["kube_node_labels"] - set(fact.labels)
-    assert list(problems(Server(HEALTHY | {"kube_node_labels": left}))) == [f"kube_node_labels: {fact.name}"]
+    missing = [f"kube_node_labels: {fact.name}"] if fact.common else []
+    assert list(problems(Server(HEALTHY | {"kube_node_labels": left}))) == missing
+
+
+def test_the_facts_name_every_node_label_that_is_read() -> None:
+    package = Path(__file__).parents[2] / "gpucost"
+    texts = [file.read_text() for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
+    read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)}
+    assert read == {label for fact in NODE_FACTS for label in fact.labels}
+
+
+def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[PrometheusClient] = []
+    monkeypatch.setattr(PrometheusClient, "close", lambda client: closed.append(client))
+    (check,) = check_server(PrometheusSource(url="http://127.0.0.1:1"), Config(), NOW)
+    assert check.status is Status.fail and len(closed) == 1
 
 
 def test_team_labels_that_the_config_asks_for() -> None:

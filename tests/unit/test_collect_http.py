@@ -12,16 +12,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from gpucost import pipeline
+from gpucost.collect.needs import NODE_LABELS_FIX
 from gpucost.collect.prometheus import collect_prometheus
 from gpucost.collect.prometheus_client import Retries
 from gpucost.collect.result import CollectResult
-from gpucost.config import Activity, BasicAuth, Idle, PrometheusSource
+from gpucost.config import Activity, BasicAuth, Config, Idle, PrometheusSource
 from gpucost.errors import SourceError
 from gpucost.model import MS_PER_HOUR, Period, from_ms
-from gpucost.store import Store
+from gpucost.store import Store, runs
 
 T0 = 472_222 * MS_PER_HOUR
 QUICK = Retries(attempts=3, initial=0.01, longest=0.05, jitter=0.01)
@@ -168,7 +171,7 @@ def test_422_without_end_is_a_failed_window(fake: Fake, tmp_path: Path) -> None:
     result = collect(fake, tmp_path, 1)
     assert not result.ok and "even in sixteenths" in result.failed_windows[0].error
     assert result.failed_windows[0].command == (
-        "gpucost collect prometheus --from 2023-11-14T22:00:00Z --to 2023-11-14T23:00:00Z"
+        f"gpucost collect prometheus --source {fake.url} --from 2023-11-14T22:00:00Z --to 2023-11-14T23:00:00Z"
     )
 
 
@@ -359,13 +362,79 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
     fake.trick = young
     result = collect(fake, tmp_path, max_samples=1000)
     assert str(result.not_collected) == str(Period(from_ms(T0), from_ms(T0 + 5 * MS_PER_HOUR)))
-    loads = Store(tmp_path / "s.duckdb").query("SELECT min(from_ms) FROM loads")[1]
-    assert loads == [(T0 + 5 * MS_PER_HOUR,)]
     assert "before_retention" in {finding.code for finding in result.findings}
+    store = Store(tmp_path / "s.duckdb")
+    loads = store.query("SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads")[1]
+    assert loads == [(T0, T0 + 5 * MS_PER_HOUR)]
+    assert store.info().sources[0].start == from_ms(T0 + 5 * MS_PER_HOUR)
+    # what was found empty is not asked for again by a run without a period
+    now = from_ms(T0 + 9 * MS_PER_HOUR)
+    source = PrometheusSource(url=fake.url)
+    later = collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK, timezone=ZoneInfo("UTC"))
+    assert str(later.asked) == str(Period(now.replace(day=1, hour=0), now))  # the month before that was never asked for
+    again = collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK, timezone=ZoneInfo("UTC"))
+    assert str(again.asked) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now)) and again.not_collected is None
+    # and does not count as collected
+    pipeline.attribute(Config(store=store.path), store)
+    collected = store.query("SELECT cluster, from_ms, to_ms FROM collected")[1]
+    born = T0 + 5 * MS_PER_HOUR + 30 * 60_000
+    assert collected == [("default", born - 60_000, T0 + 9 * MS_PER_HOUR)]
+
+
+def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_path: Path) -> None:
+    def nothing(handler: Handler, query: str, start: int, at: int) -> bool:
+        if "ms]" in query:
+            handler.send(200, {"status": "success", "data": {"resultType": "matrix", "result": []}})
+        return "ms]" in query
+
+    store, source, now = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url), datetime(2026, 2, 3, 4, 30, tzinfo=UTC)
+    fake.trick = nothing
+    empty = collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK)
+    assert empty.ok and store.query("SELECT count(*) FROM loads")[1] == [(0,)]
+    fake.trick = None
+    result = collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK)
+    assert result.asked == empty.asked and result.not_collected is None
+
+
+def test_a_renamed_cluster_is_attributed_anew(fake: Fake, tmp_path: Path) -> None:
+    assert collect(fake, tmp_path).ok
+    store = Store(tmp_path / "s.duckdb")
+    pipeline.attribute(Config(store=store.path), store)
+    with store.write() as con:
+        runs.settle_clusters(con, fake.url, "cluster", "default")
+        assert con.execute("SELECT last_load_id > 0 FROM attribution_state").fetchall() == [(True,)]
+        runs.settle_clusters(con, fake.url, "cluster", "home")
+    assert store.query("SELECT DISTINCT cluster FROM series UNION SELECT cluster FROM scrape_gaps")[1] == [("home",)]
+    pipeline.attribute(Config(store=store.path), store)
+    assert store.query("SELECT DISTINCT cluster FROM collected")[1] == [("home",)]
+
+
+def test_a_run_killed_long_ago_is_not_taken_up(fake: Fake, tmp_path: Path) -> None:
+    assert collect(fake, tmp_path).ok
+    store = Store(tmp_path / "s.duckdb")
+    for days, resumed in ((2, False), (0, True)):
+        with store.write() as con:
+            began = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=days)
+            con.execute("UPDATE collect_runs SET finished_at = NULL, started_at = $1", [began])
+        assert bool(collect(fake, tmp_path).resumed) is resumed
+
+
+def test_ended_pods_are_asked_for_and_no_other_phases(fake: Fake, tmp_path: Path) -> None:
+    def refuse(handler: Handler, query: str, start: int, at: int) -> bool:
+        if query == "names":
+            handler.send(404, "404 page not found")
+        return query == "names"
+
+    fake.trick = refuse
+    collect(fake, tmp_path)
+    phases = {query for query in fake.queries if query.startswith("kube_pod_status_phase")}
+    assert phases and all('phase=~"Succeeded|Failed"' in query for query in phases)
 
 
 def test_missing_metrics_are_said_with_the_fix(fake: Fake, tmp_path: Path) -> None:
     findings = {finding.code: finding for finding in collect(fake, tmp_path).findings}
-    assert "--metric-labels-allowlist=nodes=[" in str(findings["missing_kube_node_labels"].fix)
+    assert findings["missing_kube_node_labels"].fix == NODE_LABELS_FIX
+    assert findings["missing_kube_pod_owner"].message.endswith("has no kube_pod_owner: workloads show as single pods")
+    assert "missing_kube_pod_completion_time" not in findings
     assert "missing_kube_pod_status_scheduled_time" in findings
     assert "missing_kube_node_info" not in findings

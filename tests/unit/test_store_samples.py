@@ -161,6 +161,7 @@ def test_impossible_values_are_dropped_and_counted(store: Store) -> None:
     assert result.dropped == {(UTIL, "nan"): 1, (UTIL, "sentinel"): 5, (UTIL, "out_of_range"): 3, ("kube_node_info", "nan"): 1}
     assert store.query("SELECT vals FROM blocks")[1] == [([50.0, 60.0],)]
     load(store, [answer((gpu(), points[:3])), answer((node(), states))], (0, 1))
+    assert {(d.source, d.reason) for d in store.info().dropped} == {("p", "nan"), ("p", "sentinel")}
     assert store.query("SELECT reason, samples FROM dropped_samples WHERE metric = $$DCGM_FI_DEV_GPU_UTIL$$ ORDER BY 1")[1] == [
         ("nan", 1),
         ("sentinel", 1),

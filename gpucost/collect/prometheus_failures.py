@@ -1,0 +1,136 @@
+"""What it means when a server fails to answer: ask for less, try again, or give up; and the setting that mends it."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from typing import TYPE_CHECKING
+
+from gpucost.collect.base import SourceGone
+from gpucost.errors import SourceError
+
+if TYPE_CHECKING:
+    import requests
+
+    from gpucost.config import PrometheusSource
+
+_TOO_MUCH = (
+    "too many samples", "exceeds the limit", "exceeded the limit", "sample limit", "chunks limit", "series limit", "bytes limit",
+    "maxsamplesperquery", "max-samples", "maxuniquetimeseries", "too large", "query time range exceeds", "max-query-length",
+    "query timed out", "-search.max",
+)  # fmt: skip
+
+
+class TooMuch(SourceError):
+    """The server will not answer that much at once: ask for less."""
+
+
+class Unauthorized(SourceGone):
+    """The server wants credentials, or others than it was given."""
+
+
+class Passing(SourceError):
+    """Worth another try; `after` is how many seconds the server asked to wait, if it did. `down`: nothing answered at all."""
+
+    def __init__(self, message: str, *, after: float | None = None, down: bool = False) -> None:
+        super().__init__(message)
+        self.after = after
+        self.down = down
+
+
+def lost(source: PrometheusSource, error: Exception) -> SourceError:
+    """What a request that got no whole answer failed by."""
+    import requests
+
+    url = source.url
+    if isinstance(error, requests.exceptions.SSLError):
+        return _no_handshake(url, repr(error).upper())
+    if isinstance(error, requests.exceptions.Timeout):
+        return Passing(f"{url} did not answer within {source.timeout_seconds:g} s")
+    if isinstance(error, requests.exceptions.ConnectionError):
+        if any(name in repr(error) for name in ("NewConnectionError", "NameResolutionError")):
+            down = Passing(f"nothing answers at {url}", down=True)
+            down.fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
+            return down
+        return Passing(f"{url} closed the connection in the middle of an answer")
+    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+        return Passing(f"{url} broke off in the middle of an answer")
+    return SourceError(f"{url} cannot be asked: {type(error).__name__}")
+
+
+def _no_handshake(url: str, said: str) -> SourceError:
+    """`said` is OpenSSL's reason: its own verdict on the server's certificate, or an alert that the server sent."""
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        fix = "name its CA: [prometheus.tls] ca_file = …, in gpucost.toml"
+        return SourceError(f"{url}: the server's certificate is not trusted", fix)
+    if "ALERT" in said:
+        fix = "set cert_file and key_file in [prometheus.tls] of gpucost.toml"
+        return SourceGone(f"{url} wants a client certificate that it trusts", fix)
+    return SourceError(
+        f"{url}: no encrypted connection can be made", "set url in [prometheus] of gpucost.toml: http, or another port?"
+    )
+
+
+def not_json(source: PrometheusSource) -> SourceError:
+    """What answered is something else than Prometheus' API."""
+    return SourceError(
+        f"{source.url} answers with something that is not Prometheus' JSON (a login page?)",
+        fix="set url in [prometheus] of gpucost.toml to the address of the HTTP API, with its credentials",
+    )
+
+
+def refused(source: PrometheusSource, response: requests.Response, path: str) -> SourceError:
+    """What an answer other than 200 means for the question under /api/v1/`path`."""
+    url, status = source.url, response.status_code
+    text = _error_text(response)
+    said = f": {text}" if text else ""
+    if status in (301, 302, 303, 307, 308):
+        return SourceGone(
+            f"{url} redirects to {response.headers.get('Location', 'elsewhere').split('?')[0]} (a login page?)",
+            fix="set url in [prometheus] of gpucost.toml to the address of the HTTP API itself, with its credentials",
+        )
+    if status in (401, 403):
+        return Unauthorized(
+            f"{url} refuses the credentials (HTTP {status})",
+            fix="set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml",
+        )
+    if status == 404:
+        return SourceGone(
+            f"{url}/api/v1/{path} is not there (HTTP 404)",
+            fix="add the path prefix to url in [prometheus]: …/prometheus, …/select/0/prometheus, …/api/prom",
+        )
+    if status in (413, 422) or any(phrase in text.lower() for phrase in _TOO_MUCH):
+        return TooMuch(f"{url} will not answer that much at once (HTTP {status}){said}")
+    if status in (408, 429) or status >= 500:
+        return Passing(f"{url} answered HTTP {status}{said}", after=_retry_after(response.headers.get("Retry-After")))
+    return SourceError(f"{url} answered HTTP {status}{said}")
+
+
+def _error_text(response: requests.Response) -> str:
+    """The server's own words, one line, where it answers in JSON or plain text."""
+    import requests
+
+    try:
+        body = response.content[:4000].decode("utf-8", "replace")
+    except requests.exceptions.RequestException:
+        return ""
+    if "html" in response.headers.get("Content-Type", "") or body.lstrip().startswith("<"):
+        return ""
+    try:
+        document = response.json()
+        text = str(document.get("error") or "") if isinstance(document, dict) else ""
+    except ValueError:
+        text = body
+    return " ".join(text.split())[:300]
+
+
+def _retry_after(header: str | None) -> float | None:
+    """Seconds to wait: the header holds a number of seconds or an HTTP date (RFC 9110, 10.2.3)."""
+    if not header:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
