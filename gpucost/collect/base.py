@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
@@ -73,6 +74,7 @@ class Collector(ABC, Generic[Batch]):
         self.source = source
         self.store = store
         self.concurrency = concurrency
+        self._slots = threading.Semaphore(concurrency)
         self.window_hours = 24
 
     @abstractmethod
@@ -111,35 +113,45 @@ class Collector(ABC, Generic[Batch]):
         windows = self._windows(todo)
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
-        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="collect")
-        try:
-            while True:
-                # One window more than there are threads: while it waits to be committed, they are busy with the others.
-                while len(flight) <= self.concurrency and gone is None and (span := next(windows, None)):
-                    flight.append((span, pool.submit(self.fetch, span)))
-                if not flight:
-                    break
-                span, future = flight.popleft()
+        while True:
+            # One window more than there are threads: while it waits to be committed, they are busy with the others.
+            while len(flight) <= self.concurrency and gone is None and (span := next(windows, None)):
+                flight.append((span, self._fetching(span)))
+            if not flight:
+                break
+            span, future = flight.popleft()
+            try:
+                batch = future.result()
+                with self.store.write() as con:
+                    loaded = self.write(con, run_id, span, batch)
+                if loaded is not None:
+                    seen.add(span, loaded, result)
+                    self.learned(span, loaded)
+            except SourceGone as error:
+                gone = error
+                self._fail(result, span, error)
+            except SourceError as error:
+                self._fail(result, span, error)
+            done += span[1] - span[0]
+            if progress is not None:
+                progress(ProgressState(self.source, done, total, result.samples))
+        if gone is not None:
+            for span in windows:
+                self._fail(result, span, gone)
+
+    def _fetching(self, span: Span) -> Future[Batch]:
+        """Fetches in a thread that keeps nobody from ending the program: a server may take minutes to say nothing."""
+        future: Future[Batch] = Future()
+
+        def work() -> None:
+            with self._slots:
                 try:
-                    batch = future.result()
-                    with self.store.write() as con:
-                        loaded = self.write(con, run_id, span, batch)
-                    if loaded is not None:
-                        seen.add(span, loaded, result)
-                        self.learned(span, loaded)
-                except SourceGone as error:
-                    gone = error
-                    self._fail(result, span, error)
-                except SourceError as error:
-                    self._fail(result, span, error)
-                done += span[1] - span[0]
-                if progress is not None:
-                    progress(ProgressState(self.source, done, total, result.samples))
-            if gone is not None:
-                for span in windows:
-                    self._fail(result, span, gone)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+                    future.set_result(self.fetch(span))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        threading.Thread(target=work, name="collect", daemon=True).start()
+        return future
 
     def _fail(self, result: CollectResult, span: Span, error: SourceError) -> None:
         period = Period(from_ms(span[0]), from_ms(span[1]))

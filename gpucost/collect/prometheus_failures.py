@@ -66,6 +66,8 @@ def _no_handshake(url: str, said: str) -> SourceError:
     if "ALERT" in said:
         fix = "set cert_file and key_file in [prometheus.tls] of gpucost.toml"
         return SourceGone(f"{url} wants a client certificate that it trusts", fix)
+    if "EOF" in said:
+        return Passing(f"{url} closed the encrypted connection")
     return SourceError(
         f"{url}: no encrypted connection can be made", "set url in [prometheus] of gpucost.toml: http, or another port?"
     )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -32,9 +37,11 @@ class Busy(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def busy() -> Iterator[tuple[str, type[Busy]]]:
-    handler = type("Bound", (Busy,), {"asked": 0})
+def busy(request: pytest.FixtureRequest) -> Iterator[tuple[str, type[Busy]]]:
+    handler = type("Bound", (getattr(request, "param", Busy),), {"asked": 0})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.block_on_close = False
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}", handler
@@ -75,3 +82,38 @@ def test_a_server_is_waited_for_as_long_as_it_asks(busy: tuple[str, type[Busy]])
         client.get("query", {"query": "1"})
     assert time.monotonic() - started >= 1
     assert handler.asked == 2
+
+
+class Mute(Busy):
+    """Answers small questions, and takes a minute to say nothing to a large one."""
+
+    def do_GET(self) -> None:
+        if "ms%5D" in self.path:
+            type(self).asked += 1
+            time.sleep(60)
+            return
+        names: object = ["DCGM_FI_DEV_GPU_UTIL"]
+        vector = {"resultType": "vector", "result": [{"metric": {}, "value": [1, "60"]}]}
+        body = json.dumps({"status": "success", "data": names if "/label/" in self.path else vector}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.parametrize("busy", [Mute], indirect=True)
+def test_ctrl_c_does_not_wait_for_a_silent_server(busy: tuple[str, type[Busy]], tmp_path: Path) -> None:
+    url, handler = busy
+    (tmp_path / "gpucost.toml").write_text(f'[prometheus]\nurl = "{url}"\n')
+    command = [sys.executable, "-m", "gpucost", "collect", "prometheus", "--from", "2026-01-01", "--to", "2026-01-02", "--config"]
+    process = subprocess.Popen([*command, str(tmp_path / "gpucost.toml")], stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        while not handler.asked and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert "interrupted" in process.communicate(timeout=10)[1]
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.wait()
