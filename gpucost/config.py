@@ -175,7 +175,7 @@ class Config(_Section):
     timezone: str = Field(default="UTC", description="Where days and months begin: an IANA name such as `Europe/Berlin`.")
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$", description="Currency of prices and reports, ISO 4217.")
     prometheus: list[PrometheusSource] = Field(
-        default_factory=lambda: [PrometheusSource()], min_length=1, description="Servers to collect from."
+        default_factory=lambda: [PrometheusSource()], description="Servers to collect from."
     )
     prices: Prices = Field(default=Prices(), description="Prices.")
     idle: Idle = Field(default=Idle(), description="Idleness.")

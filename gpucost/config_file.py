@@ -180,7 +180,9 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path, known: frozens
         return
     key: Key = tuple(parts)
     if parts[0] == "prometheus" and len(parts) > 1:
-        if len(settings.values.setdefault("prometheus", [{}])) > 1:
+        if not settings.values.get("prometheus"):
+            settings.values["prometheus"] = [{}]
+        if len(settings.values["prometheus"]) > 1:
             message = f"variable {name} does not say which of several [[prometheus]] it means"
             raise ConfigError(message, f"set it in {settings.path}")
         key = ("prometheus", 0, *parts[1:])

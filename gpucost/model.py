@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -53,3 +54,8 @@ def iso(instant: datetime) -> str:
     """ISO 8601 in UTC with a trailing Z; fractions of a second only where there are any."""
     text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
     return text.replace("+00:00", "Z")
+
+
+def label_name(key: str) -> str:
+    """A Kubernetes label as kube-state-metrics exports it: `nvidia.com/gpu` is `label_nvidia_com_gpu`."""
+    return "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", key)

@@ -51,6 +51,41 @@ def note(text: str = "", *, quiet: bool = False) -> None:
         typer.echo(text, err=True)
 
 
+def write_text(text: str, output: Path) -> None:
+    """Write `text` to the file `output`, whole or not at all: a reader never sees half of it.
+
+    What is there and is no regular file (a device, a pipe) is written into, and a link's target is replaced, not the link.
+    Raises UsageError where it cannot be written.
+    """
+    from tempfile import mkstemp
+
+    from gpucost.errors import UsageError
+
+    try:
+        target = output.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
+        descriptor, name = mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+        part = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            part.chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write {output}: {reason}", "-o names another file") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Let `command` fail in words: one message and one fix on stderr, and the exit code that belongs to it.
 

@@ -61,7 +61,7 @@ def parse_period(
     contradict each other, or that mean an empty period.
     """
     from gpucost.model import Period
-    from gpucost.report.timeline import month_period, name_of
+    from gpucost.timeline import month_period, name_of
 
     given = [name for name, value in (("--month", month), ("--last", last), ("--from/--to", start or end)) if value is not None]
     if len(given) > 1:
@@ -86,7 +86,7 @@ def parse_period(
 
 def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:
     """The instant that `text` means: a date is local midnight, a time without offset is local. Raises UsageError."""
-    from gpucost.report.timeline import local_midnight
+    from gpucost.timeline import local_midnight
 
     try:
         instant = datetime.fromisoformat(text)
@@ -115,7 +115,7 @@ def _month(text: str) -> date:
 
 def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
     from gpucost.model import Period
-    from gpucost.report.timeline import local_midnight
+    from gpucost.timeline import local_midnight
 
     match = re.fullmatch(r"(\d{1,4})([hdw])", text.strip())
     if match is None or not int(match[1]):

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from gpucost.errors import UsageError
+from gpucost.cli._common import write_text
 
 
 class RowFormat(StrEnum):
@@ -34,10 +34,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}", "-o names another file") from None
+    write_text(text, output)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -55,8 +55,13 @@ def collect_prometheus(
 
     from gpucost import pipeline
     from gpucost.cli._progress import progress_bar
+    from gpucost.errors import ConfigError
 
     settings, opened = load(config, store)
+    if not settings.prometheus:
+        raise ConfigError(
+            "no Prometheus is configured", "add [prometheus] to gpucost.toml, or run gpucost init where there is none"
+        )
     settings = _only(settings, source or [])
     chosen = parse_period(settings.tz, datetime.now(UTC), start=start, end=end)
     with progress_bar(quiet=quiet) as progress:

@@ -66,8 +66,8 @@ def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost import pipeline
     from gpucost.cli.report import ReportFormat, write_report
     from gpucost.report import Query
-    from gpucost.report.timeline import name_of
     from gpucost.store import Store
+    from gpucost.timeline import name_of
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
     write_report(pipeline.report(config, Store(config.store), query), ReportFormat.table, None)

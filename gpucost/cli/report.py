@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, write_text
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
 
 if TYPE_CHECKING:
@@ -124,20 +124,12 @@ def _default_period(store: Store, tz: ZoneInfo, now: datetime) -> tuple[Period, 
 
 def write_report(view: ReportView, format: ReportFormat, output: Path | None) -> None:
     """The report in `format` to `output`, or to stdout where it is None. Raises UsageError where the file cannot be written."""
-    from gpucost.errors import UsageError
-
     text = _rendered(view, format, output)
     if output is None:
         encoding = sys.stdout.encoding or "utf-8"
         typer.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
-        return
-    part = output.with_name(f".{output.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(output)  # a reader never sees half a report
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {output}: {error.strerror}", "-o names another file") from None
+    else:
+        write_text(text, output)
 
 
 def _rendered(view: ReportView, format: ReportFormat, output: Path | None) -> str:

@@ -1,34 +1,45 @@
--- reads: report_cost_cells, nodes, allocations, report_slots; $teams, $namespaces, $clusters filter (empty: all)
--- writes: report_facts, one row per (kind, node, allocation, team, slot) with every dimension and the sums of every measure
+-- reads: report_cost_cells, nodes, allocations, report_slots; $by is the list of dimensions asked for; $teams, $namespaces, $clusters filter (empty: all)
+-- writes: report_facts, one row per (kind, node, allocation, team, slot) with the sums of every measure; dimensions that no table of the report needs are null
 -- invariant: sums over report_facts are the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE report_facts AS
-WITH cells AS (
-    SELECT DISTINCT from_ms FROM report_cost_cells
-),
-cell_slots AS (
+WITH cell_slots AS (
     SELECT c.from_ms, s.from_ms AS slot
-    FROM cells AS c JOIN report_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
+    FROM (SELECT DISTINCT from_ms FROM report_cost_cells) AS c
+    JOIN report_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
+),
+cells AS (
+    -- one slot holds every cell
+    SELECT c.*, s.from_ms AS slot FROM report_cost_cells AS c CROSS JOIN report_slots AS s
+    WHERE NOT list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
+    UNION ALL BY NAME
+    SELECT c.*, s.slot FROM report_cost_cells AS c JOIN cell_slots AS s USING (from_ms)
+    WHERE list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
 ),
 sums AS (
     SELECT
-        h.kind, h.node_id, h.allocation_id, h.team, s.slot,
-        sum(h.allocated_gpu_ms)   AS allocated_gpu_ms,
-        sum(h.active_gpu_ms)      AS active_gpu_ms,
-        sum(h.idle_gpu_ms)        AS idle_gpu_ms,
-        sum(h.unmeasured_gpu_ms)  AS unmeasured_gpu_ms,
-        sum(h.utilization_gpu_ms) AS utilization_gpu_ms,
-        sum(h.unallocated_gpu_ms) AS unallocated_gpu_ms,
-        sum(h.unavailable_gpu_ms) AS unavailable_gpu_ms,
-        sum(h.cost)               AS cost,
-        sum(h.idle_cost)          AS idle_cost,
-        sum(h.unallocated_cost)   AS unallocated_cost
-    FROM report_cost_cells AS h JOIN cell_slots AS s USING (from_ms)
+        kind, node_id, allocation_id, team, slot,
+        sum(allocated_gpu_ms)   AS allocated_gpu_ms,
+        sum(active_gpu_ms)      AS active_gpu_ms,
+        sum(idle_gpu_ms)        AS idle_gpu_ms,
+        sum(unmeasured_gpu_ms)  AS unmeasured_gpu_ms,
+        sum(utilization_gpu_ms) AS utilization_gpu_ms,
+        sum(unallocated_gpu_ms) AS unallocated_gpu_ms,
+        sum(unavailable_gpu_ms) AS unavailable_gpu_ms,
+        sum(cost)               AS cost,
+        sum(idle_cost)          AS idle_cost,
+        sum(unallocated_cost)   AS unallocated_cost
+    FROM cells
     GROUP BY ALL
 )
 SELECT
     f.* EXCLUDE (slot),
-    n.cluster, n.node, n.gpu_model, n.capacity_type, n.region, n.zone,
-    a.namespace, a.pod, a.uid, a.workload, a.workload_type,
+    n.cluster, n.gpu_model, n.capacity_type, a.namespace, a.workload,
+    CASE WHEN list_contains($by::VARCHAR[], 'node') THEN n.node END                   AS node,
+    CASE WHEN list_contains($by::VARCHAR[], 'region') THEN n.region END               AS region,
+    CASE WHEN list_contains($by::VARCHAR[], 'zone') THEN n.zone END                   AS zone,
+    CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN a.workload_type END AS workload_type,
+    CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN a.pod END                     AS pod,
+    CASE WHEN list_contains($by::VARCHAR[], 'uid') THEN a.uid END                     AS uid,
     s.month, s.day, s.hour
 FROM sums AS f
 JOIN nodes AS n USING (node_id)

@@ -15,8 +15,8 @@ from gpucost.report.coverage import coverage
 from gpucost.report.query import Query
 from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total, workload_counts
 from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
-from gpucost.report.timeline import is_month, month_name
 from gpucost.report.view import Figures, Measures, NodeTotals, ReportView, Row, Table
+from gpucost.timeline import is_month, month_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -73,7 +73,6 @@ def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
             nodes=nodes,
         ),
         sections=_sections(content, query, config),
-        created=now,
     )
 
 

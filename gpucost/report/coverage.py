@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.report.query import Query
-from gpucost.report.rows import PricedNodes, ask, bounds, ratio
+from gpucost.report.rows import PricedNodes, ask, ratio
 from gpucost.report.view import Coverage, Gap, Notice, PriceSource
 
 if TYPE_CHECKING:
@@ -120,5 +120,6 @@ def _local(ms: int, tz: ZoneInfo) -> str:
 
 
 def _stored_notices(con: DuckDBPyConnection, query: Query) -> list[Notice]:
-    answer = ask(con, "60_warnings", bounds(query) | {"clusters": list(query.clusters)})
+    period = {"from": query.period.start_ms, "to": query.period.end_ms}
+    answer = ask(con, "60_warnings", period | {"clusters": list(query.clusters), "narrowed": query.is_narrowed})
     return [Notice(row["code"], row["message"], row["fix"]) for row in answer]

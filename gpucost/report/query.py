@@ -10,14 +10,12 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
 from gpucost.model import Period, from_ms
-from gpucost.report.timeline import month_name, month_period
+from gpucost.timeline import month_name, month_period
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-TIME_DIMENSIONS = ("month", "day", "hour")
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
-POD_DIMENSIONS = ("namespace", "team", "workload", "workload_type", "pod", "uid")
 DIMENSIONS = (
     "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "node", "gpu_model", "capacity_type", "region",
     "zone", "month", "day", "hour",

@@ -16,7 +16,7 @@ SCHEMA = "gpucost.report/1"
 
 
 def to_json(view: ReportView) -> str:
-    """The JSON contract of DESIGN section 4; money and hours are plain numbers."""
+    """The JSON contract gpucost.report/1; money and hours are plain numbers."""
     return json.dumps(to_dict(view), indent=2, ensure_ascii=False, default=_number) + "\n"
 
 

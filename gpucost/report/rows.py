@@ -14,8 +14,9 @@ from gpucost.engine.local import run_stage
 from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR
 from gpucost.report.query import Query, nearest
-from gpucost.report.timeline import is_whole_days, slots
+from gpucost.report.slots import slots
 from gpucost.report.view import Measures, NodeTotals, Row, Unallocated
+from gpucost.timeline import is_whole_days
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -45,16 +46,12 @@ def ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[d
     return [dict(zip(columns, values, strict=True)) for values in answer.fetchall()]
 
 
-def bounds(query: Query) -> dict[str, Any]:
-    return {"from": query.period.start_ms, "to": query.period.end_ms}
-
-
 def filters(query: Query) -> dict[str, Any]:
     return {"teams": list(query.teams), "namespaces": list(query.namespaces), "clusters": list(query.clusters)}
 
 
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
-    """Make the temporary tables report_slots and report_facts for the query.
+    """Make the tables and views on the query's period: report_slots, report_cost_cells, report_node_cells, report_facts.
 
     Raises GpucostError where a filter names nothing there is.
     """
@@ -71,10 +68,13 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
             "hour": [part.hour for part in parts],
         },
     )
-    cells = bounds(query) | {"by_day": is_whole_days(query.period, tz) and "hour" not in query.dimensions}
-    run_stage(con, _PACKAGE, "12_cost_cells", cells)
-    run_stage(con, _PACKAGE, "13_node_cells", cells)
-    run_stage(con, _PACKAGE, "20_facts", filters(query))
+    con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": query.period.start_ms})
+    con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": query.period.end_ms})
+    by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
+    con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
+    run_stage(con, _PACKAGE, "12_cost_cells")
+    run_stage(con, _PACKAGE, "13_node_cells")
+    run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by": list(query.dimensions)})
     if query.teams or query.namespaces or query.clusters:
         _check_names(con, query)
 

@@ -16,7 +16,7 @@ Status = Literal["met", "missed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (DESIGN section 3)."""
+    """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md)."""
 
     allocated_gpu_hours: float
     active_gpu_hours: float
@@ -179,4 +179,3 @@ class ReportView:
     node_totals: NodeTotals | None
     coverage: Coverage
     sections: tuple[Table | Figures, ...]
-    created: datetime

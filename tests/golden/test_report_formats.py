@@ -16,7 +16,7 @@ from gpucost.report import Query, ReportView, build
 from gpucost.report.render_data import to_csv, to_json
 from gpucost.report.render_markdown import render as to_markdown
 from gpucost.report.render_terminal import render as to_terminal
-from gpucost.report.timeline import month_period
+from gpucost.timeline import month_period
 from tests.golden.report_fleet import NOW, OCTOBER, Fleet, sample
 
 GOLDEN = Path(__file__).parent / "report"

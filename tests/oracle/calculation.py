@@ -76,7 +76,8 @@ def calculate(
 ) -> Bill:
     """The bill for a period (Unix seconds; default: the fleet's own).
 
-    Activity is what the description says; with `series`, what their samples say by DESIGN's rule of how long one speaks.
+    Activity is what the description says; with `series`, what their samples say by the rule of how long one speaks
+    (docs/attribution.md).
     """
     start, end = period or period_of(fleet)
     lines = sampled(series, fleet["scrape"], threshold) if series is not None else None
@@ -188,8 +189,16 @@ def _count(
 def _unreachable(node: dict[str, Any], spans: list[list[float]], since: int, capacity: Fraction) -> Fraction:
     if any(span[0] * 1000 <= since < span[1] * 1000 for span in spans):
         return capacity
-    lost = [Fraction(1) * (len(node["gpus"]) - n) for a, b, n in node.get("allocatable", []) if a * 1000 <= since < b * 1000]
-    return lost[0] if lost else Fraction(0)
+    lost = [_lost(node, *cut[2:]) for cut in node.get("allocatable", []) if cut[0] * 1000 <= since < cut[1] * 1000]
+    return sum(lost, Fraction(0))
+
+
+def _lost(node: dict[str, Any], left: int, resource: str = "") -> Fraction:
+    if not resource:
+        return Fraction(len(node["gpus"]) - left)
+    profiles = [part["profile"] for parts in node["mig"].values() for part in parts]
+    slices = len([p for p in profiles if resource == "nvidia_com_mig_" + p.replace(".", "_")])
+    return (slices - left) * unit_share(node, resource)
 
 
 def _hold(
@@ -240,7 +249,7 @@ def unit_share(node: dict[str, Any], resource: str) -> Fraction:
     profile = node.get("mig_single") or node.get("gke_partition")
     if resource.startswith("nvidia_com_mig_"):
         profile = resource.removeprefix("nvidia_com_mig_").replace("_", ".")
-        slots = Fraction(1)
+        slots = Fraction(1, node.get("mig_replicas", {}).get(profile, 1))
     if not profile:
         return slots
     return Fraction(int(profile.split("g.")[0]), SLICES.get(node["gpu_model"], 7)) * slots

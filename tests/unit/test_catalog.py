@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -132,6 +134,13 @@ def test_instances_that_are_met(con: duckdb.DuckDBPyConnection, instance_type: s
     assert found == [(model, Decimal(count))]
 
 
-def test_the_digest_is_stable() -> None:
-    assert catalog_digest() == catalog_digest()
-    assert re.fullmatch("[0-9a-f]{64}", catalog_digest())
+@pytest.mark.parametrize("name", TABLES.values())
+def test_the_digest_changes_with_any_fact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "pricing"
+    shutil.copytree(pricing_dir(), copy)
+    monkeypatch.setattr("gpucost.catalog.pricing_dir", lambda: copy)
+    digest_of_the_files = catalog_digest.__wrapped__
+    assert digest_of_the_files() == catalog_digest()
+    text = (copy / name).read_text(encoding="utf-8")
+    (copy / name).write_text(text[:-2] + ("1" if text[-2] != "1" else "2") + "\n", encoding="utf-8")
+    assert digest_of_the_files() != catalog_digest()

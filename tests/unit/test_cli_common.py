@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli._common import VerboseOption, handle_errors
+from gpucost.cli._common import VerboseOption, handle_errors, write_text
 from gpucost.cli._rows import RowFormat, write_rows
 from gpucost.errors import IncompleteError, StoreError, UsageError
 
@@ -68,7 +68,7 @@ def test_a_reader_that_left_is_no_error() -> None:
 def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
-        "import typer\nfrom gpucost.cli._common import handle_errors\n"
+        "import typer\nfrom gpucost.cli._common import handle_errors, write_text\n"
         "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
         "typer.run(many)\n"
     )
@@ -122,3 +122,23 @@ def test_rows_as_json(tmp_path: Path) -> None:
 def test_rows_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write"):
         write_rows(COLUMNS, ROWS, RowFormat.csv, tmp_path / "none" / "out")
+
+
+def test_a_device_is_written_into_and_stays_one() -> None:
+    write_text("nothing to see", Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_keeps_pointing_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    target, link, other = tmp_path / "there" / "report", tmp_path / "link", tmp_path / "other"
+    target.write_text("old")
+    target.chmod(0o640)
+    other.write_text("not to be touched")
+    link.symlink_to(target)
+    (tmp_path / "there" / ".report.part").symlink_to(other)
+    write_text("new", link)
+    assert link.is_symlink() and target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert other.read_text() == "not to be touched"
+    assert {path.name for path in target.parent.iterdir()} == {"report", ".report.part"}

@@ -197,7 +197,6 @@ def test_secrets_in_the_file_are_refused_and_not_shown(home: Path, file: str, hi
         ('path = "x"', "no such key"),
         ("[prometheus]\nthreshold_percent = 5", "did you mean idle.threshold_percent?"),
         ('[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://a/"', "two servers are called http://a"),
-        ("prometheus = []", "at least 1"),
         ('[prometheus]\nbearer_token_env = "A"\nbearer_token_file = "b"', "one is enough"),
         ('[prometheus.tls]\nkey_file = "k"', "needs cert_file"),
         ('[[teams]]\nname = "a"', "needs namespaces or labels"),
@@ -248,3 +247,9 @@ def test_line_numbers() -> None:
 
 def test_all_keys_names_nested_keys() -> None:
     assert {"store", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
+
+
+def test_no_server_at_all(home: Path) -> None:
+    assert load(home, "prometheus = []").prometheus == []
+    by_variable = load(home, "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"})
+    assert [server.url for server in by_variable.prometheus] == ["http://a"]

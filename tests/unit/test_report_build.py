@@ -15,7 +15,7 @@ from gpucost.config import Config, Targets
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.model import Period
 from gpucost.report import DIMENSIONS, Query, build, default_period
-from gpucost.report.query import NODE_DIMENSIONS, TIME_DIMENSIONS
+from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.render_data import to_csv, to_dict, to_json
 from gpucost.report.sections import IDLE_FLAG
 from gpucost.report.view import Figures, ReportView, Table
@@ -70,7 +70,7 @@ def test_rows_by_any_dimension_add_up_to_the_totals(con: Connection, dimension: 
     assert view.node_totals is not None
     assert sum(part.unallocated_cost for part in free) == view.node_totals.unallocated_cost
     named = [row.keys[dimension] is not None for row in view.rows if row.kind == "unallocated"]
-    assert all(named) if dimension in NODE_DIMENSIONS + TIME_DIMENSIONS else not any(named)
+    assert all(named) if dimension in (*NODE_DIMENSIONS, "month", "day", "hour") else not any(named)
     assert [row.measures.cost for row in view.rows] == sorted((row.measures.cost for row in view.rows), reverse=True)
 
 
@@ -281,3 +281,39 @@ def test_csv_has_the_same_header_for_every_report(con: Connection) -> None:
     assert whole.splitlines()[0] == narrowed.splitlines()[0]
     assert whole.splitlines()[0].startswith("kind,team,pod,allocated_gpu_hours,")
     assert len(narrowed.splitlines()) == 2
+
+
+def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> None:
+    fleet = Fleet()
+    for node_id, team in ((1, "ours"), (2, "theirs")):
+        fleet.node(node_id, f"node-{team}", "A100", 1, "on_demand", "4")
+        fleet.pod(node_id, node_id, f"ns-{team}", "train", "Pod/train")
+        fleet.cell(OCTOBER, node_id, [(node_id, team, 1, 1.0, 1.0)])
+        subjects = {
+            "unknown_capacity_type": f"node-{team}",
+            "team_overlap": f"ns-{team}",
+            "pod_without_node": f"ns-{team}/p",
+            "unassigned_namespace": f"ns-{team}",
+        }
+        fleet.rows["warnings"] += [
+            (code, "prod", subject, OCTOBER, OCTOBER + HOUR, f"{code} {team}", None) for code, subject in subjects.items()
+        ]
+    fleet.rows["warnings"] += [
+        ("stale_price", None, "p4d", None, None, "of a kind that both have", None),
+        ("stale_price", None, "p5", None, None, "of a kind that nobody has", None),
+        ("over_allocated", "prod", "node-ours", OCTOBER, OCTOBER + HOUR, "at another time", None),
+        ("unsupported_resource", "prod", "npu", None, None, "the whole cluster", None),
+        ("unsupported_resource", "prod", "npu", OCTOBER + HOUR, OCTOBER + 2 * HOUR, "after the period", None),
+    ]
+    with opened(fleet, tmp_path / "s") as connection:
+        whole = [notice.message for notice in ask(connection, period=hours_of(0, 1)).coverage.warnings]
+        narrowed = ask(connection, period=hours_of(0, 1), teams=("ours",)).coverage.warnings
+    assert "after the period" not in whole and "at another time" not in whole
+    assert len(whole) == 8 + 3
+    assert [notice.message for notice in narrowed] == [
+        "pod_without_node ours",
+        "of a kind that both have",
+        "team_overlap ours",
+        "unknown_capacity_type ours",
+        "the whole cluster",
+    ]

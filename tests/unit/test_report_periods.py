@@ -11,7 +11,8 @@ import pytest
 from gpucost.cli._periods import parse_instant, parse_period
 from gpucost.errors import UsageError
 from gpucost.model import Period, iso
-from gpucost.report.timeline import is_month, local_midnight, month_period, name_of, slots
+from gpucost.report.slots import slots
+from gpucost.timeline import is_month, local_midnight, month_period, name_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = ZoneInfo("Asia/Kolkata")
