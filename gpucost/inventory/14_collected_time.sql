@@ -12,11 +12,16 @@ WITH starts AS (
     )
     GROUP BY cluster
 ),
+begun AS (
+    -- a window that a source answered with nothing, before its own first data, was not collected
+    SELECT kind, source, min(from_ms) AS data_from_ms FROM loads WHERE rows + dropped > 0 GROUP BY ALL
+),
 windows AS (
     SELECT c.cluster, greatest(l.from_ms, starts.start_ms) AS from_ms, l.to_ms
     FROM loads AS l
     JOIN (SELECT DISTINCT source, cluster FROM series) AS c USING (source)
     JOIN starts USING (cluster)
+    JOIN begun AS b ON b.kind = l.kind AND b.source = l.source AND b.data_from_ms <= l.from_ms
     WHERE l.to_ms > starts.start_ms
 ),
 marked AS (
