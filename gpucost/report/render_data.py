@@ -13,6 +13,8 @@ from gpucost.model import iso
 from gpucost.report.view import Coverage, Measures, NodeTotals, ReportView, Row, Unallocated
 
 SCHEMA = "gpucost.report/1"
+_MEASURES = tuple(field.name for field in fields(Measures))
+_UNALLOCATED = tuple(field.name for field in fields(Unallocated))
 
 
 def to_json(view: ReportView) -> str:
@@ -38,9 +40,8 @@ def to_dict(view: ReportView) -> dict[str, Any]:
 def to_csv(view: ReportView) -> str:
     """One line per row: kind, the dimensions, every measure, currency. Empty is unknown or not applicable."""
     keys = list(view.by)
-    measures = [field.name for field in (*fields(Measures), *fields(Unallocated))]
     target = io.StringIO()
-    writer = csv.DictWriter(target, ["kind", *keys, *measures, "currency"], restval="", lineterminator="\n")
+    writer = csv.DictWriter(target, ["kind", *keys, *_MEASURES, *_UNALLOCATED, "currency"], restval="", lineterminator="\n")
     writer.writeheader()
     for row in view.rows:
         writer.writerow({name: _plain(value) for name, value in _row(row).items()} | {"currency": view.currency})
@@ -48,7 +49,9 @@ def to_csv(view: ReportView) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    return {"kind": row.kind} | row.keys | asdict(row.measures) | (asdict(row.unallocated) if row.unallocated else {})
+    # by name, not by asdict: that copies every value, and rows can be many
+    flat = {"kind": row.kind} | row.keys | {name: getattr(row.measures, name) for name in _MEASURES}
+    return flat | {name: getattr(row.unallocated, name) for name in _UNALLOCATED} if row.unallocated else flat
 
 
 def _coverage(coverage: Coverage) -> dict[str, Any]:
