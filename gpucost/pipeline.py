@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
 from gpucost.attribute import state
-from gpucost.errors import GpucostError, SourceError
+from gpucost.errors import GpucostError, SourceError, StoreError
 
 if TYPE_CHECKING:
     from gpucost.collect.base import Progress
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpucost.report.query import Query
     from gpucost.report.view import ReportView
     from gpucost.store import Store
+
+_ATTEMPTS = 5
 
 
 def collect(
@@ -44,12 +46,16 @@ def report(config: Config, store: Store, query: Query) -> ReportView:
     from gpucost.report import build
 
     inputs = _inputs_digest(config)
-    while True:
+    for _ in range(_ATTEMPTS):
         attribute(config, store, query.period)
         with store.read() as con:
             # Between the two, another process may have attributed with another configuration.
             if state.is_current(con, inputs, query.period):
                 return build(con, config, query)
+    raise StoreError(
+        f"other runs keep attributing {store.path} with another configuration",
+        "give each configuration a store of its own, or let the other runs end",
+    )
 
 
 def attribute(config: Config, store: Store, period: Period | None = None) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.engine.local import run_stage, run_stages
-from gpucost.model import from_ms, to_ms
+from gpucost.model import Period, from_ms, to_ms
+from gpucost.timeline import local_days, local_midnight
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,10 +53,8 @@ def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, en
     """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; none where null."""
     midnights: list[int] = []
     if start is not None and end is not None:
-        day = from_ms(start).astimezone(tz).date()
-        while not midnights or midnights[-1] < end:
-            midnights.append(to_ms(datetime.combine(day, time.min, tz).astimezone(UTC)))
-            day += timedelta(days=1)
+        days = list(local_days(Period(from_ms(start), from_ms(end)), tz))
+        midnights = [to_ms(local_midnight(day, tz)) for day in (*days, days[-1] + timedelta(days=1))]
     con.execute(
         "CREATE OR REPLACE TEMP TABLE local_days AS SELECT unnest($froms::BIGINT[]) AS from_ms, unnest($tos::BIGINT[]) AS to_ms",
         {"froms": midnights[:-1], "tos": midnights[1:]},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from gpucost.model import label_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,8 +31,8 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             "mig_scale": config.activity.mig_scale,
             "mig_share": config.mig.share,
             "teams_configured": configured,
-            "team_namespace_label": label_name(namespace_label),
-            "team_pod_label": label_name(config.team_labels.pod),
+            "team_namespace_label": namespace_label and label_name(namespace_label),
+            "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
         },
     )
     con.execute("CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[])")
@@ -42,8 +43,3 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
         for key, values in team.labels.items():
             for value in values:
                 con.execute("INSERT INTO team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, label_name(key), value])
-
-
-def label_name(key: str | None) -> str | None:
-    """A Kubernetes label as kube-state-metrics names it: `nvidia.com/gpu` becomes `label_nvidia_com_gpu`."""
-    return None if key is None else "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", key)

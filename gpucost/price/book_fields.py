@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time
+from datetime import date, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
+
+from gpucost.model import label_name
+from gpucost.timeline import local_midnight
 
 # Which nodes a purchase option prices, by their capacity type.
 PURCHASE_OPTIONS = {
@@ -69,7 +72,7 @@ def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, dat
     try:
         if _BARE_DATE.fullmatch(text):
             day = date.fromisoformat(text)
-            return datetime.combine(day, time(), timezone), day
+            return local_midnight(day, timezone), day
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise BadField("effective_start", f"is {text!r}, not a date (2026-10-01) or an instant (2026-10-01T12:00:00Z)") from None
@@ -93,5 +96,5 @@ def node_selector(text: str) -> tuple[tuple[str, str], ...]:
 
 def _exported(label: str) -> str:
     """`node.kubernetes.io/pool` as `label_node_kubernetes_io_pool`; what has that form already stays."""
-    name = re.sub(r"[^a-zA-Z0-9_]", "_", label)
-    return name if name.startswith("label_") else f"label_{name}"
+    name = label_name(label)
+    return name.removeprefix("label_") if label.startswith("label_") else name
