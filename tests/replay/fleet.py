@@ -10,15 +10,18 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
                          from, to, replicas, mig: {uuid: [{gi, profile}]}, shared_resource}], and what only this replay knows:
                          created (where the node is older than `from`), mig_single (profile: plain GPUs are slices), sharing,
                          gke_partition, gke_shared_clients, gfd (false: no nvidia.com/gpu.* labels), beta_labels, labels (raw),
-                         cordoned and not_ready [[from, to]], allocatable [[from, to, count]], dcgm (false: no exporter)
+                         cordoned and not_ready [[from, to]], allocatable [[from, to, count]] (of plain GPUs, or of a resource
+                         named fourth), mig_replicas {profile: slots per slice}, dcgm (false: no exporter)
     pods               [{cluster, namespace, name, uid, container, node, resource, count, devices: [{uuid, gi}], owner, labels,
                          scheduled, from, to, end_phase, keep_until, created, restarts}], and containers: [{name, count, role}]
-                         with role main, init or sidecar instead of count; timestamps (false: no scheduled and start time)
+                         with role main, init or sidecar instead of count; timestamps (false: no scheduled and start time),
+                         completes (false: its end brings no completion time, only restarts did)
     namespaces         {name: {label: value}}
     util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
     silent, ksm_silent [[node, from, to]], [[from, to]] when the exporter or kube-state-metrics could not be reached
     honor_labels       false: DCGM's pod labels arrive as exported_*; label_one: only one sharing pod is labeled
     ksm_replicas, prometheus_replicas   several that report the same; node_labels: false where none are exported
+    ksm_scrapes        seconds between the scrapes of each of several kube-state-metrics, instead of ksm_replicas
     hostname_label     how dcgm-exporter spells it; cluster_label: true puts the cluster on every series
     timezone, teams    for the configuration of the report
 """

@@ -115,7 +115,7 @@ class _Target:
                 "unit": "core" if resource == "cpu" else "integer",
             }
             self.put("kube_node_status_capacity", cluster, labels, count, start, end)
-            cuts = node.get("allocatable", []) if resource == plain_resource(node) else []
+            cuts = [cut[:3] for cut in node.get("allocatable", []) if resource == (cut[3:] or [plain_resource(node)])[0]]
             for since, until, reduced in _valued(cuts, start, end, count):
                 self.put(
                     "kube_node_status_allocatable",
@@ -204,7 +204,7 @@ class _Target:
             )
         ends = [
             *sorted(r for r in pod.get("restarts", []) if r < pod["to"]),
-            pod["to"],
+            *([pod["to"]] if pod.get("completes", True) else []),
             gone,
         ]
         for ended, until in itertools.pairwise(ends):
@@ -290,6 +290,8 @@ def node_labels(node: Item) -> Item:
             "label_nvidia_com_gpu_sharing_strategy": node.get("sharing", "time-slicing") if replicas > 1 else "none",
             "label_nvidia_com_mig_strategy": "single" if single else "mixed" if node.get("mig") else None,
         }
+        for profile, slots in node.get("mig_replicas", {}).items():
+            labels[f"label_nvidia_com_mig_{profile.replace('.', '_')}_replicas"] = slots
     return {**labels, **node.get("labels", {})}
 
 
@@ -303,7 +305,7 @@ def resources_of(node: Item) -> dict[str, int]:
     offered = {plain_resource(node): plain * replicas * node.get("gke_shared_clients", 1)}
     for profile in slices:
         name = "nvidia_com_mig_" + profile.replace(".", "_")
-        offered[name] = offered.get(name, 0) + 1
+        offered[name] = offered.get(name, 0) + node.get("mig_replicas", {}).get(profile, 1)
     return offered
 
 

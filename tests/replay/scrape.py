@@ -24,7 +24,7 @@ _KSM_LAG, _PROMETHEUS_LAG = 0.31, 0.43
 def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
     """Every series of the fleet; `lean` leaves out the metrics that no figure is made of."""
     out = Recorder()
-    replicas = fleet.get("ksm_replicas", 1)
+    replicas = len(_ksm_scrapes(fleet))
     for number, kube_clock in enumerate(kube_clocks(fleet)):
         base = {"job": "kube-state-metrics", "instance": f"10.4.0.{30 + number % replicas}:8080"}
         kube_state(fleet, out, {**base, **_replica(fleet, number // replicas)}, kube_clock)
@@ -36,10 +36,15 @@ def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
 def kube_clocks(fleet: Fleet) -> list[Clock]:
     """When each kube-state-metrics was scraped: all of them by the first Prometheus, then by the next."""
     return [
-        clock(fleet, number * _PROMETHEUS_LAG + replica * _KSM_LAG).without(fleet.get("ksm_silent", []))
+        clock({**fleet, "scrape": step}, number * _PROMETHEUS_LAG + replica * _KSM_LAG).without(fleet.get("ksm_silent", []))
         for number in range(fleet.get("prometheus_replicas", 1))
-        for replica in range(fleet.get("ksm_replicas", 1))
+        for replica, step in enumerate(_ksm_scrapes(fleet))
     ]
+
+
+def _ksm_scrapes(fleet: Fleet) -> list[int]:
+    steps: list[int] = fleet.get("ksm_scrapes") or [fleet["scrape"]] * fleet.get("ksm_replicas", 1)
+    return steps
 
 
 def _replica(fleet: Fleet, number: int) -> dict[str, str]:

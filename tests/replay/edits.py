@@ -1,0 +1,86 @@
+"""Edits of what was scraped, for what no description of a fleet tells: exporters that change their mind, err or disagree."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tests.replay.cases.words import MORNING
+from tests.replay.series import Recorder, Series
+
+Labels = Mapping[str, str | None]
+ALWAYS = (-math.inf, math.inf)
+
+
+def relabel(
+    series: list[Series],
+    metrics: str,
+    changes: Labels,
+    where: Mapping[str, str] | None = None,
+    hours: tuple[float, float] = ALWAYS,
+) -> list[Series]:
+    """Changes labels (None takes one away) of the samples in [from, to) hours of the series that are meant.
+
+    Meant are those whose metric matches `metrics` and whose labels match `where`, both regular expressions.
+    """
+    return _edited(series, metrics, where, hours, lambda part: [replace(part, labels=_changed(part.labels, changes))])
+
+
+def revalue(
+    series: list[Series], metrics: str, value: float, where: Mapping[str, str] | None = None, hours: tuple[float, float] = ALWAYS
+) -> list[Series]:
+    """Gives the samples that are meant another value."""
+    return _edited(series, metrics, where, hours, lambda part: [replace(part, values=np.full(len(part.times), value))])
+
+
+def drop(
+    series: list[Series], metrics: str, where: Mapping[str, str] | None = None, hours: tuple[float, float] = ALWAYS
+) -> list[Series]:
+    """Takes the samples that are meant away."""
+    return _edited(series, metrics, where, hours, lambda _: [])
+
+
+def duplicate(series: list[Series], metrics: str, changes: Labels) -> list[Series]:
+    """Adds a copy with other labels of every series that is meant."""
+    return _edited(series, metrics, None, ALWAYS, lambda part: [part, replace(part, labels=_changed(part.labels, changes))])
+
+
+def switch(before: list[Series], after: list[Series], hour: float) -> list[Series]:
+    """What was scraped of one fleet until `hour`, and of another from there on."""
+    return _merged([*drop(before, ".*", hours=(hour, math.inf)), *drop(after, ".*", hours=(-math.inf, hour))])
+
+
+def _edited(
+    series: list[Series],
+    metrics: str,
+    where: Mapping[str, str] | None,
+    hours: tuple[float, float],
+    edit: Callable[[Series], list[Series]],
+) -> list[Series]:
+    since, until = (1000 * (MORNING + 3600 * hour) for hour in hours)
+    parts = []
+    for one in series:
+        tests = {"__name__": metrics, **(where or {})}
+        if all(re.fullmatch(pattern, one.labels.get(label, "")) for label, pattern in tests.items()):
+            inside = (one.times >= since) & (one.times < until)
+            parts.append(Series(one.labels, one.times[~inside], one.values[~inside]))
+            parts += edit(Series(one.labels, one.times[inside], one.values[inside]))
+        else:
+            parts.append(one)
+    return _merged(parts)
+
+
+def _changed(labels: dict[str, str], changes: Labels) -> dict[str, str]:
+    return {label: value for label, value in {**labels, **changes}.items() if value is not None}
+
+
+def _merged(parts: list[Series]) -> list[Series]:
+    out = Recorder()
+    for part in parts:
+        labels: dict[str, object] = {label: part.labels[label] for label in sorted(part.labels) if label != "__name__"}
+        out.add(part.labels["__name__"], labels, part.times, part.values)
+    return out.series()

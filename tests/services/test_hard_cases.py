@@ -1,0 +1,204 @@
+"""What metrics say when a fleet changes under them, or when those who export them err: each a scenario with its true figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.config import Config
+from gpucost.model import MS_PER_HOUR, Period
+from gpucost.store import Store
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.edits import drop, duplicate, relabel, revalue, switch
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.result import by_pod, total, unpaid
+from tests.replay.scrape import scrape
+from tests.replay.series import Series
+
+HOURS = 5
+PLAIN = {"resource": "nvidia_com_gpu"}
+REQUESTS = "kube_pod_container_resource_.*"
+_TEAMS = """
+    SELECT team, sum(allocated_gpu_ms) / $ms_per_hour FROM cost_hourly
+    WHERE kind = 'allocated' AND from_ms >= $from_ms AND to_ms <= $to_ms
+    GROUP BY ALL HAVING sum(allocated_gpu_ms) > 0
+"""
+
+
+class Said:
+    """What the product says of a fleet, all its hours or those asked for, in GPU-hours."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self.config, self.store = config, store
+
+    def ask(self, start: float = 0, end: float = HOURS) -> tuple[int, int]:
+        pipeline.attribute(self.config, self.store, Period(*(datetime.fromtimestamp(at(h), UTC) for h in (start, end))))
+        assert not unpaid(self.store)
+        return at(start) * 1000, at(end) * 1000
+
+    def pod(self, uid: str, *measures: str) -> list[float]:
+        figures = next(f for key, f in by_pod(self.store, *self.ask()).items() if key[3] == uid)
+        return [float(getattr(figures, measure)) for measure in measures]
+
+    def total(self, *measures: str) -> list[float]:
+        figures = total(self.store, *self.ask())
+        return [float(getattr(figures, measure)) for measure in measures]
+
+    def teams(self) -> dict[str, Any]:
+        from_ms, to_ms = self.ask()
+        with self.store.read() as con:
+            asked = {"from_ms": from_ms, "to_ms": to_ms, "ms_per_hour": MS_PER_HOUR}
+            return {team: pytest.approx(hours, abs=0.02) for team, hours in con.execute(_TEAMS, asked).fetchall()}
+
+
+Say = Callable[[Fleet, list[Series]], Said]
+
+
+@pytest.fixture
+def say(tmp_path: Path) -> Say:
+    """A function from a fleet and the series that were scraped of it to what the product says."""
+
+    def said(described: Fleet, series: list[Series]) -> Said:
+        prices = tmp_path / "prices.csv"
+        prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
+        config = write_config(described, tmp_path, prices)
+        return Said(config, load(described, series, config))
+
+    return said
+
+
+def near(*hours: float) -> Any:
+    """These figures, each within a scrape or two."""
+    return pytest.approx(list(hours), abs=0.035)
+
+
+def test_a_gpu_is_lost(say: Say) -> None:
+    """At 02:00 a GPU of eight falls off, count and capacity are 7: the pod of 00:30-01:30 held one whole GPU, 1 GPU-hour."""
+    told = fleet(HOURS, [node("w", "p4de.24xlarge", 0, HOURS)], [pod("a", "w", [0], 0.5, 1.5, uid="a")], busy("w", [0], 0, 2))
+    late = (2, HOURS)
+    series = relabel(scrape(told, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_count": "7"}, hours=late)
+    series = revalue(series, "kube_node_status_.*", 7, PLAIN, late)
+    said = say(told, drop(series, "DCGM_.*", {"UUID": "GPU-w-7"}, late))
+    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+
+
+def test_slots_begin_in_the_middle_of_a_nodes_life(say: Say) -> None:
+    """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
+    pods = [pod("a", "w", [0], 0.5, 1.5, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
+    told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
+    series = relabel(scrape(told, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_replicas": "4"}, hours=(2, HOURS))
+    said = say(told, revalue(series, "kube_node_status_.*", 4, PLAIN, (2, HOURS)))
+    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+    assert said.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
+
+
+def test_mig_is_switched_off(say: Say) -> None:
+    """Plain GPUs are 1g slices until 02:00, then whole: 1.75 h x 1/7 = 1/4 GPU-hour before, 2 h x 1 after."""
+    kind = "Standard_NC24ads_A100_v4"
+    pods = [pod("a", "w", [(0, 7)], 0, 1.75, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
+    util = {**busy("w", [(0, 7)], 0, 2), **busy("w", [0], 2, 5)}
+    slices = [{"gi": 7 + i, "profile": "1g.10gb"} for i in range(7)]
+    cut = fleet(HOURS, [node("w", kind, 0, HOURS, mig={"GPU-w-0": slices}, mig_single="1g.10gb")], pods, util)
+    whole = fleet(HOURS, [node("w", kind, 0, HOURS)], pods, util)
+    said = say(whole, switch(scrape(cut, lean=True), scrape(whole, lean=True), 2))
+    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.25, 0.25)
+    assert said.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
+
+
+def test_an_exporter_still_names_the_last_pod_of_that_name(say: Say) -> None:
+    """A second pod of one name runs 02:00:05-05:00 on GPU 1; one sample still puts the name on GPU 0: it was active all 3 h."""
+    pods = [
+        pod("db-0", "w", [0], 0, 2, uid="first", keep_until=at(2)),
+        pod("db-0", "w", [1], 2 + 5 / 3600, 5, uid="second"),
+    ]
+    util = {**busy("w", [0], 0, 2), **busy("w", [1], 2, 5)}
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, util, offset=10)
+    stale = {"namespace": "train", "pod": "db-0", "container": "worker"}
+    said = say(told, relabel(scrape(told, lean=True), "DCGM_.*", stale, {"UUID": "GPU-w-0"}, (2, 2.01)))
+    assert said.pod("second", "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours") == near(3, 3, 0)
+
+
+def test_a_gpu_is_replaced_where_the_exporter_names_no_pods(say: Say) -> None:
+    """GPU 2 of 4 gets another UUID at 02:00; who holds all four needs no label: 8 GPU-hours, then 4 x 2.75 h, all active."""
+    everything = list(range(4))
+    pods = [pod("a", "w", everything, 0, 2, uid="a"), pod("b", "w", everything, 2.25, 5, uid="b")]
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", everything, 0, HOURS))
+    nobody = {"namespace": None, "pod": None, "container": None}
+    series = relabel(scrape(told, lean=True), "DCGM_.*", nobody)
+    said = say(told, relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS)))
+    # a GPU that stands in for another at that very scrape is seen one scrape late, or the old one early
+    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([8, 8], abs=0.07)
+    assert said.pod("b", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([11, 11], abs=0.07)
+
+
+def test_dcgm_is_collected_before_kube_state_metrics(say: Say) -> None:
+    """Who held what before 02:00 nobody says: those hours are not collected. 2 GPUs x 3 h, of which a held one for 2 h."""
+    pods = [pod("a", "w", [0], 0, 4, uid="a"), pod("gone", "w", [1], 0, 1.5, uid="gone")]
+    told = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, 4), ksm_silent=[[at(0), at(2)]])
+    said = say(told, scrape(told, lean=True))
+    assert said.total("capacity_gpu_hours", "allocated_gpu_hours", "unallocated_gpu_hours") == near(6, 2, 4)
+    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
+
+
+def test_a_claim_of_slices(say: Say) -> None:
+    """A device claim shows in the exporter's labels alone: a 1g and a 2g slice x 3.5 h = 3/7 x 3.5 h."""
+    parts = [{"gi": 7, "profile": "1g.5gb"}, {"gi": 3, "profile": "2g.10gb"}, {"gi": 1, "profile": "3g.20gb"}]
+    held: list[Any] = [(0, 7), (0, 3)]
+    nodes = [node("w", "a2-highgpu-2g", 0, HOURS, mig={"GPU-w-0": parts})]
+    told = fleet(HOURS, nodes, [pod("a", "w", held, 0, 3.5, uid="a")], busy("w", held, 0, HOURS))
+    series = relabel(drop(scrape(told, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
+    assert say(told, series).pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1.5, 1.5)
+
+
+def test_claims_of_two_pods_of_one_name(say: Say) -> None:
+    """One after the other, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own, 1 and 2 GPU-hours."""
+    pods = [pod("a", "w", [0], 0, 1, uid="first"), pod("a", "w", [1], 2, 4, uid="second")]
+    told = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
+    series = relabel(drop(scrape(told, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
+    said = say(told, series)
+    assert said.pod("first", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+    assert said.pod("second", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
+
+
+def of_team(name: str, start: float = 0, **more: Any) -> Fleet:
+    """One GPU held all the time in a namespace labeled with a team."""
+    nodes = [node("w", "g6.12xlarge", start, HOURS)]
+    return fleet(HOURS, nodes, [pod("a", "w", [0], start, HOURS)], {}, namespaces={"train": {"team": name}}, **more)
+
+
+def test_a_namespace_is_another_teams_for_ten_minutes(say: Say) -> None:
+    """Labels apply as of each hour: y from 01:55 to 02:05 pays the hour that begins in between, x the other four."""
+    told = of_team("x")
+    series = relabel(scrape(told, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 - 1 / 12, 2 + 1 / 12))
+    assert say(told, series).teams() == {"x": 4, "y": 1}
+
+
+def test_a_second_kube_state_metrics_exports_other_labels(say: Say) -> None:
+    """That one exporter leaves the team's label out takes it from nobody: x has all 5 hours."""
+    told = of_team("x", ksm_replicas=2)
+    other = {"label_team": None, "label_kubernetes_io_metadata_name": "train"}
+    series = relabel(scrape(told, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"})
+    assert say(told, series).teams() == {"x": 5}
+
+
+def test_two_kube_state_metrics_scraped_at_the_same_moments(say: Say) -> None:
+    """Of a pod held since before the window, both say the same at the same milliseconds: x has all 5 hours."""
+    told = of_team("x", start=-1, offset=20)
+    series = duplicate(scrape(told, lean=True), "kube_.*", {"instance": "10.4.0.99:8080"})
+    assert say(told, series).teams() == {"x": 5}
+
+
+def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(say: Say) -> None:
+    """The label is y from 02:10 on, so y pays from 03:00 on, whether or not somebody asks for 02:15-04:00 in between."""
+    told = of_team("x")
+    series = relabel(scrape(told, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 + 1 / 6, HOURS))
+    said = say(told, series)
+    assert said.teams() == {"x": 3, "y": 2}
+    said.ask(2.25, 4)
+    assert said.teams() == {"x": 3, "y": 2}
