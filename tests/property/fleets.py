@@ -1,4 +1,4 @@
-"""Random fleets: nodes that come and go, reused names, gaps, MIG, time slicing, price steps, short pods, restarts, nonsense."""
+"""Random fleets: nodes that come, go or are closed, reused names, gaps, MIG, slots, price steps, short pods, too many pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 
 
 @st.composite
 def fleets(draw: Draw) -> Fleet:
-    """A fleet of one to six hours with one to three nodes, that never holds more than there is."""
+    """A fleet of one to six hours with one to three nodes, some of which may hold more than there is."""
     scrape = draw(st.sampled_from([30, 60, 300]))
     end = MORNING + draw(st.integers(1, 6)) * 3600
     fleet: Fleet = {
@@ -99,6 +99,8 @@ def _node(draw: Draw, name: str, start: int, stop: int) -> dict[str, Any]:
         "mig": {uuids[0]: CUT} if kind == "p5.48xlarge" and draw(st.booleans()) else {},
         "from": start,
         "to": stop,
+        "cordoned": draw(st.lists(_span(start, stop, 7200), max_size=1)),
+        "not_ready": draw(st.lists(_span(start, stop, 1800), max_size=1)),
     }
 
 
@@ -115,15 +117,15 @@ def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
     if len(whole) > 2 and draw(st.booleans()):
         pair = [{"uuid": uuid} for uuid in whole[-2:]]
         slots = [slot for slot in slots if slot[0][0] not in pair] + [(pair, "nvidia_com_gpu")]
-    for devices, resource in draw(
-        st.lists(st.sampled_from(range(len(slots))), max_size=4, unique=True).map(lambda i: [slots[k] for k in i])
-    ):
+    once = draw(st.sampled_from([True, True, False]))
+    lanes = draw(st.lists(st.sampled_from(range(len(slots))), max_size=4, unique=once))
+    for lane, (devices, resource) in enumerate(slots[number] for number in lanes):
         moment = node["from"] + draw(st.integers(0, 1800))
         for _ in range(draw(st.integers(1, 3))):
             length = draw(st.one_of(st.integers(20, 400), st.integers(400, 9000)))
             if moment + 20 >= node["to"]:
                 break
-            moment = draw(_pod(fleet, node, devices, resource, moment, min(moment + length, node["to"]))) + draw(
+            moment = draw(_pod(fleet, node, devices, resource, moment, min(moment + length, node["to"]), lane)) + draw(
                 st.integers(0, 1500)
             )
         for device in devices:
@@ -141,7 +143,7 @@ def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
 
 @st.composite
 def _pod(
-    draw: Draw, fleet: Fleet, node: dict[str, Any], devices: list[dict[str, Any]], resource: str, start: int, end: int
+    draw: Draw, fleet: Fleet, node: dict[str, Any], devices: list[dict[str, Any]], resource: str, start: int, end: int, lane: int
 ) -> int:
     """Adds a pod; returns when it ends."""
     number = len(fleet["pods"])
@@ -150,7 +152,7 @@ def _pod(
         {
             "cluster": node["cluster"],
             "namespace": draw(st.sampled_from(["a", "b", "c"])),
-            "name": draw(st.sampled_from([f"p{number}", f"same-{devices[0]['uuid']}-{devices[0].get('gi')}"])),
+            "name": draw(st.sampled_from([f"p{number}", f"same-{devices[0]['uuid']}-{devices[0].get('gi')}-{lane}"])),
             "uid": f"u{number}",
             "container": "main",
             "node": node["name"],

@@ -46,6 +46,22 @@ class Slack:
         end = 0.0 if len(seen) > len(running) else max(self.interval, pod["to"] - running[-1])
         return start + end + (self.node(node) if pod["to"] >= node["to"] else 0.0)
 
+    def closed(self, node: dict[str, Any]) -> float:
+        """Of the time in which nobody could have held the node's GPUs: its edges, and all that nobody saw of it."""
+        spans = [*node["cordoned"], *node["not_ready"]]
+        blind = sum(
+            until - since
+            for start, end in spans
+            for since, until in self.fleet["ksm_silent"]
+            if since <= end + self.interval and start <= until + self.interval
+        )
+        return float(2 * len(spans) * self.interval + blind)
+
+    def beside(self, pod: dict[str, Any]) -> float:
+        """GPU-seconds that its node's pods may be taken to hold or not: where too much is held, each cost depends on all."""
+        node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
+        return sum(self.gpus(other) * self.pod(other) for other in self.fleet["pods"] if is_on(other, node))
+
     def gpus(self, pod: dict[str, Any]) -> float:
         """How many GPUs the pod holds."""
         node = next(n for n in self.fleet["nodes"] if is_on(pod, n))

@@ -58,7 +58,8 @@ def _wrong(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
         # a device's sample speaks for whoever is on it: at each of a pod's edges the last and the next may disagree
         measured = held + slack.gpus(pod) * 2 * slack.interval / 3600
         allowed = {**dict.fromkeys(HOURS, measured), "allocated_gpu_hours": held, "spot_gpu_hours": held}
-        allowed |= {"cost": held * dearest, "idle_cost": measured * dearest}
+        beside = slack.beside(pod) / 3600
+        allowed |= {"cost": (held + beside) * dearest, "idle_cost": (measured + beside) * dearest}
         truth = bill.pods.get(key, Figures()).rounded()
         wrong += differences(pod["uid"], pods.pop(key, Figures()).rounded(), truth, (*HOURS, *MONEY), allowed)
     wrong += [f"{key} was not there" for key, figures in pods.items() if figures.allocated_gpu_hours]
@@ -75,12 +76,14 @@ def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, in
     nodes = (
         sum(len(n["gpus"]) * slack.node(n) for n in fleet["nodes"] if n["from"] < end + 3600 and n["to"] > start - 3600) / 3600
     )
+    closed = sum(len(n["gpus"]) * slack.closed(n) for n in fleet["nodes"]) / 3600
     allowed = {
         **dict.fromkeys(HOURS, held + edges),
         **dict.fromkeys(FLEET_HOURS, held + nodes),
         **dict.fromkeys((*MONEY, *FLEET_MONEY), (held + nodes) * dearest),
         "allocated_gpu_hours": held,
         "spot_gpu_hours": held,
+        "unavailable_gpu_hours": held + nodes + closed,
         "capacity_gpu_hours": nodes,
         "node_cost": nodes * dearest,
         "idle_cost": (held + edges) * dearest,
