@@ -16,7 +16,11 @@ WITH labeled AS (
         coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_cloud_google_com_reservation_name'],
             l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation
     FROM node_lives AS n
-    LEFT JOIN (FROM node_labels QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY from_ms DESC) = 1) AS l USING (node_id)
+    LEFT JOIN (
+        -- a GPU that was lost is still one of the node's, and paid for
+        SELECT * REPLACE (max(counted) OVER (PARTITION BY node_id, unit_profile, is_mig_single) AS counted) FROM node_labels
+        QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY from_ms DESC) = 1
+    ) AS l USING (node_id)
 ),
 measured AS (
     SELECT node_id, count(DISTINCT uuid) AS uuids, max(model_name) AS model_name,

@@ -29,11 +29,12 @@ seen AS (
         ) AS node,
         min(value) FILTER (metric = 'kube_pod_status_scheduled_time') * 1000 AS scheduled_ms,
         min(value) FILTER (metric = 'kube_pod_start_time') * 1000 AS started_ms,
-        -- the last scrape in which neither phase was reached yet
-        least(
-            max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Succeeded' AND value = 0),
-            max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Failed' AND value = 0)
-        ) AS alive_ms,
+        -- the last scrape before the phase that it ended in: none, where the pod was over before it was first seen
+        CASE
+            WHEN bool_or(metric = 'kube_pod_status_phase' AND labels['phase'] = 'Succeeded' AND value = 1)
+                THEN max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Succeeded' AND value = 0)
+            ELSE max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Failed' AND value = 0)
+        END AS alive_ms,
         max(end_ms - last_ms) AS interval_ms,
         -- reported for any container that ever ended: it ends the pod only where a terminal phase follows
         max(value) FILTER (metric = 'kube_pod_completion_time') * 1000 AS completed_ms,

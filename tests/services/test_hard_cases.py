@@ -79,13 +79,15 @@ def near(*hours: float) -> Any:
 
 
 def test_a_gpu_is_lost(say: Say) -> None:
-    """At 02:00 a GPU of eight falls off, count and capacity are 7: the pod of 00:30-01:30 held one whole GPU, 1 GPU-hour."""
+    """At 02:00 a GPU of eight falls off, count and capacity are 7: 00:30-01:30 was one whole GPU, 1 GPU-hour, $40 / 8."""
     told = fleet(HOURS, [node("w", "p4de.24xlarge", 0, HOURS)], [pod("a", "w", [0], 0.5, 1.5, uid="a")], busy("w", [0], 0, 2))
     late = (2, HOURS)
     series = relabel(scrape(told, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_count": "7"}, hours=late)
     series = revalue(series, "kube_node_status_.*", 7, PLAIN, late)
     said = say(told, drop(series, "DCGM_.*", {"UUID": "GPU-w-7"}, late))
     assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+    assert said.pod("a", "cost") == near(5)
+    assert said.total("capacity_gpu_hours") == near(40)
 
 
 def test_slots_begin_in_the_middle_of_a_nodes_life(say: Say) -> None:

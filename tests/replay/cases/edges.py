@@ -93,6 +93,20 @@ EDGES = [
         BOOK,
     ),
     Case(
+        "over-before-it-was-seen",
+        "A pod bound at 01:00:36 is over at 01:01:12, between two scrapes 5 minutes apart, listed as Succeeded until 02:00: "
+        "it held 4 L4s for 36 seconds, 0.04 GPU-hours at $1.20 = $0.048.",
+        fleet(
+            3,
+            [node("w", "g6.12xlarge", 0, 3)],
+            [pod("blink", "w", [0, 1, 2, 3], 1.01, 1.02, keep_until=at(2))],
+            {},
+            scrape=300,
+        ),
+        {"allocated_gpu_hours": "0.04", "cost": "0.048", "node_cost": "14.4"},
+        BOOK,
+    ),
+    Case(
         "slots-of-whole-gpus-and-of-slices",
         "gpu.replicas speaks of whole GPUs, mig-1g.5gb.replicas of slices. u: slot of 4 x 3.5 h = 7/8, slice x 3.5 h = 1/2; "
         "v: one of 4 slots of a slice x 3.5 h = 1/8. 1.5 GPU-hours at $4.20 = $6.30.",
