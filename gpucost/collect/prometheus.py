@@ -194,7 +194,7 @@ def collect_prometheus(
         result = collector.run(spans, asked, progress)
         result.not_collected = _before(collector.data_from_ms, spans)
         with store.read() as con:
-            result.findings = findings(con, result, activity)
+            result.findings = findings(con, result, activity, collector.data_from_ms, lambda metric: _has(client, metric, now_ms))
         result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
         return result
     finally:
@@ -210,6 +210,14 @@ def _namespaces(answers: list[Answer]) -> set[str]:
     keys = ("exported_namespace", "namespace", "pod_namespace")
     labels = [labels for answer in answers for labels in answer.series]
     return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
+
+
+def _has(client: PrometheusClient, metric: str, at_ms: int) -> bool:
+    """Does the server have the metric at a moment? One that does not say has it not."""
+    try:
+        return bool(client.value(f"count({metric})", at_ms))
+    except SourceError:
+        return False
 
 
 def _before(data_from_ms: int | None, spans: list[Span]) -> Period | None:

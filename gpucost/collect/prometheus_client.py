@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import tenacity
 
 from gpucost.collect import prometheus_auth
 from gpucost.collect.base import SourceGone
-from gpucost.collect.prometheus_failures import Passing, lost, not_json, refused
+from gpucost.collect.prometheus_failures import Passing, broken_off, lost, not_json, refused
 from gpucost.collect.prometheus_parse import LabelCache, MatrixReader, Truncated
 from gpucost.errors import SourceError
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gpucost.store.samples import Answer
 
 _T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 20
 _LONGEST_URL = 4000
@@ -158,7 +161,7 @@ class PrometheusClient:
                     reader.feed(chunk)
             answer = reader.finish()
         except Truncated as error:
-            raise Passing(f"{self._source.url}: {error}") from None
+            raise broken_off(self._source, error) from None
         except requests.exceptions.RequestException as error:
             raise lost(self._source, error) from None
         if reader.warnings:
@@ -187,6 +190,7 @@ class PrometheusClient:
             stop=tenacity.stop_after_attempt(limit.attempts) | tenacity.stop_when_event_set(self._stop),
             wait=pause,
             sleep=tenacity.sleep_using_event(self._stop),  # so that closing ends it
+            before_sleep=_tell,
             reraise=True,
         )
         try:
@@ -201,3 +205,9 @@ class PrometheusClient:
         if self._stop.is_set():
             raise SourceGone("the run was ended")
         return call()
+
+
+def _tell(state: tenacity.RetryCallState) -> None:
+    """Why a question is asked again, and when: shown under -v."""
+    error = state.outcome.exception() if state.outcome else None
+    _log.warning("%s: trying again in %.1f s", error, state.upcoming_sleep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from gpucost.collect.base import SourceGone
 from gpucost.errors import SourceError
@@ -21,6 +22,9 @@ _TOO_MUCH = (
 )  # fmt: skip
 
 
+_LATER = "collect again later: what was loaded is kept; if it stays so, the server's log says why"
+
+
 class TooMuch(SourceError):
     """The server will not answer that much at once: ask for less."""
 
@@ -32,8 +36,8 @@ class Unauthorized(SourceGone):
 class Passing(SourceError):
     """Worth another try; `after` is how many seconds the server asked to wait, if it did. `down`: nothing answered at all."""
 
-    def __init__(self, message: str, *, after: float | None = None, down: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, fix: str, *, after: float | None = None, down: bool = False) -> None:
+        super().__init__(message, fix)
         self.after = after
         self.down = down
 
@@ -44,18 +48,31 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError:
 
     url = source.url
     if isinstance(error, requests.exceptions.SSLError):
-        return _no_handshake(url, repr(error).upper())
+        return _no_handshake(url, repr(_reason(error)).upper())
     if isinstance(error, requests.exceptions.Timeout):
-        return Passing(f"{url} did not answer within {source.timeout_seconds:g} s")
+        fix = "raise timeout_seconds or lower max_samples, in [prometheus] of gpucost.toml"
+        return Passing(f"{url} did not answer within {source.timeout_seconds:g} s", fix)
     if isinstance(error, requests.exceptions.ConnectionError):
-        if any(name in repr(error) for name in ("NewConnectionError", "NameResolutionError")):
-            down = Passing(f"nothing answers at {url}", down=True)
-            down.fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
-            return down
-        return Passing(f"{url} closed the connection in the middle of an answer")
+        reason = repr(_reason(error))
+        if "NameResolutionError" in reason:
+            return SourceGone(f"cannot resolve host {urlsplit(url).hostname}", fix="correct url in [prometheus] of gpucost.toml")
+        if "NewConnectionError" in reason:
+            fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
+            return Passing(f"nothing answers at {url}", fix, down=True)
+        return Passing(f"{url} closed the connection in the middle of an answer", _LATER)
     if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-        return Passing(f"{url} broke off in the middle of an answer")
+        return Passing(f"{url} broke off in the middle of an answer", _LATER)
     return SourceError(f"{url} cannot be asked: {type(error).__name__}")
+
+
+def broken_off(source: PrometheusSource, error: Exception) -> Passing:
+    """What an answer that ends too early means."""
+    return Passing(f"{source.url}: {error}", _LATER)
+
+
+def _reason(error: Exception) -> object:
+    """What urllib3 met, without the URL that its message quotes: any word may stand in that."""
+    return getattr(error.args[0], "reason", error) if error.args else error
 
 
 def _no_handshake(url: str, said: str) -> SourceError:
@@ -63,11 +80,13 @@ def _no_handshake(url: str, said: str) -> SourceError:
     if "CERTIFICATE_VERIFY_FAILED" in said:
         fix = "name its CA: [prometheus.tls] ca_file = …, in gpucost.toml"
         return SourceError(f"{url}: the server's certificate is not trusted", fix)
+    if "WRONG_VERSION_NUMBER" in said or "RECORD_LAYER_FAILURE" in said:
+        return SourceError(f"{url} does not speak TLS", "use http:// in url, in [prometheus] of gpucost.toml")
     if "ALERT" in said:
         fix = "set cert_file and key_file in [prometheus.tls] of gpucost.toml"
         return SourceGone(f"{url} wants a client certificate that it trusts", fix)
     if "EOF" in said:
-        return Passing(f"{url} closed the encrypted connection")
+        return Passing(f"{url} closed the encrypted connection", _LATER)
     return SourceError(
         f"{url}: no encrypted connection can be made", "set url in [prometheus] of gpucost.toml: http, or another port?"
     )
@@ -96,15 +115,16 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
             f"{url} refuses the credentials (HTTP {status})",
             fix="set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml",
         )
-    if status == 404:
+    if status == 404 or (status == 400 and "unsupported path" in text):  # VictoriaMetrics answers 400
         return SourceGone(
-            f"{url}/api/v1/{path} is not there (HTTP 404)",
-            fix="add the path prefix to url in [prometheus]: …/prometheus, …/select/0/prometheus, …/api/prom",
+            f"{url}/api/v1/{path} is not there (HTTP {status})",
+            fix="set the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom",
         )
     if status in (413, 422) or any(phrase in text.lower() for phrase in _TOO_MUCH):
         return TooMuch(f"{url} will not answer that much at once (HTTP {status}){said}")
     if status in (408, 429) or status >= 500:
-        return Passing(f"{url} answered HTTP {status}{said}", after=_retry_after(response.headers.get("Retry-After")))
+        after = _retry_after(response.headers.get("Retry-After"))
+        return Passing(f"{url} answered HTTP {status}{said}", _LATER, after=after)
     return SourceError(f"{url} answered HTTP {status}{said}")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpucost.errors import StoreError
+from gpucost.errors import StoreError, UsageError
 from gpucost.store import info, migrate
 
 if TYPE_CHECKING:
@@ -23,9 +21,9 @@ if TYPE_CHECKING:
 STORAGE_VERSION = "v1.4.0"
 
 _POLL_SECONDS = 0.05
-_HELD_BY = re.compile(r"lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
-_SAME_PROCESS = "different configuration than existing connections"
-_NEWER_FILE = re.compile(r"version number \d+, but we can only read|newer version of DuckDB", re.IGNORECASE)
+# MULTI is what PIVOT becomes.
+_READING = ("SELECT", "EXPLAIN", "PRAGMA", "MULTI")
+_TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,10 @@ class Store:
         """A read-only connection. Raises StoreError where there is no store, or it cannot be read."""
         if not self.exists:
             raise StoreError(f"there is no store at {self.path}", fix="gpucost collect prometheus")
+        import duckdb
+
+        from gpucost.store import failures
+
         con = self._open(read_only=True)
         try:
             if not migrate.check(con, self.path):
@@ -55,6 +57,10 @@ class Store:
                     pass
                 con = self._open(read_only=True)
             yield con
+        except duckdb.Error as error:
+            if found := failures.of_the_file(self.path, error):
+                raise found from error
+            raise
         finally:
             con.close()
 
@@ -66,6 +72,8 @@ class Store:
         the file; a process killed before that leaves the log beside it, and the next opening replays what was committed.
         """
         import duckdb
+
+        from gpucost.store import failures
 
         con = self._open(read_only=False)
         try:
@@ -80,24 +88,34 @@ class Store:
             try:
                 con.execute("COMMIT")
             except duckdb.Error as error:
-                raise StoreError(f"cannot write to the store {self.path}: {_first_line(error)}") from error
+                raise failures.uncommitted(self.path, error) from error
+        except duckdb.Error as error:
+            if found := failures.of_the_file(self.path, error):
+                raise found from error
+            raise
         finally:
             con.close()
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
-        """Column names and rows that a read-only SQL statement answers. Raises StoreError with DuckDB's message."""
+        """Column names and rows that a read-only SQL statement answers.
+
+        Raises UsageError where it is not one statement; StoreError, with DuckDB's message, where it is refused or fails.
+        """
         import duckdb
+
+        from gpucost.store import failures
 
         with self.read() as con:
             try:
                 # What a report reader runs must reach neither other files nor the network.
                 con.execute("SET enable_external_access = false")
                 con.execute("SET lock_configuration = true")
+                _check_statement(con.extract_statements(sql))
                 answer = con.execute(sql)
                 columns = [str(column[0]) for column in answer.description or []]
                 return columns, answer.fetchall() if columns else []
             except duckdb.Error as error:
-                raise StoreError(str(error).strip(), fix="gpucost sql 'SHOW TABLES' lists what there is") from error
+                raise failures.of_the_file(self.path, error) or StoreError(str(error).strip(), fix=_TABLES) from error
 
     def info(self) -> info.StoreInfo:
         """What the store holds, by source, period and size."""
@@ -117,14 +135,16 @@ class Store:
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         import duckdb
 
+        from gpucost.store import failures
+
         deadline = time.monotonic() + self.wait_seconds
         while True:
             try:
                 return self._connect(read_only=read_only)
             except (duckdb.IOException, duckdb.ConnectionException) as error:
-                holder = _holder(str(error))
+                holder = failures.holder(error)
                 if holder is None:
-                    raise self._unusable(error) from error
+                    raise failures.unopened(self.path, error) from error
                 if time.monotonic() >= deadline:
                     raise StoreError(
                         f"the store {self.path} is in use by {holder} (waited {self.wait_seconds:g} s)",
@@ -132,10 +152,12 @@ class Store:
                     ) from error
                 time.sleep(_POLL_SECONDS)
             except duckdb.Error as error:
-                raise self._unusable(error) from error
+                raise failures.unopened(self.path, error) from error
 
     def _connect(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         import duckdb
+
+        from gpucost.store import failures
 
         config: dict[str, str | bool | int | float | list[str]] = {
             "storage_compatibility_version": STORAGE_VERSION,
@@ -149,37 +171,19 @@ class Store:
             # An ASOF join whose left side is estimated small would become a nested loop, hundreds of times slower.
             if con.execute("SELECT 1 FROM duckdb_settings() WHERE name = 'asof_loop_join_threshold'").fetchall():
                 con.execute("SET asof_loop_join_threshold = 0")
+            failures.check_length(con, self.path)
         except BaseException:
             con.close()
             raise
         return con
 
-    def _unusable(self, error: Exception) -> StoreError:
-        text = _first_line(error)
-        if self.path.is_dir():
-            return StoreError(f"the store {self.path} is a directory, not a file", fix="name a file with --store")
-        if not self.path.parent.is_dir():
-            return StoreError(f"cannot make the store {self.path}: there is no directory {self.path.parent}")
-        if _NEWER_FILE.search(text):
-            return StoreError(f"the store {self.path} was written by a newer DuckDB", fix="pip install --upgrade duckdb")
-        if self.path.exists() and not os.access(self.path, os.R_OK):
-            return StoreError(f"cannot read the store {self.path}: permission denied")
-        if "permission denied" in text.lower() or "read-only file system" in text.lower():
-            return StoreError(f"cannot write the store {self.path}: permission denied")
-        return StoreError(
-            f"{self.path} cannot be opened as a store: {text}",
-            fix="restore a copy, or name another file with --store and collect again",
-        )
 
-
-def _holder(message: str) -> str | None:
-    """Who holds the lock that DuckDB's message is about; None where the message is about something else."""
-    if match := _HELD_BY.search(message):
-        return f"{match['program']} (PID {match['pid']})"
-    if "Could not set lock on file" in message:
-        return "another program"
-    return f"this process (PID {os.getpid()})" if _SAME_PROCESS in message else None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _check_statement(statements: list[duckdb.Statement]) -> None:
+    """Raises UsageError where there is not one statement, StoreError for one that does more than read."""
+    if not statements:
+        raise UsageError("no statement", fix=_TABLES)
+    if len(statements) > 1:
+        raise UsageError(f"{len(statements)} statements: one at a time is answered", fix="run each by itself, or use WITH")
+    kind = statements[0].type.name
+    if kind not in _READING:
+        raise StoreError(f"the store is read-only here: {kind} is refused", fix=f"SELECT, DESCRIBE and EXPLAIN read; {_TABLES}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -53,6 +54,8 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
 
 def migrate(con: duckdb.DuckDBPyConnection) -> None:
     """Brings the schema up to date in one transaction: all of it or nothing."""
+    import duckdb
+
     version = current_version(con)
     con.execute("BEGIN")
     try:
@@ -63,5 +66,6 @@ def migrate(con: duckdb.DuckDBPyConnection) -> None:
                 con.execute("INSERT INTO schema_version VALUES ($1, $2, now()::TIMESTAMP)", [number, name])
         con.execute("COMMIT")
     except BaseException:
-        con.execute("ROLLBACK")
+        with suppress(duckdb.Error):  # a commit that failed has ended the transaction; its own error says why
+            con.execute("ROLLBACK")
         raise

@@ -157,6 +157,9 @@ def test_the_store(tmp_path: Path) -> None:
     assert "3.0 days old" in late[0].found
     other = config.model_copy(update={"prometheus": [PrometheusSource(name="other")]})
     assert any(check.fix == "gpucost collect prometheus --source other" for check in check_store(other, NOW))
+    config.store.write_bytes(config.store.read_bytes()[:-1])
+    (cut,) = check_store(config, NOW)
+    assert cut.status is Status.fail and "is damaged" in cut.found
     config.store.write_text("no database")
     assert [check.status for check in check_store(config, NOW)] == [Status.fail]
 

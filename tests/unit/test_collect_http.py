@@ -17,13 +17,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gpucost import pipeline
-from gpucost.collect.needs import NODE_LABELS_FIX
+from gpucost.collect.needs import DCGM_FIX, KSM_FIX, NODE_LABELS_FIX
 from gpucost.collect.prometheus import collect_prometheus
 from gpucost.collect.prometheus_client import Retries
 from gpucost.collect.result import CollectResult
 from gpucost.config import Activity, BasicAuth, Config, Idle, PrometheusSource
 from gpucost.errors import SourceError
-from gpucost.model import MS_PER_HOUR, Period, from_ms
+from gpucost.model import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import Store, runs
 
 T0 = 472_222 * MS_PER_HOUR
@@ -251,6 +251,7 @@ def test_a_server_that_goes_away_ends_the_run_quickly(fake: Fake, tmp_path: Path
         (200, "<html>Sign in</html>", {}, "not Prometheus' JSON"),
         (200, {"hello": "world"}, {}, "not Prometheus' JSON"),
         (400, {"status": "error", "error": "parse error"}, {}, "HTTP 400: parse error"),
+        (400, {"error": 'unsupported path requested: "/foo/api/v1/query"'}, {}, "/api/v1/query is not there (HTTP 400)"),
     ],
 )
 def test_refusals_are_one_clear_error(
@@ -362,7 +363,9 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
     fake.trick = young
     result = collect(fake, tmp_path, max_samples=1000)
     assert str(result.not_collected) == str(Period(from_ms(T0), from_ms(T0 + 5 * MS_PER_HOUR)))
-    assert "before_retention" in {finding.code for finding in result.findings}
+    (lost,) = [finding for finding in result.findings if finding.code == "before_retention"]
+    assert lost.message.endswith(f"has nothing before {iso(from_ms(T0 + 5 * MS_PER_HOUR))}; that time is lost")
+    assert [finding.message for finding in collect(fake, tmp_path, hours=3).findings] == [lost.message]
     store = Store(tmp_path / "s.duckdb")
     loads = store.query("SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads")[1]
     assert loads == [(T0, T0 + 5 * MS_PER_HOUR)]
@@ -391,9 +394,49 @@ def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_
     fake.trick = nothing
     empty = collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK)
     assert empty.ok and store.query("SELECT count(*) FROM loads")[1] == [(0,)]
+    # the server has the metrics at this moment: nothing is to be installed
+    assert [(found.code, found.fix) for found in empty.findings] == [("no_kube_state_metrics", None), ("no_activity", None)]
     fake.trick = None
     result = collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK)
     assert result.asked == empty.asked and result.not_collected is None
+
+
+def test_a_server_without_the_exporters_is_told_what_to_install(fake: Fake, tmp_path: Path) -> None:
+    def nothing(handler: Handler, query: str, start: int, at: int) -> bool:
+        kind, found = ("matrix" if "ms]" in query else "vector"), query == "vector(1)"
+        result = [{"metric": {}, "value": [at / 1000, "1"]}] if found else []
+        handler.send(200, {"status": "success", "data": {"resultType": kind, "result": result}})
+        return True
+
+    fake.trick = lambda handler, query, start, at: query != "names" and nothing(handler, query, start, at)
+    assert [found.fix for found in collect(fake, tmp_path).findings] == [KSM_FIX, DCGM_FIX]
+
+
+def test_each_retry_is_logged_and_the_last_failure_has_a_fix(
+    fake: Fake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(handler: Handler, query: str, start: int, at: int) -> bool:
+        handler.send(503, {"error": "overloaded"})
+        return True
+
+    fake.trick = busy
+    with pytest.raises(SourceError, match=r"HTTP 503: overloaded \(tried 3 times\)") as caught:
+        collect(fake, tmp_path)
+    assert caught.value.fix is not None
+    assert [record.levelname for record in caplog.records if record.name.startswith("gpucost")] == ["WARNING"] * 2
+    assert f"{fake.url} answered HTTP 503: overloaded: trying again in 0." in caplog.text
+
+
+def test_a_host_that_does_not_exist_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SourceError, match=r"^cannot resolve host gpucost\.invalid$") as caught:
+        collect(Fake("http://gpucost.invalid:9090"), tmp_path)
+    assert caught.value.fix is not None and "trying again" not in caplog.text
+
+
+def test_https_where_there_is_none(fake: Fake, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="does not speak TLS") as caught:
+        collect(Fake(fake.url.replace("http://", "https://")), tmp_path)
+    assert "http://" in str(caught.value.fix)
 
 
 def test_a_renamed_cluster_is_attributed_anew(fake: Fake, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from gpucost.errors import StoreError
+from gpucost.errors import StoreError, UsageError
 from gpucost.store import Store
 from gpucost.store.migrate import latest_version
 
@@ -112,6 +113,98 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
         con.execute("CREATE TABLE theirs (a INTEGER)")
     with pytest.raises(StoreError, match="not a gpucost store"), Store(foreign).write():
         pass
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9, 0.999])
+def test_a_store_that_was_cut_short_is_refused_and_not_touched(store: Store, part: float) -> None:
+    with store.write() as con:
+        con.execute("INSERT INTO cuts SELECT (hash(range) >> 2)::BIGINT FROM range(200000)")
+    left = store.path.read_bytes()[: int(store.path.stat().st_size * part)]
+    store.path.write_bytes(left)
+    for use in (store.info, lambda: store.query("SELECT sum(at_ms) FROM cuts"), lambda: write_a_row(store)):
+        with pytest.raises(StoreError, match=f"the store {store.path} is damaged: ") as caught:
+            use()
+        assert caught.value.fix is not None and caught.value.fix.startswith("restore a copy")
+    assert store.path.read_bytes() == left
+
+
+def test_a_block_that_is_damaged_is_said_where_it_is_read(store: Store) -> None:
+    with store.write() as con:
+        con.execute("INSERT INTO cuts SELECT (hash(range) >> 2)::BIGINT FROM range(200000)")
+    with store.read() as con:
+        (block,) = con.execute("SELECT max(block_id) FROM pragma_storage_info('cuts')").fetchall()[0]
+    with store.path.open("r+b") as file:
+        file.seek(3 * 4096 + block * 262144 + 1000)
+        file.write(b"\xff" * 5000)
+    with pytest.raises(StoreError, match="is damaged"):
+        store.query("SELECT sum(at_ms) FROM cuts")
+    with pytest.raises(StoreError, match="is damaged"), store.write() as con:
+        con.execute("CREATE TEMP TABLE copied AS FROM cuts")
+
+
+def test_a_store_that_gave_space_back_is_not_damaged(store: Store) -> None:
+    with store.write() as con:
+        con.execute("CREATE TABLE much AS SELECT hash(range) AS a FROM range(500000)")
+    with store.write() as con:
+        con.execute("DROP TABLE much")
+    for at in (2, 3):
+        write_a_row(store, at)
+    assert store.query("SELECT at_ms FROM cuts ORDER BY 1")[1] == [(1,), (2,), (3,)]
+
+
+def write_a_row(store: Store, at: int = 2) -> None:
+    with store.write() as con:
+        con.execute("INSERT INTO cuts VALUES ($1)", [at])
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from gpucost.errors import StoreError
+from gpucost.store import Store
+try:
+    with Store(Path(sys.argv[1])).write() as con:
+        con.execute("INSERT INTO cuts VALUES (2)")
+except StoreError as error:
+    print(error.message, error.fix, sep="\\n")
+"""
+
+
+def test_a_directory_that_cannot_be_written(store: Store) -> None:
+    # root may write anywhere, unless it gives that up
+    as_anybody = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    store.path.parent.chmod(0o555)
+    try:
+        done = subprocess.run(
+            [*as_anybody, sys.executable, "-c", WRITE, str(store.path)], capture_output=True, text=True, check=True
+        )
+    finally:
+        store.path.parent.chmod(0o755)
+    said, fix = done.stdout.splitlines()
+    assert said == f"cannot write the store {store.path}: permission denied"
+    assert str(store.path.parent) in fix
+    assert store.query("SELECT at_ms FROM cuts")[1] == [(1,)]
+
+
+@pytest.mark.parametrize("sql", ["", " ;", "-- nothing", "SELECT 1; SELECT 2"])
+def test_one_statement_is_answered(store: Store, sql: str) -> None:
+    with pytest.raises(UsageError, match="statement"):
+        store.query(sql)
+
+
+@pytest.mark.parametrize("sql", ["CREATE TEMP TABLE a (b INTEGER)", "CHECKPOINT", "SET threads = 1", "BEGIN", "LOAD parquet"])
+def test_statements_that_do_more_than_read_are_refused(store: Store, sql: str) -> None:
+    with pytest.raises(StoreError, match="read-only"):
+        store.query(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["FROM cuts", "VALUES (1)", "SHOW TABLES", "DESCRIBE cuts", "SUMMARIZE cuts", "EXPLAIN FROM cuts", "PRAGMA version",
+     "WITH a AS (FROM cuts) FROM a;", "PIVOT cuts ON at_ms USING count(*)"],
+)  # fmt: skip
+def test_statements_that_read(store: Store, sql: str) -> None:
+    assert store.query(sql)[1]
 
 
 def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
