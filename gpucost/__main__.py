@@ -1,5 +1,5 @@
 """`python -m gpucost`."""
 
-from gpucost.cli.app import main
+from gpucost.cli.main import main
 
 main()

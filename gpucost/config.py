@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,11 @@ from gpucost.errors import ConfigError
 
 # Names of headers that carry credentials: their values may not stand in a file.
 SECRET_HEADERS = ("authorization", "token", "secret", "password", "cookie", "api-key", "apikey", "x-auth")
+
+
+def shown_url(url: str) -> str:
+    """`url` as it may be shown: user name and password, whatever characters they hold, are masked."""
+    return re.sub(r"^([A-Za-z][\w+.-]*://)?.*@", lambda found: f"{found[1] or ''}***@", url)
 
 
 class _Section(BaseModel):
@@ -76,7 +82,7 @@ class PrometheusSource(_Section):
     def _http(cls, value: str) -> str:
         if not value.startswith(("http://", "https://")):
             raise ValueError("should begin with http:// or https://")
-        if "@" in value.split("://", 1)[1].split("/", 1)[0]:
+        if "@" in value:  # anywhere: a password may hold a slash
             raise ValueError("should hold no password; name it under [prometheus.basic_auth]")
         if "?" in value or "#" in value:
             raise ValueError("should be a base URL, without ? or #")
@@ -249,6 +255,7 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
     for key, value in _leaves("", config.model_dump()):
         origin = next((text for known, text in config._origins.items() if key == known or key.startswith(known + ".")), "default")
         hidden = ".headers." in key
+        value = shown_url(value) if key.endswith(".url") else value
         rows.append((key, "(hidden)" if hidden else config_file.as_toml(value), origin))
     return rows
 

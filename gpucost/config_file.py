@@ -91,12 +91,21 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
     for given, by in ((path, "option --config"), (Path(named) if named else None, f"variable {PREFIX}CONFIG")):
         if given is not None:
             wanted = cwd / given.expanduser()
-            if wanted.is_dir():
+            if wanted.is_dir() and wanted.name != FILE_NAME:
                 wanted = wanted / FILE_NAME
-            if not wanted.is_file():
+            if wanted.is_dir():
+                raise _directory(wanted)
+            if not wanted.exists():
                 raise ConfigError(f"no config file at {wanted} ({by})", "gpucost init writes one; --config names another")
             return wanted
-    return next((place for place in places(environ, cwd) if place.is_file()), None)
+    found = next((place for place in places(environ, cwd) if place.exists()), None)
+    if found and found.is_dir():
+        raise _directory(found)
+    return found
+
+
+def _directory(path: Path) -> ConfigError:
+    return ConfigError(f"{path} is a directory, not a config file", "move it away, or name a file with --config")
 
 
 def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
@@ -169,8 +178,11 @@ def _in_first(key: Key) -> Key:
 
 
 def _overlay(settings: Settings, name: str, text: str, cwd: Path, known: frozenset[str]) -> None:
-    """Lay one variable over the settings. Variables that are none of ours are left alone (Kubernetes makes GPUCOST_PORT)."""
-    if not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG":
+    """Lay one variable over the settings; an empty one counts as unset.
+
+    Variables that are none of ours are left alone (Kubernetes makes GPUCOST_PORT).
+    """
+    if not text or not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG":
         return
     parts = name.removeprefix(PREFIX).lower().split("__")
     if parts[0] not in known:

@@ -45,6 +45,34 @@ def load(config_path: Path | None, store_path: Path | None) -> tuple[Config, Sto
     return config, Store(config.store)
 
 
+def put(text: str = "", *, nl: bool = True) -> None:
+    """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        typer.echo(text.encode(encoding, "replace").decode(encoding), nl=nl)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_failed(error) from None
+
+
+def stdout_failed(error: OSError) -> GpucostError:
+    """What a write to stdout failed with, in words; the interpreter is kept from failing with it once more at its end."""
+    _drop_stdout()
+    return GpucostError(f"cannot write to standard output: {error.strerror or error}")
+
+
+def output_file(output: Path | None) -> Path | None:
+    """The file that -o names; None is stdout, which `-` names too. Raises UsageError for what can be no file."""
+    from gpucost.errors import UsageError
+
+    if output is None or str(output) == "-":
+        return None
+    if output.is_dir():
+        raise UsageError(f"-o names a directory: {output}", "-o takes a file, or - for standard output")
+    return output
+
+
 def note(text: str = "", *, quiet: bool = False) -> None:
     """Say something beside the data: to stderr, and not at all under -q."""
     if not quiet:
@@ -55,11 +83,9 @@ def write_text(text: str, output: Path) -> None:
     """Write `text` to the file `output`, whole or not at all: a reader never sees half of it.
 
     What is there and is no regular file (a device, a pipe) is written into, and a link's target is replaced, not the link.
-    Raises UsageError where it cannot be written.
+    Raises GpucostError where it cannot be written.
     """
     from tempfile import mkstemp
-
-    from gpucost.errors import UsageError
 
     try:
         target = output.resolve()
@@ -77,7 +103,7 @@ def write_text(text: str, output: Path) -> None:
             part.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot write {output}: {reason}", "-o names another file") from None
+        raise GpucostError(f"cannot write {output}: {reason}", "-o names another file") from None
 
 
 def _umask() -> int:
@@ -97,17 +123,21 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         _set_up_logging(verbose=bool(kwargs.get("verbose")))
         try:
             result = command(*args, **kwargs)
-            sys.stdout.flush()
+            _flush()
             return result
         except GpucostError as error:
+            if _is_interrupt(error):
+                _interrupted()
             fail(error.message, error.fix, error.exit_code)
         except KeyboardInterrupt:
-            fail("interrupted; what was saved before is kept", None, INTERRUPTED)
+            _interrupted()
         except BrokenPipeError:
             _reader_is_gone()
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except Exception as error:
+            if _is_interrupt(error):
+                _interrupted()
             if kwargs.get("verbose"):
                 import traceback
 
@@ -119,6 +149,31 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
             )
 
     return run
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_failed(error) from None
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether `error` comes of Ctrl-C: while a query runs, DuckDB raises errors of its own for it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt) or type(cause).__name__ == "InterruptException":
+            return True
+        if isinstance(cause, RuntimeError) and str(cause) == "Query interrupted":
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _interrupted() -> NoReturn:
+    fail("interrupted; what was saved before is kept", None, INTERRUPTED)
 
 
 def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
@@ -150,7 +205,12 @@ def _red(text: str) -> str:
 
 
 def _reader_is_gone() -> NoReturn:
-    """`gpucost … | head`: end quietly, and keep the interpreter from complaining when it flushes stdout."""
+    """`gpucost … | head`: end quietly."""
+    _drop_stdout()
+    raise typer.Exit(BROKEN_PIPE)
+
+
+def _drop_stdout() -> None:
+    """Keep the interpreter from complaining when it flushes, at its end, what stdout did not take."""
     with contextlib.suppress(OSError, ValueError):  # stdout may have no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(BROKEN_PIPE)

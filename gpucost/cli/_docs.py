@@ -28,7 +28,8 @@ def commands_page() -> str:
         GENERATED,
         "Data goes to stdout; progress, notes and errors to stderr. Progress bars appear on a terminal only; `NO_COLOR` is",
         "honored.\n",
-        "Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 4 the period asked for was not collected in full.\n",
+        "Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 4 the period asked for was not collected in full,",
+        "130 interrupted (Ctrl-C), 141 the reader of stdout went away (`gpucost … | head`).\n",
         "Dates: `2026-10-01` is midnight in the configured time zone; `--to` is exclusive.\n",
     ]
     program = typer.main.get_command(app)
@@ -52,8 +53,9 @@ def config_page() -> str:
         "tells what is in force and where each value comes from.\n",
         "An option wins over a variable, a variable over the file. A variable is named after its key, with two underscores",
         f"between tables and keys: `{PREFIX}STORE`, `{PREFIX}PROMETHEUS__URL`, `{PREFIX}IDLE__THRESHOLD_PERCENT`. Lists and",
-        "tables are written as JSON. Where the file has several `[[prometheus]]`, variables cannot reach into them. Without",
-        "`[prometheus]` the server is the default below; `prometheus = []` says that there is none to collect from.\n",
+        "tables are written as JSON; an empty variable counts as unset. Where the file has several `[[prometheus]]`, variables",
+        "cannot reach into them. Without `[prometheus]` the server is the default below; `prometheus = []` says that there is",
+        "none to collect from.\n",
         "Relative paths in the file, and the default store, are taken from the file's directory; those in variables and options",
         "from the working directory. Secrets are never written here: they are named by file or by variable.\n",
         "## Top level\n",

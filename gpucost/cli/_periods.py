@@ -126,6 +126,8 @@ def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
         return Period(end - count * _HOUR, end)
     today = now.astimezone(tz).date()
     first = today - timedelta(days=count * (7 if unit == "w" else 1))
+    if first.year not in _YEARS:
+        raise UsageError(f"--last {text} goes back to {first.year}", "give a shorter span, for example --last 30d")
     return Period(local_midnight(first, tz), local_midnight(today, tz))
 
 

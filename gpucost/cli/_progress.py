@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from gpucost.collect.result import ProgressState
 
+# About as many characters as the words beside a bar take; a narrower terminal shows the bar and its percentage alone.
+_WORDS = 80
+
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Callable[[ProgressState], None] | None]:
@@ -24,17 +27,21 @@ def progress_bar(*, quiet: bool) -> Iterator[Callable[[ProgressState], None] | N
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
+    console = Console(stderr=True)
+    wide = (
         TextColumn("{task.completed:.0f} h"),
         TextColumn("{task.fields[samples]:,} samples"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
+        TaskProgressColumn(),
+        *(wide if console.width > _WORDS else ()),
+    )
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console, transient=True) as bars:
 
         def show(state: ProgressState) -> None:
             # a total of 0 is not known yet: the bar pulses

@@ -13,9 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from gpucost.cli._common import write_text
+from gpucost.cli._common import put, write_text
 
 
 class RowFormat(StrEnum):
@@ -28,11 +26,11 @@ class RowFormat(StrEnum):
 
 
 def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None) -> None:
-    """Write rows to `output`, or to stdout where it is None. Raises UsageError where the file cannot be written."""
+    """Write rows to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written."""
     renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
     text = renderers[format](columns, rows)
     if output is None:
-        typer.echo(text, nl=False)
+        put(text, nl=False)
         return
     write_text(text, output)
 
@@ -73,6 +71,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value.replace("\r", "").replace("\n", "\\n")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     plain = _plain(value)
     if isinstance(plain, str):
         return plain
@@ -80,11 +80,18 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON knows it: decimals become numbers, instants ISO 8601, what is no number becomes null."""
+    """`value` as JSON knows it: decimals become numbers, instants ISO 8601, bytes hexadecimal.
+
+    What is no number becomes null, and infinity, which JSON cannot spell as a number either, the word.
+    """
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        return None if math.isnan(value) else value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return value.hex()
     if isinstance(value, date | datetime | time):
         return value.isoformat()
     if isinstance(value, dict):

@@ -38,7 +38,8 @@ app = _group("What your GPUs cost, who used them, and what you could do about it
 
 
 @app.callback(
-    epilog="Start with: gpucost demo. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 the period asked for is incomplete.",
+    epilog="Start with: gpucost demo. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 the period asked for is incomplete, "
+    "130 interrupted.",
 )
 def options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
@@ -63,8 +64,3 @@ app.add_typer(collect_group, name="collect")
 app.command("report")(report)
 app.add_typer(store_group, name="store")
 app.command("sql")(sql)
-
-
-def main() -> None:
-    """Entry point of the console script `gpucost`."""
-    app(prog_name="gpucost")

@@ -15,6 +15,7 @@ from gpucost.cli._common import (
     handle_errors,
     load,
     note,
+    put,
     tell_error,
 )
 from gpucost.cli._periods import FromOption, ToOption, parse_period
@@ -41,9 +42,10 @@ def collect_prometheus(
 ) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
-    Without a period: from the beginning of the current month at first, later from where the last run ended. Collecting
-    the same time again changes nothing, and late data replaces. What fails is named and can be collected later; a run
-    that was ended goes on where it stopped. Ends with 1 if a part could not be collected.
+    Without a period: from the beginning of the current month at first, later from two hours before the last collected
+    moment, and whatever is missing since the first run. Collecting the same time again changes nothing, and late data
+    replaces. What fails is named and can be collected later; a run that was ended goes on where it stopped. Ends with 1 if
+    a part could not be collected.
 
     \b
     Examples:
@@ -76,27 +78,30 @@ def collect_prometheus(
 
 def _only(config: Config, names: list[str]) -> Config:
     """`config` with the servers called `names` alone; all of them where there are no names."""
+    from gpucost.config import shown_url
     from gpucost.errors import UsageError
 
     known = {server.source: server for server in config.prometheus}
     for name in names:
         if name not in known:
-            raise UsageError(f"no server is called {name}", f"--source takes one of: {', '.join(known)}")
+            raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
     return config.model_copy(update={"prometheus": [known[name] for name in names]}) if names else config
 
 
 def _tell(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
     """What a run came to: the summary on stdout, what is wrong or missing on stderr, under -q failed windows only."""
     if not quiet:
-        typer.echo(
-            f"{result.source}: {result.samples:,} samples of {result.asked}"
+        count = len(result.failed_windows)
+        failed = f", but {_count(count, 'window')} failed" if count else ""
+        put(
+            f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
             f" ({_count(result.windows, 'window')}, {_count(result.new_series, 'new series', 'new series')})"
         )
         if result.resumed:
-            typer.echo(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
+            put(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
         if verbose:
             for metric, seen in sorted(result.metrics.items()):
-                typer.echo(f"  {metric}: {seen.samples:,} samples")
+                put(f"  {metric}: {seen.samples:,} samples")
     for reason in sorted({item.reason for item in result.dropped}):
         metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
         note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}", quiet=quiet)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import QuietOption, VerboseOption, handle_errors, note
+from gpucost.cli._common import QuietOption, VerboseOption, handle_errors, note, put
 
 if TYPE_CHECKING:
     from gpucost.config import Config
@@ -46,7 +46,7 @@ def demo(
         config = build(folder, month, lambda words: note(words, quiet=quiet))
         note("attributing every GPU-hour", quiet=quiet)
         _report(config, month)
-        typer.echo()
+        put()
         _report(config, month, _TEAM)
     note(_next(keep), quiet=quiet)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, note
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, note, put
 
 
 @handle_errors
@@ -38,7 +38,7 @@ def init(
       gpucost init --config ~/.config/gpucost/gpucost.toml
     """
     from gpucost import discover
-    from gpucost.config import PrometheusSource
+    from gpucost.config import PrometheusSource, shown_url
     from gpucost.config_file import FILE_NAME
     from gpucost.errors import ConfigError
 
@@ -57,9 +57,9 @@ def init(
     try:
         chosen = PrometheusSource(url=chosen).url
     except ValueError as error:
-        raise ConfigError(f"{chosen} cannot be used: {_first_reason(error)}", "give --url http://HOST:PORT") from None
+        raise ConfigError(f"{shown_url(chosen)} cannot be used: {_first_reason(error)}", "give --url http://HOST:PORT") from None
     _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(store or "gpucost.duckdb")})
-    typer.echo(f"wrote {target}")
+    put(f"wrote {target}")
     note(_about(server, chosen), quiet=quiet)
     note(_advice(target, server.retention if server else None), quiet=quiet)
 

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, write_text
+from gpucost.cli._common import (
+    ConfigOption,
+    QuietOption,
+    StoreOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    note,
+    output_file,
+    put,
+    write_text,
+)
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
 
 if TYPE_CHECKING:
@@ -34,7 +45,7 @@ class ReportFormat(StrEnum):
     csv = "csv"
 
 
-_SUFFIXES = {".md": ReportFormat.markdown, ".json": ReportFormat.json, ".csv": ReportFormat.csv}
+_SUFFIXES = {".md": ReportFormat.markdown, ".json": ReportFormat.json, ".csv": ReportFormat.csv, ".txt": ReportFormat.table}
 
 
 @handle_errors
@@ -61,7 +72,9 @@ def report(
     format: Annotated[
         ReportFormat | None,
         typer.Option(
-            "--format", help="How to write it. Default: by the suffix of -o (.md, .json, .csv), else table.", show_default=False
+            "--format",
+            help="How to write it. Default: by the suffix of -o (.md, .json, .csv, .txt), else table.",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[
@@ -92,6 +105,8 @@ def report(
     from gpucost import pipeline
     from gpucost.report import Query
 
+    target = output_file(output)
+    written_as = format or _format_of(target)
     settings, opened = load(config, store)
     now = datetime.now(UTC)
     chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
@@ -106,13 +121,27 @@ def report(
         top=top,
         period_note=why,
         now=now,
+        with_sections=written_as in (ReportFormat.table, ReportFormat.markdown),
     )
     view = pipeline.report(settings, opened, query)
-    write_report(view, format or _SUFFIXES.get(output.suffix.lower() if output else "", ReportFormat.table), output)
-    if output:
-        note(f"{view.title}: written to {output}", quiet=quiet)
+    write_report(view, written_as, target)
+    if target:
+        note(f"{view.title}: written to {target}", quiet=quiet)
     if strict:
         _check_complete(view, query)
+
+
+def _format_of(target: Path | None) -> ReportFormat:
+    """The format that a file's suffix means; a table without one. Raises UsageError for a suffix that means none."""
+    from gpucost.errors import UsageError
+
+    suffix = target.suffix.lower() if target else ""
+    if suffix and suffix not in _SUFFIXES:
+        raise UsageError(
+            f"no format belongs to the suffix of {target}",
+            f"-o knows {', '.join(_SUFFIXES)}; with any other, --format says how to write it",
+        )
+    return _SUFFIXES.get(suffix, ReportFormat.table)
 
 
 def _default_period(store: Store, tz: ZoneInfo, now: datetime) -> tuple[Period, str, str]:
@@ -123,11 +152,10 @@ def _default_period(store: Store, tz: ZoneInfo, now: datetime) -> tuple[Period, 
 
 
 def write_report(view: ReportView, format: ReportFormat, output: Path | None) -> None:
-    """The report in `format` to `output`, or to stdout where it is None. Raises UsageError where the file cannot be written."""
+    """The report in `format` to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written."""
     text = _rendered(view, format, output)
     if output is None:
-        encoding = sys.stdout.encoding or "utf-8"
-        typer.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
+        put(text, nl=False)
     else:
         write_text(text, output)
 

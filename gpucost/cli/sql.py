@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, output_file
 from gpucost.cli._rows import RowFormat, write_rows
 
 
@@ -34,6 +34,7 @@ def sql(
       gpucost sql --format csv -o nodes.csv "from nodes"
       gpucost sql - < question.sql
     """
+    target = output_file(output)
     _, opened = load(config, store)
     columns, rows = opened.query(sys.stdin.read() if statement == "-" else statement)
-    write_rows(columns, rows, format, output)
+    write_rows(columns, rows, format, target)

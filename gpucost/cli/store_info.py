@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, put
 from gpucost.cli._rows import RowFormat, write_rows
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def store_info(
     _, opened = load(config, store)
     answer = opened.info()
     if format is InfoFormat.json:
-        typer.echo(json.dumps(asdict(answer), indent=2, default=_plain))
+        put(json.dumps(asdict(answer), indent=2, default=_plain))
     else:
         _print(answer, verbose=verbose)
 
@@ -51,10 +51,10 @@ def store_info(
 def _print(answer: StoreInfo, *, verbose: bool) -> None:
     from gpucost.model import iso
 
-    typer.echo(f"store    {answer.path}")
-    typer.echo(f"size     {size(answer.size)}" + (f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""))
-    typer.echo(f"version  schema {answer.schema_version}, file format {answer.storage_version}")
-    typer.echo(f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n")
+    put(f"store    {answer.path}")
+    put(f"size     {size(answer.size)}" + (f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""))
+    put(f"version  schema {answer.schema_version}, file format {answer.storage_version}")
+    put(f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n")
     if answer.sources:
         columns = ("source", "kind", "from", "to", "loads", "samples", "dropped", "last load")
         rows = [
@@ -63,13 +63,13 @@ def _print(answer: StoreInfo, *, verbose: bool) -> None:
         ]
         write_rows(columns, rows, RowFormat.table, None)
     else:
-        typer.echo("nothing was collected yet: gpucost collect prometheus")
+        put("nothing was collected yet: gpucost collect prometheus")
     if answer.dropped:
-        typer.echo("\nleft out as impossible:")
+        put("\nleft out as impossible:")
         dropped = [(d.source, d.reason, d.metric, d.samples) for d in answer.dropped]
         write_rows(("source", "reason", "metric", "samples"), dropped, RowFormat.table, None)
     if verbose:
-        typer.echo()
+        put()
         write_rows(("table", "rows"), [(table.name, table.rows) for table in answer.tables], RowFormat.table, None)
 
 

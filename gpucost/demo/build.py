@@ -36,6 +36,7 @@ def build(folder: Path, month: Period, progress: Callable[[str], None]) -> Confi
 
     `progress` is told in words what is going on. Raises UsageError where the folder is in other use.
     """
+    folder = folder.absolute()
     files.prepare(folder)
     config = load_config(files.write(folder, month), environ={}, cwd=folder)
     store = Store(config.store)

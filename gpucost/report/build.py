@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -13,23 +11,13 @@ from gpucost.errors import GpucostError, StoreError
 from gpucost.model import from_ms
 from gpucost.report.coverage import coverage
 from gpucost.report.query import Query
-from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total, workload_counts
+from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total, unpriced_gpus, unpriced_ms, workload_counts
 from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
-from gpucost.report.view import Figures, Measures, NodeTotals, ReportView, Row, Table
+from gpucost.report.view import Figures, ReportView, Table
 from gpucost.timeline import is_month, month_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    rows: list[Row]
-    by_gpu: list[Row]
-    dearest: list[Row]
-    workloads: Mapping[str, int]
-    totals: Measures
-    nodes: NodeTotals | None
 
 
 def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
@@ -45,14 +33,16 @@ def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
         raise _no_data(con, query, config.tz)
     totals, unallocated = total(con)
     by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
-    content = _Content(
-        rows=rows_by(con, query.dimensions),
-        by_gpu=by_gpu,
-        dearest=rows_by(con, ("cluster", "namespace", "workload"), query.top),
-        workloads=workload_counts(con),
-        totals=totals,
-        nodes=None if query.is_narrowed else node_totals(nodes, unallocated),
-    )
+    rows = rows_by(con, query.dimensions)
+    whole = None if query.is_narrowed else node_totals(nodes, unallocated)
+    sections: tuple[Table | Figures, ...] = ()
+    if query.with_sections:
+        main = cost_by(rows, query.dimensions, totals, whole)
+        usage = gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())
+        dearest = rows_by(con, ("cluster", "namespace", "workload"), query.top)
+        top = consumers(dearest, workload_counts(con), totals)
+        idle_capacity = unallocated_gpus(by_gpu, whole) if whole and whole.unallocated_gpu_hours else None
+        sections = _in_order(query, main, usage, idle_capacity, waste(totals, whole, config), top)
     unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
     return ReportView(
         title=_title(query, config.tz),
@@ -60,9 +50,9 @@ def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
         period=query.period,
         currency=config.currency,
         by=query.dimensions,
-        rows=tuple(content.rows),
+        rows=tuple(rows),
         totals=totals,
-        node_totals=content.nodes,
+        node_totals=whole,
         coverage=coverage(
             con,
             query,
@@ -72,22 +62,17 @@ def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
             unknown_capacity_gpu_hours=round(unknown, 9),
             nodes=nodes,
         ),
-        sections=_sections(content, query, config),
+        sections=sections,
     )
 
 
-def _sections(content: _Content, query: Query, config: Config) -> tuple[Table | Figures, ...]:
+def _in_order(
+    query: Query, main: Table, usage: Table, idle_capacity: Table | None, wasted: Figures, top: Table
+) -> tuple[Table | Figures, ...]:
     """One team: what it used, wasted and on what. All teams, or dimensions asked for by name: the rows come first."""
-    main = cost_by(content.rows, query.dimensions, content.totals, content.nodes)
-    usage = gpu_hours(content.by_gpu, content.totals)
-    wasted = waste(content.totals, content.nodes, config)
-    top = consumers(content.dearest, content.workloads, content.totals)
-    if content.nodes is not None:
-        idle_capacity = [unallocated_gpus(content.by_gpu, content.nodes)] if content.nodes.unallocated_gpu_hours else []
-        return (main, usage, *idle_capacity, wasted, top)
-    if query.by:
-        return (main, usage, wasted, top)
-    return (usage, wasted, top, main)
+    if query.is_narrowed and not query.by:
+        return (usage, wasted, top, main)
+    return (main, usage, *([idle_capacity] if idle_capacity else ()), wasted, top)
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:

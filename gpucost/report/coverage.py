@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.report.query import Query
-from gpucost.report.rows import PricedNodes, ask, ratio
+from gpucost.report.rows import NO_PRICE, PricedNodes, ask, hours, ratio, unpriced_ms
 from gpucost.report.view import Coverage, Gap, Notice, PriceSource
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def coverage(
     for gap in gaps:
         missing[gap.cluster] = missing.get(gap.cluster, 0.0) + gap.hours
     sources = _price_sources(nodes, now)
+    unpriced, time = unpriced_ms(nodes), sum(node.capacity_gpu_ms for node in nodes)
     ends = [parts[-1][1] for parts in spans.values() if parts]
     return Coverage(
         measured_ratio=measured_ratio,
@@ -46,6 +47,8 @@ def coverage(
         not_collected=tuple(gaps),
         collected_to=from_ms(min(ends)).astimezone(tz) if ends else None,
         unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
+        unpriced_gpu_hours=hours(unpriced),
+        unpriced_ratio=ratio(unpriced, time),
         warnings=(*_gap_notices(gaps, due < query.period.end_ms, due, tz), *_stored_notices(con, query)),
         is_complete=due >= query.period.end_ms and not gaps,
     )
@@ -75,10 +78,11 @@ def _gaps(cluster: str, parts: list[tuple[int, int]], start: int, due: int) -> l
 
 
 def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource, ...]:
-    """Shares of node cost; where nothing cost anything, of GPU time."""
-    cost = sum(node.node_cost for node in nodes)
-    time = sum(node.capacity_gpu_ms for node in nodes)
-    shares = [(node, ratio(node.node_cost, cost) if cost else ratio(node.capacity_gpu_ms, time)) for node in nodes]
+    """Shares of node cost; where nothing cost anything, of GPU time. What has no price has no share."""
+    priced = [node for node in nodes if node.source != NO_PRICE or node.node_cost]
+    cost = sum(node.node_cost for node in priced)
+    time = sum(node.capacity_gpu_ms for node in priced)
+    shares = [(node, ratio(node.node_cost, cost) if cost else ratio(node.capacity_gpu_ms, time)) for node in priced]
     return tuple(
         PriceSource(
             name=node.source,

@@ -28,6 +28,7 @@ class Query:
 
     `by` empty means: by team; with `teams` by namespace; with `namespaces` by workload. `period_note` says how the period was
     chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
+    Without `with_sections` only what programs read is computed.
     Raises UsageError for an unknown dimension or an empty period.
     """
 
@@ -40,6 +41,7 @@ class Query:
     top: int = 10
     period_note: str | None = None
     now: datetime | None = None
+    with_sections: bool = True
 
     def __post_init__(self) -> None:
         for name in self.by:

@@ -64,6 +64,7 @@ def _coverage(coverage: Coverage) -> dict[str, Any]:
             {"cluster": gap.cluster, "from": iso(gap.period.start), "to": iso(gap.period.end)} for gap in coverage.not_collected
         ],
         "unknown_capacity_gpu_hours": coverage.unknown_capacity_gpu_hours,
+        "unpriced_gpu_hours": coverage.unpriced_gpu_hours,
         "warnings": [asdict(notice) for notice in coverage.warnings],
     }
 

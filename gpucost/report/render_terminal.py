@@ -67,7 +67,10 @@ def _print_table(console: Console, table: Table, currency: str) -> None:
     ]
     room = console.width - _INDENT - (max(map(cell_len, flags)) + _GAP if any(flags) else 0)
     shown = _fitting(table.columns, widths, room)
-    _narrow(widths, [index for index in shown if table.columns[index].unit == "text"], _sum_of(widths, shown) - room)
+    names = [index for index in shown if table.columns[index].unit == "text"]
+    whole_words = {index: max(_longest_piece(row[index]) for row in texts) for index in names}
+    _narrow(widths, whole_words, _sum_of(widths, shown) - room)
+    _narrow(widths, dict.fromkeys(names, _NARROWEST_NAME), _sum_of(widths, shown) - room)
     grid = _grid(show_header=True)
     for index in shown:
         column = table.columns[index]
@@ -96,15 +99,17 @@ def _print_sum(console: Console, table: Table, currency: str) -> None:
         grid.add_row(Text(table.title, style="bold"), *blanks, Text(sum_text(*table.sum, currency), style="bold"))
     for line in table.lines:
         style = "bold" if line.is_sum else ""
-        cells: list[Text] = []
+        cells: list[Text | Padding] = []
         for column, value in zip(table.columns, line.cells, strict=True):
             if column.sign:
                 cells.append(Text("" if line.is_sum else column.sign, style="dim"))
             unit = " h" if column.unit == "hours" and value != "" else ""
             cells.append(Text(cell(value, column, currency) + unit, style=style))
-        cells[0] = Text(" " * _INDENT).append_text(cells[0])
+        cells[0] = _indented(cells[0])
         grid.add_row(*cells)
     console.print(grid)
+    if table.note:
+        console.print(_indented(Text(table.note, style="dim")))
 
 
 def _print_figures(console: Console, section: Figures, currency: str) -> None:
@@ -156,7 +161,7 @@ def _grid(*, show_header: bool = False, gap: int = _GAP) -> Grid:
     return Grid(box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style="")
 
 
-def _indented(content: Grid | Text) -> Padding:
+def _indented(content: Grid | Text | Padding) -> Padding:
     return Padding(content, (0, 0, 0, _INDENT))
 
 
@@ -177,13 +182,21 @@ def _fitting(columns: tuple[Column, ...], widths: list[int], room: int) -> list[
     return sorted(shown)
 
 
-def _narrow(widths: list[int], names: list[int], excess: int) -> None:
-    """Take `excess` characters from the widest of the `names` columns, evenly, down to what can still be read."""
+def _narrow(widths: list[int], least: dict[int, int], excess: int) -> None:
+    """Take `excess` characters from the widest of the columns in `least`, evenly, as far as each keeps its least width."""
     for _ in range(max(0, excess)):
-        widest = max(names, key=lambda index: widths[index])
-        if widths[widest] <= _NARROWEST_NAME:
+        wide = [index for index, width in least.items() if widths[index] > max(width, _NARROWEST_NAME)]
+        if not wide:
             return
-        widths[widest] -= 1
+        widths[max(wide, key=lambda index: widths[index])] -= 1
+
+
+def _longest_piece(text: str) -> int:
+    return max(map(cell_len, _pieces(text)), default=0)
+
+
+def _pieces(text: str) -> list[str]:
+    return re.findall(r"[^-/._ ]*[-/._ ]|[^-/._ ]+$", text)
 
 
 def _folded(text: str, width: int) -> str:
@@ -191,7 +204,7 @@ def _folded(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     lines = [""]
-    for piece in re.findall(r"[^-/._ ]*[-/._ ]|[^-/._ ]+$", text):
+    for piece in _pieces(text):
         if lines[-1] and cell_len(lines[-1] + piece) > width:
             lines.append("")
         lines[-1] += piece

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Kind = Literal["allocated", "unallocated"]
 _PACKAGE = "gpucost.report"
 _NAMES_SHOWN = 8
+NO_PRICE = "none"
 ZERO = Decimal(0)
 _ALL = 2**62
 
@@ -144,6 +145,16 @@ def node_totals(nodes: list[PricedNodes], unallocated: Unallocated) -> NodeTotal
         over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
         node_cost=sum((node.node_cost for node in nodes), ZERO),
     )
+
+
+def unpriced_ms(nodes: list[PricedNodes]) -> float:
+    """GPU-milliseconds of nodes that nothing prices."""
+    return sum(node.capacity_gpu_ms for node in nodes if node.source == NO_PRICE)
+
+
+def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> set[tuple[str | None, str]]:
+    """The GPU models and capacity types some of whose GPU-hours held have no price."""
+    return {(row["gpu_model"], row["capacity_type"]) for row in ask(con, "42_unpriced_gpus", filters(query))}
 
 
 def hours(gpu_ms: float) -> float:

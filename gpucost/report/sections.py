@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from decimal import Decimal
 
@@ -49,8 +49,8 @@ def cost_by(rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeT
     return Table(title, columns, (*held, subtotal, *free, left, total), note)
 
 
-def gpu_hours(by_gpu: list[Row], totals: Measures) -> Table:
-    """GPU-hours by GPU model and capacity type, at the price that they came to."""
+def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | None, str]]) -> Table:
+    """GPU-hours by GPU model and capacity type, at the price that they came to; of `unpriced` ones a note tells."""
     held = [row for row in by_gpu if row.kind == "allocated" and row.measures.allocated_gpu_hours]
     lines = tuple(
         Line((gpu_name(row), row.measures.allocated_gpu_hours, _price(row.measures), row.measures.cost))
@@ -65,6 +65,7 @@ def gpu_hours(by_gpu: list[Row], totals: Measures) -> Table:
             Column("Cost", "money", 2, sign="="),
         ),
         (*lines, Line(("Total", "", "", totals.cost), is_sum=True)),
+        note=_unpriced_note([gpu_name(row) for row in held if (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced]),
         has_header=False,
         sum=(totals.allocated_gpu_hours, "hours"),
     )
@@ -83,7 +84,7 @@ def unallocated_gpus(by_gpu: list[Row], nodes: NodeTotals) -> Table:
         (
             Column("GPU", "text"),
             Column("GPU-hours", "hours"),
-            Column("Of these unavailable", "hours"),
+            Column("Of these unavailable", "hours", weight=1),
             Column("Cost", "money", 2),
         ),
         (*lines, total),
@@ -200,6 +201,12 @@ def _label(key: str | None) -> str:
 def _flag(measures: Measures) -> str | None:
     share = idle_share(measures)
     return "idle" if share is not None and share >= IDLE_FLAG else None
+
+
+def _unpriced_note(names: list[str]) -> str | None:
+    if not names:
+        return None
+    return f"Some GPU-hours of {', '.join(sorted(names))} have no price: they count, and cost nothing."
 
 
 def _price(measures: Measures) -> Decimal:

@@ -95,7 +95,8 @@ class Notice:
 class Coverage:
     """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most.
 
-    `collected_to`, in local time, is where the collected time of the cluster that lags most ends.
+    `collected_to`, in local time, is where the collected time of the cluster that lags most ends. Unpriced are the GPU-hours of
+    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held.
     """
 
     measured_ratio: float | None
@@ -105,6 +106,8 @@ class Coverage:
     not_collected: tuple[Gap, ...]
     collected_to: datetime | None
     unknown_capacity_gpu_hours: float
+    unpriced_gpu_hours: float
+    unpriced_ratio: float | None
     warnings: tuple[Notice, ...]
     is_complete: bool
 
@@ -167,7 +170,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures."""
+    """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
+
+    `sections` is empty where the query asked for none.
+    """
 
     title: str
     subtitle: str

@@ -7,7 +7,7 @@ from decimal import Decimal
 from gpucost.report.view import Column, Coverage, Figure, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
-_SOURCES = {"price_book": "the price book", "catalog": "catalog list prices", "none": "no price at all"}
+_SOURCES = {"price_book": "the price book", "catalog": "catalog list prices"}
 _NOT_KNOWN = "–"
 _UNITS_OF_SUM = {"hours": " h"}
 
@@ -77,6 +77,9 @@ def _prices(coverage: Coverage) -> list[str]:
             age = f" of {source.as_of}{days}"
         share = figure_text(source.share, "ratio", "", 1)
         parts.append(f"{share} of cost from {_SOURCES.get(source.name, source.name)}{age}")
+    if coverage.unpriced_gpu_hours:
+        share = figure_text(coverage.unpriced_ratio, "ratio", "", 1)
+        parts.append(f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({share}) of the nodes have no price")
     return parts or ["none"]
 
 

@@ -64,6 +64,14 @@ def test_all_servers_and_no_period_by_default(asked: Asked) -> None:
     assert err == ""
 
 
+def test_the_summary_does_not_claim_what_failed(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = [FailedWindow(HOUR, "timeout", "gpucost collect prometheus")] * 2
+    results = [CollectResult("main", HOUR, windows=1, samples=5, failed_windows=failed)]
+    monkeypatch.setattr(pipeline, "collect", lambda *_: (results, []))
+    out, _ = collect(code=1)
+    assert out == f"main: 5 samples of {HOUR}, but 2 windows failed (1 window, 0 new series)\n"
+
+
 def test_a_period_in_local_time_and_one_server(asked: Asked) -> None:
     collect("--from", "2026-10-01", "--to", "2026-11-01", "--source", "http://b")
     assert str(asked.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"

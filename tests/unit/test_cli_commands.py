@@ -133,7 +133,7 @@ def test_sql_neither_writes_nor_reads_other_files(store: Path, statement: str) -
 
 def test_help_is_quick_and_imports_nothing_heavy(work: Path) -> None:
     code = (
-        "import sys\nsys.argv = ['gpucost', '--help']\nfrom gpucost.cli.app import main\n"
+        "import sys\nsys.argv = ['gpucost', '--help']\nfrom gpucost.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "heavy = 'duckdb pandas numpy pydantic rich jinja2 requests prometheus_api_client'.split()\n"
         "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)\n"

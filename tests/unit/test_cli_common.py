@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,13 +14,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from gpucost.cli._common import VerboseOption, handle_errors, write_text
 from gpucost.cli._rows import RowFormat, write_rows
-from gpucost.errors import IncompleteError, StoreError, UsageError
+from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 
 
 def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str, str]:
@@ -50,6 +53,43 @@ def test_interrupted() -> None:
     code, _, said = run(KeyboardInterrupt)
     assert code == 130
     assert "interrupted" in said
+
+
+def test_a_query_that_was_interrupted() -> None:
+    def failed() -> StoreError:
+        error = StoreError("INTERRUPT Error: Interrupted!")
+        error.__cause__ = duckdb.InterruptException("Interrupted!")
+        return error
+
+    assert run(failed)[0] == 130
+    assert run(lambda: RuntimeError("Query interrupted"))[0] == 130
+    assert run(lambda: RuntimeError("something else"))[0] == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", ["--version", "--help", "config show -q", "demo -q"])
+def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path, words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(
+            [sys.executable, "-m", "gpucost", *shlex.split(words)], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False
+        )
+    assert (said.returncode, said.stderr) == (1, b"error: cannot write to standard output: No space left on device\n")
+
+
+def test_a_closed_stdout_is_one_line(tmp_path: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m gpucost config show -q >&-"
+    said = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    assert (said.returncode, said.stderr) == (1, b"error: cannot write to standard output: Bad file descriptor\n")
+
+
+def test_ctrl_c_while_the_program_is_read(tmp_path: Path) -> None:
+    code = (
+        "import sys\nclass Interrupted:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'gpucost.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\nfrom gpucost.cli.main import main\nmain()\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, check=False)
+    assert (said.returncode, said.stderr) == (130, b"error: interrupted\n")
 
 
 def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request() -> None:
@@ -119,14 +159,27 @@ def test_rows_as_json(tmp_path: Path) -> None:
     assert rows[1]["cost"] is None
 
 
+def test_infinity_and_bytes(tmp_path: Path) -> None:
+    rows = [(float("inf"), float("-inf"), b"ab\xff")]
+    for written_as, expected in ((RowFormat.csv, "a,b,c\ninf,-inf,6162ff\n"), (RowFormat.json, None)):
+        write_rows(("a", "b", "c"), rows, written_as, tmp_path / "out")
+        text = (tmp_path / "out").read_text()
+        assert text == expected if expected else json.loads(text) == [{"a": "Infinity", "b": "-Infinity", "c": "6162ff"}]
+
+
 def test_rows_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot write"):
+    with pytest.raises(GpucostError, match="cannot write"):
         write_rows(COLUMNS, ROWS, RowFormat.csv, tmp_path / "none" / "out")
 
 
-def test_a_device_is_written_into_and_stays_one() -> None:
-    write_text("nothing to see", Path("/dev/null"))
-    assert Path("/dev/null").is_char_device()
+def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text("nothing to see", pipe)
+    assert os.read(reader, 100) == b"nothing to see"
+    os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_a_link_keeps_pointing_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

@@ -109,6 +109,12 @@ def test_a_url_that_cannot_be_used_is_refused(work: Path) -> None:
     assert not (work / "gpucost.toml").exists()
 
 
+def test_a_password_in_the_url_is_not_told(work: Path) -> None:
+    out, err = init("--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
+    assert "http://***@127.0.0.1:1 cannot be used" in err
+    assert "sek" not in out + err and "r@et" not in out + err
+
+
 def test_candidates() -> None:
     found = discover.candidates({"PROMETHEUS_URL": "prom:9090/", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert found[:2] == ["http://prom:9090", discover.LOCAL]

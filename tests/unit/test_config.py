@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.config import Config, load_config, resolved
+from gpucost.config import Config, load_config, resolved, shown_url
 from gpucost.config_errors import all_keys, section_of
 from gpucost.config_file import PATH_KEYS, line_numbers
 from gpucost.errors import ConfigError
@@ -253,3 +253,22 @@ def test_no_server_at_all(home: Path) -> None:
     assert load(home, "prometheus = []").prometheus == []
     by_variable = load(home, "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"})
     assert [server.url for server in by_variable.prometheus] == ["http://a"]
+
+
+def test_an_empty_variable_counts_as_unset(home: Path) -> None:
+    environ = {"GPUCOST_STORE": "", "GPUCOST_TIMEZONE": "", "GPUCOST_PROMETHEUS__URL": ""}
+    assert load(home, 'timezone = "Asia/Tokyo"', environ) == load(home, 'timezone = "Asia/Tokyo"')
+
+
+def test_a_directory_is_no_config_file(home: Path) -> None:
+    (home / "gpucost.toml").mkdir()
+    for named in (None, home, home / "gpucost.toml"):
+        with pytest.raises(ConfigError, match="is a directory, not a config file"):
+            load_config(named, environ={"HOME": str(home)}, cwd=home)
+
+
+@pytest.mark.parametrize("url", ["http://user:sekret@host:1/x", "user:sekret@host", "https://u:sek/ret@host"])
+def test_a_shown_url_holds_no_password(home: Path, url: str) -> None:
+    assert "sek" not in shown_url(url) and "ret" not in shown_url(url)
+    assert shown_url("http://host:9090/x") == "http://host:9090/x"
+    assert "sek" not in refused(home, f'[prometheus]\nurl = "{url}"')

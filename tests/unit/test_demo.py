@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gpucost import pipeline
+from gpucost.cli.app import app
 from gpucost.demo.build import build, last_month
 from gpucost.demo.fleet import plan
 from gpucost.demo.model import TEAMS
@@ -73,3 +75,10 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"thesis\.txt"):
         build(other, MONTH, _silent)
     assert (other / "thesis.txt").exists()
+
+
+def test_kept_in_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["demo", "-q", "--keep", "./a/demo"])
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "a" / "demo").iterdir()} == {"gpucost.duckdb", "gpucost.toml", "prices.csv"}

@@ -14,7 +14,7 @@ import pytest
 from gpucost.config import Config, Targets
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.model import Period
-from gpucost.report import DIMENSIONS, Query, build, default_period
+from gpucost.report import DIMENSIONS, Query, build, default_period, render_markdown, render_terminal
 from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.render_data import to_csv, to_dict, to_json
 from gpucost.report.sections import IDLE_FLAG
@@ -253,14 +253,43 @@ def test_default_period(con: Connection, now: str, name: str) -> None:
     assert why
 
 
-def test_nodes_without_a_price_show_among_the_sources(tmp_path: Path) -> None:
+def test_nodes_without_a_price_are_counted(tmp_path: Path) -> None:
     fleet = Fleet()
     fleet.node(1, "n", None, 1, "on_demand", "0", source="none")
     fleet.pod(1, 1, "ml", "train", "Pod/train")
     fleet.cell(OCTOBER, 1, [(1, "ml", 1, 1.0, 1.0)])
     view = ask(opened(fleet, tmp_path / "s"), "gpu_model", period=hours_of(0, 1))
-    assert to_dict(view)["coverage"]["price_sources"] == {"none": 1.0}
+    assert to_dict(view)["coverage"]["price_sources"] == {}
+    assert to_dict(view)["coverage"]["unpriced_gpu_hours"] == 1.0
     assert view.rows[0].keys == {"gpu_model": None}
+
+
+@pytest.mark.parametrize(
+    ("teams", "unpriced", "line"), [((), 4.0, "4.0 GPU-hours (50.0 %)"), (("ml",), 2.0, "2.0 GPU-hours (33.3 %)")]
+)
+def test_an_averaged_price_says_that_some_nodes_have_none(
+    tmp_path: Path, teams: tuple[str, ...], unpriced: float, line: str
+) -> None:
+    fleet = Fleet()
+    fleet.node(1, "paid", "A100", 4, "spot", "8")
+    fleet.node(2, "free", "A100", 4, "spot", "0", source="none")
+    fleet.pod(1, 1, "ml", "a", "Pod/a")
+    fleet.pod(2, 2, "ml", "b", "Pod/b")
+    fleet.cell(OCTOBER, 1, [(1, "ml", 4, 1.0, 1.0)])
+    fleet.cell(OCTOBER, 2, [(2, "ml", 2, 1.0, 1.0)])
+    view = ask(opened(fleet, tmp_path / "s"), period=hours_of(0, 1), teams=teams)
+    assert view.coverage.unpriced_gpu_hours == unpriced
+    assert [(source.name, source.share) for source in view.coverage.price_sources] == [("price_book", 1.0)]
+    for text in (render_terminal.render(view, 100, color=False), render_markdown.render(view)):
+        assert f"{line} of the nodes have no price" in text
+        assert "Some GPU-hours of A100 spot have no price: they count, and cost nothing." in text
+
+
+def test_programs_get_no_sections(con: Connection) -> None:
+    query = Query(period=hours_of(0, 96), period_name="these days", now=NOW, with_sections=False)
+    view = build(con, Config(), query)
+    assert view.sections == ()
+    assert to_json(view) == to_json(ask(con))
 
 
 def test_json_keeps_the_contract(con: Connection) -> None:

@@ -87,13 +87,24 @@ def test_columns_set_the_width(store: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (("--month", "2026-10", "--last", "7d"), 2, "exclude each other"),
         (("--top", "-1", *DAYS), 2, "--top"),
         (("--format", "xml", *DAYS), 2, "xml"),
-        (("-o", "no/such/folder/r.md", *DAYS), 2, "cannot write no/such/folder/r.md"),
+        (("-o", "no/such/folder/r.md", *DAYS), 1, "cannot write no/such/folder/r.md"),
+        (("-o", "report.pdf", *DAYS), 2, "-o knows .md, .json, .csv, .txt"),
+        (("-o", "report.pdf", "--format", "csv", *DAYS), 0, "written to report.pdf"),
+        (("-o", "", *DAYS), 2, "-o names a directory"),
+        (("--last", "9999w"), 2, "--last 9999w goes back to 18"),
     ],
 )
 def test_exit_codes(store: Path, options: tuple[str, ...], code: int, message: str) -> None:
     result = run(store, *options)
     assert result.exit_code == code, result.output
     assert message in result.stderr
+
+
+def test_a_dash_is_stdout(store: Path, in_an_empty_folder: Path) -> None:
+    result = run(store, "-o", "-", "-q", *DAYS)
+    assert result.stdout.startswith("GPU report: all teams")
+    assert result.stderr == ""
+    assert not list(in_an_empty_folder.iterdir())
 
 
 def test_without_a_store_the_next_command_is_named(tmp_path: Path) -> None:
