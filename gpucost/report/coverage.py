@@ -49,7 +49,7 @@ def coverage(
         unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
         unpriced_gpu_hours=hours(unpriced),
         unpriced_ratio=ratio(unpriced, time),
-        warnings=(*_gap_notices(gaps, due < query.period.end_ms, due, tz), *_stored_notices(con, query)),
+        warnings=(*_gap_notices(gaps, due < query.period.end_ms, due, tz, _asked_from(con)), *_stored_notices(con, query)),
         is_complete=due >= query.period.end_ms and not gaps,
     )
 
@@ -94,7 +94,13 @@ def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource
     )
 
 
-def _gap_notices(gaps: list[Gap], is_running: bool, due: int, tz: ZoneInfo) -> list[Notice]:
+def _asked_from(con: DuckDBPyConnection) -> tuple[int, int]:
+    """From when on servers were asked, and from when on they had something: what lies between is forgotten for good."""
+    asked, had = con.execute("SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads").fetchall()[0]
+    return (asked, had) if had is not None else (0, 0)
+
+
+def _gap_notices(gaps: list[Gap], is_running: bool, due: int, tz: ZoneInfo, asked: tuple[int, int]) -> list[Notice]:
     by_span: dict[tuple[int, int], list[Gap]] = {}
     for gap in gaps:
         is_tail = is_running and gap.period.end_ms == due
@@ -106,13 +112,12 @@ def _gap_notices(gaps: list[Gap], is_running: bool, due: int, tz: ZoneInfo) -> l
         span = f"{alike[0].hours:,.1f} h from {start.replace('T', ' ')} to {end.replace('T', ' ')}"
         clusters = ", ".join(gap.cluster for gap in alike)
         word = "cluster" if len(alike) == 1 else "clusters"
-        notices.append(
-            Notice(
-                "not_collected",
-                f"{span} were not collected for {word} {clusters}",
-                f"gpucost collect prometheus --from {start} --to {end}",
-            )
-        )
+        lost = asked[0] <= begin and until < asked[1] + MS_PER_HOUR
+        message = f"{span} were not collected for {word} {clusters}"
+        if lost:
+            notices.append(Notice("not_collected", f"{message}: the server had nothing that old, and that time is lost", None))
+        else:
+            notices.append(Notice("not_collected", message, f"gpucost collect prometheus --from {start} --to {end}"))
     return notices
 
 

@@ -346,3 +346,13 @@ def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> No
         "unknown_capacity_type ours",
         "the whole cluster",
     ]
+
+
+def test_what_the_server_had_forgotten_is_lost(tmp_path: Path) -> None:
+    fleet = sample(hours=4)
+    load = fleet.rows["loads"][0]
+    fleet.rows["loads"] = [(2, 1, "prometheus", "main", OCTOBER - 4 * HOUR, OCTOBER, 0, 0, load[-1]), load]
+    view = ask(opened(fleet, tmp_path / "s"), period=hours_of(-4, 4))
+    (notice,) = [notice for notice in view.coverage.warnings if notice.code == "not_collected"]
+    assert notice.fix is None
+    assert "lost" in notice.message
