@@ -29,6 +29,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     """
     # The order of rows in intermediate tables means nothing, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")
+    # Otherwise pages of the store stay cached up to most of the machine's memory; beyond it, DuckDB spills beside the store.
+    con.execute("SET memory_limit = '900MB'")
     if everything:
         con.execute(
             "TRUNCATE attributed_days; TRUNCATE cost_hourly; TRUNCATE node_hourly; TRUNCATE cost_daily; TRUNCATE node_daily"

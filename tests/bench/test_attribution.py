@@ -16,7 +16,7 @@ from tests.bench.fleets import Fleet, window
 
 pytestmark = pytest.mark.bench
 
-FLEET = Fleet(gpus=1_600, days=7)
+FLEET = Fleet(gpus=4_000, days=7)
 PRICE = {"on_demand": 32.0, "spot": 12.0}
 
 

@@ -22,7 +22,7 @@ from tests.replay.server import missing_programs, prometheus_over_text
 
 pytestmark = pytest.mark.bench
 
-FLEET = Fleet(gpus=400, days=2)
+FLEET = Fleet(gpus=1_600, days=2)
 START = datetime.fromtimestamp(START_S, UTC)
 
 
@@ -66,7 +66,7 @@ def by_data_frame(url: str, hours: int) -> tuple[int, float]:
 
 
 def test_collect_beats_the_data_frame(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    slow_samples, slow_seconds = by_data_frame(url, hours=6)
+    slow_samples, slow_seconds = by_data_frame(url, hours=2)
     store = Store(tmp_path / "store.duckdb")
     started = time.perf_counter()
     result = collect_prometheus(
