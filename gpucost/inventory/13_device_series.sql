@@ -35,14 +35,24 @@ jobs AS (
     FROM named
     WHERE samples >= 3 AND gap_ms > 0
     GROUP BY ALL
+),
+targets AS (
+    -- what one target tells is scraped at once: a series with longer gaps than the others lost samples that made no sense
+    SELECT source, cluster, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance,
+        quantile_disc(gap_ms, 0.5) AS gap_ms
+    FROM named
+    WHERE samples >= 3 AND gap_ms > 0
+    GROUP BY ALL
 )
 SELECT
     n.series_id, n.cluster, n.uuid, n.gpu_instance_id, n.profile, n.host, n.node_label, n.model_name, n.namespace, n.pod,
     n.by_claim, n.first_ms, n.last_ms,
-    coalesce(CASE WHEN n.samples >= 3 AND n.gap_ms > 0 THEN n.gap_ms END, j.gap_ms, n.gap_ms, 60000)::BIGINT AS interval_ms
+    coalesce(CASE WHEN n.samples >= 3 AND n.gap_ms > 0 THEN least(n.gap_ms, t.gap_ms) END, j.gap_ms, n.gap_ms, 60000)::BIGINT AS interval_ms
 FROM named AS n
 CROSS JOIN settings AS c
 LEFT JOIN jobs AS j ON j.source = n.source AND j.cluster = n.cluster AND j.job = coalesce(n.labels['job'], '')
+LEFT JOIN targets AS t
+    ON t.source = n.source AND t.cluster = n.cluster AND t.job = coalesce(n.labels['job'], '') AND t.instance = coalesce(n.labels['instance'], '')
 WHERE n.uuid IS NOT NULL
     AND CASE WHEN n.gpu_instance_id = ''
         THEN n.metric = lower(c.device_metric)

@@ -204,3 +204,17 @@ def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(say: Say) ->
     assert said.teams() == {"x": 3, "y": 2}
     said.ask(2.25, 4)
     assert said.teams() == {"x": 3, "y": 2}
+
+
+def test_four_of_five_samples_make_no_sense(say: Say) -> None:
+    """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though the valid samples lie 5 min apart."""
+    nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
+    told = fleet(
+        HOURS,
+        [node("w", "p4de.24xlarge", 0, HOURS)],
+        [pod("a", "w", [0], 0, HOURS, uid="a")],
+        busy("w", [0], 0, HOURS),
+        invalid={"GPU-w-0": nonsense},
+    )
+    said = say(told, scrape(told, lean=True))
+    assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1, 0, 4)
