@@ -207,7 +207,7 @@ def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(say: Say) ->
 
 
 def test_four_of_five_samples_make_no_sense(say: Say) -> None:
-    """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though the valid samples lie 5 min apart."""
+    """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though valid samples lie 5 min apart."""
     nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
     told = fleet(
         HOURS,
