@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.replay.server import missing_programs, prometheus_over
+from tests.replay.server import prometheus_over, require_prometheus
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,12 +23,7 @@ def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str
 
     Skips where the programs are missing; fails under CI=true, where they must be there.
     """
-    missing = missing_programs()
-    if missing:
-        message = f"not installed: {', '.join(missing)} (Debian: apt-get install prometheus)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    require_prometheus()
     with ExitStack() as stack:
         count = iter(range(100))
 

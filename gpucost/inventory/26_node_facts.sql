@@ -39,8 +39,9 @@ offered AS (
 named AS (
     SELECT l.*, m.only_profile,
         coalesce(l.labeled_profile, CASE WHEN l.is_mig_single THEN m.only_profile END) AS unit_profile,
-        lower(regexp_replace(regexp_replace(coalesce(l.product, m.model_name), '(-MIG-.*|-SHARED)$', ''), '[^a-zA-Z0-9]', '', 'g')) AS spelled,
-        regexp_replace(regexp_replace(coalesce(l.product, m.model_name), '(-MIG-.*|-SHARED)$', ''), '^(NVIDIA|Tesla)[ -]', '') AS given_name,
+        regexp_replace(coalesce(l.product, m.model_name), '(-MIG-.*|-SHARED)$', '') AS whole_name,
+        lower(regexp_replace(whole_name, '[^a-zA-Z0-9]', '', 'g')) AS spelled,
+        regexp_replace(whole_name, '^(NVIDIA|Tesla)[ -]', '') AS given_name,
         coalesce(m.uuids, 0) AS uuids, o.units, o.any_units
     FROM labeled AS l LEFT JOIN measured AS m USING (node_id) LEFT JOIN offered AS o USING (node_id)
 ),

@@ -18,7 +18,7 @@ from gpucost.config import Activity, Idle, PrometheusSource
 from gpucost.model import Period
 from gpucost.store import Store
 from tests.bench.fleets import START_S, Fleet
-from tests.replay.server import missing_programs, prometheus_over_text
+from tests.replay.server import prometheus_over_text, require_prometheus
 
 pytestmark = pytest.mark.bench
 
@@ -43,8 +43,7 @@ def write(out: TextIO) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if missing_programs():
-        pytest.skip(f"not installed: {', '.join(missing_programs())}")
+    require_prometheus()
     with prometheus_over_text(write, tmp_path_factory.mktemp("prometheus")) as address:
         yield address
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import time
@@ -13,15 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from tests.programs import require
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape, write_openmetrics
 
-PROGRAMS = ("prometheus", "promtool")
 
-
-def missing_programs() -> list[str]:
-    """Which programs are not installed; `apt-get install prometheus` gives both on Debian."""
-    return [program for program in PROGRAMS if shutil.which(program) is None]
+def require_prometheus() -> None:
+    """Skip the test where Prometheus is not installed; fail it under CI=true."""
+    require("prometheus", "promtool", package="prometheus")
 
 
 def write_blocks(write: Callable[[TextIO], None], data: Path) -> None:

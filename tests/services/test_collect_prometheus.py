@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from gpucost.collect.result import CollectResult, ProgressState
 from gpucost.config import Activity, Idle, PrometheusSource
 from gpucost.model import MS_PER_HOUR, Period
 from gpucost.store import Store
+from tests.programs import require
 from tests.replay.fleet import Fleet, all_cases, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape, write_openmetrics
@@ -97,11 +97,7 @@ def wanted(fleet: Fleet, series: Series) -> bool:
 
 @pytest.fixture
 def victoria(tmp_path: Path) -> Iterator[str]:
-    if shutil.which("victoria-metrics") is None:
-        message = "not installed: victoria-metrics (Debian: apt-get install victoria-metrics)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    require("victoria-metrics", package="victoria-metrics")
     port = free_port()
     process = subprocess.Popen(
         ["victoria-metrics", f"-storageDataPath={tmp_path / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y",

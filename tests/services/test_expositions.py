@@ -18,7 +18,7 @@ from gpucost.config import Config, PrometheusSource
 from gpucost.model import Period
 from gpucost.report import Query, ReportView
 from gpucost.store import Store
-from tests.replay.server import missing_programs, prometheus_over_text
+from tests.replay.server import prometheus_over_text, require_prometheus
 
 START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
@@ -40,9 +40,7 @@ def scraped(path: Path, out: TextIO) -> None:
 
 def collected(path: Path, folder: Path) -> tuple[ReportView | None, dict[tuple[str, str], int], Store]:
     """The report of the hour (None where the file tells of no GPU), what was dropped, and the store."""
-    if missing := missing_programs():
-        message = f"not installed: {', '.join(missing)}"
-        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    require_prometheus()
     store = Store(folder / "store.duckdb")
     with prometheus_over_text(lambda out: scraped(path, out), folder / "prometheus") as url:
         config = Config(prometheus=[PrometheusSource(url=url)])

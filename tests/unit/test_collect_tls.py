@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import shutil
 import ssl
 import subprocess
 import threading
@@ -20,6 +18,7 @@ from gpucost.collect import prometheus_auth
 from gpucost.collect.prometheus_client import PrometheusClient, Retries
 from gpucost.config import PrometheusSource, Tls
 from gpucost.errors import SourceError
+from tests.programs import require
 
 QUICK = Retries(attempts=2, initial=0.01, longest=0.01, jitter=0.01)
 POINTS = [[1_700_000_000 + 60 * i, str(i % 100)] for i in range(20_000)]
@@ -89,11 +88,7 @@ def serve(context: ssl.SSLContext | None = None) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    if shutil.which("openssl") is None:
-        message = "not installed: openssl (Debian: apt-get install openssl)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    require("openssl", package="openssl")
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
