@@ -18,7 +18,12 @@ FILE_NAME = "gpucost.toml"
 PREFIX = "GPUCOST_"
 
 # Keys whose values are paths, taken relative to the file (or directory) they were written in.
-PATH_KEYS = frozenset({"store", "book", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file"})
+PATH_KEYS = frozenset(
+    {
+        "store", "book", "fx_rates", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file",
+        "webhook_url_file", "url_file",
+    }
+)  # fmt: skip
 
 Key = tuple[str | int, ...]
 

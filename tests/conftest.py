@@ -17,6 +17,12 @@ settings.register_profile("any_machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any_machine")
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output is as wide as it is in a pipe, whatever terminal the tests are started from; tests of widths set COLUMNS."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str]]:
     """A function from a described fleet to the URL of a real Prometheus that scraped it.

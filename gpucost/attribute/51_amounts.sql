@@ -1,12 +1,12 @@
 -- reads: shares
 -- writes: amounts, one row per share: the money it comes to
--- invariant: per segment sum(cost) = node_cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
+-- invariant: per segment sum(cost) = gpu_cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
 CREATE OR REPLACE TEMP TABLE amounts AS
 WITH rounded AS (
-    SELECT *, (node_cost * share)::DECIMAL(38, 9) AS cost FROM shares
+    SELECT *, (gpu_cost * share)::DECIMAL(38, 9) AS cost FROM shares
 ),
 rests AS (
-    SELECT node_id, segment_from_ms, any_value(node_cost) - sum(cost) AS rest
+    SELECT node_id, segment_from_ms, any_value(gpu_cost) - sum(cost) AS rest
     FROM rounded
     GROUP BY ALL
     HAVING rest <> 0

@@ -1,28 +1,30 @@
 -- reads: amounts, node_segments, measures, unavailable, allocation_teams
--- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held
+-- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held or requested
 -- invariant: per (cell, node) sum(cost + unallocated_cost) = node cost; active + idle + unmeasured = allocated
 CREATE OR REPLACE TEMP TABLE cell_costs AS
 WITH measured AS (
-    SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AS is_whole,
+    SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AND l.cpu_cost IS NULL AS is_whole,
         a.node_id, a.allocation_id, a.gpu_ms, a.cost,
         least(coalesce(m.measured_gpu_ms, 0), a.gpu_ms) AS measured_gpu_ms,
         least(coalesce(m.idle_gpu_ms, 0), a.gpu_ms) AS idle_gpu_ms,
-        coalesce(m.utilization_gpu_ms, 0) AS utilization_gpu_ms,
+        CASE WHEN a.gpu_ms > 0 THEN coalesce(m.utilization_gpu_ms, 0) ELSE 0 END AS utilization_gpu_ms,
         least(coalesce(u.gpu_ms, 0), a.gpu_ms) AS unavailable_gpu_ms,
-        CASE WHEN m.idle_gpu_ms > 0 THEN (a.cost * (least(m.idle_gpu_ms, a.gpu_ms) / a.gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost
+        CASE WHEN m.idle_gpu_ms > 0 AND a.gpu_ms > 0 THEN (a.cost * (least(m.idle_gpu_ms, a.gpu_ms) / a.gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost,
+        CASE l.price_source WHEN 'bill' THEN 0 ELSE a.cost END AS estimated_cost
     FROM amounts AS a
     JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms
     LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.segment_from_ms = a.segment_from_ms
     LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.segment_from_ms = a.segment_from_ms
 ),
 summed AS (
-    -- most segments are whole cells: there is nothing to add up
+    -- most segments are whole cells, paid for by their GPUs alone: there is nothing to add up
     SELECT * EXCLUDE (is_whole) FROM measured WHERE is_whole
     UNION ALL BY NAME
     SELECT from_ms, to_ms, node_id, allocation_id,
         sum(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms, sum(utilization_gpu_ms) AS utilization_gpu_ms,
-        sum(unavailable_gpu_ms) AS unavailable_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost
+        sum(unavailable_gpu_ms) AS unavailable_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost,
+        sum(estimated_cost)::DECIMAL(38, 9) AS estimated_cost
     FROM measured
     WHERE NOT is_whole
     GROUP BY ALL
@@ -39,9 +41,10 @@ SELECT
     CASE WHEN s.allocation_id IS NULL THEN s.unavailable_gpu_ms ELSE 0 END AS unavailable_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.cost END AS cost,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.idle_cost END AS idle_cost,
-    CASE WHEN s.allocation_id IS NULL THEN s.cost ELSE 0 END AS unallocated_cost
+    CASE WHEN s.allocation_id IS NULL THEN s.cost ELSE 0 END AS unallocated_cost,
+    s.estimated_cost
 FROM summed AS s
 -- the labels as of the start of the hour decide, or the first ones that were seen
 LEFT JOIN allocation_teams AS t
     ON t.allocation_id = s.allocation_id AND t.from_ms <= s.from_ms // 3600000 * 3600000 AND s.from_ms // 3600000 * 3600000 < t.to_ms
-WHERE s.allocation_id IS NOT NULL OR s.gpu_ms > 0 OR s.cost <> 0;
+WHERE s.gpu_ms > 0 OR s.cost <> 0;

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from gpucost.catalog import load_components
 from gpucost.engine.local import run_stage, run_stages
 from gpucost.model import Period, from_ms, to_ms
 from gpucost.timeline import local_days, local_midnight
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _DAYS = "gpucost.attribute.days"
+_BASIS = "gpucost.attribute.basis"
+# Stages that charge cores and memory: they have nothing to do where no price is split.
+_HOST_STAGES = ("23_over_requested", "24_billed_requests", "53_host_shares", "54_host_amounts")
 # Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
 _ROWS_AT_ONCE = 400_000
 
@@ -25,7 +29,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     has done whole days, and the next goes on with the others.
 
     Expects what inventory and price left behind on this connection: nodes, allocations, collected, node_prices, and
-    the temporary tables on devices, teams and facts. Days are those of `tz`, which bills are cut by.
+    the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
     """
     # The order of rows in intermediate tables means nothing, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")
@@ -35,6 +39,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         con.execute(
             "TRUNCATE attributed_days; TRUNCATE cost_hourly; TRUNCATE node_hourly; TRUNCATE cost_daily; TRUNCATE node_daily"
         )
+    is_split = _split_prices(con)
     run_stage(con, _DAYS, "10_idle_threshold")
     load_local_days(con, tz, *con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
@@ -44,11 +49,21 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     for start, end in _spans(changed, _days_at_once(con)):
         con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
         con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
-        run_stages(con, "gpucost.attribute")
+        run_stages(con, "gpucost.attribute", skip=() if is_split else _HOST_STAGES)
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
     run_stage(con, _DAYS, "30_over_allocated_warnings")
+
+
+def _split_prices(con: DuckDBPyConnection) -> bool:
+    """Make basis_spans: how the price of each node is split, and when; returns whether any is."""
+    run_stage(con, _BASIS, "05_basis_spans")
+    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] == "node":
+        return False
+    load_components(con)
+    run_stages(con, _BASIS, skip=("05_basis_spans",))
+    return bool(con.execute("SELECT count(*) FROM basis_spans").fetchall()[0][0])
 
 
 def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> None:

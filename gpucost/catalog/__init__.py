@@ -23,18 +23,34 @@ TABLES = {
     "gpu_aliases": "gpu_aliases.csv",
     "mig_profiles": "mig_profiles.csv",
 }
+COMPONENTS = {"catalog_components": "components.csv"}
+INTERRUPTIONS = {"interruption_bands": "interruption.csv"}
 
 
 def load_catalog(con: DuckDBPyConnection) -> None:
     """Create the catalog's temporary tables (the keys of TABLES) on this connection, replacing older ones."""
-    for table, name in TABLES.items():
+    _load(con, TABLES)
+
+
+def load_components(con: DuckDBPyConnection) -> None:
+    """Create `catalog_components`, the unit prices of an instance's parts, which only some cost bases read."""
+    _load(con, COMPONENTS)
+
+
+def load_interruptions(con: DuckDBPyConnection) -> None:
+    """Create `interruption_bands`, how often spot instances are taken back, which no attribution reads."""
+    _load(con, INTERRUPTIONS)
+
+
+def _load(con: DuckDBPyConnection, tables: dict[str, str]) -> None:
+    for table, name in tables.items():
         run_stage(con, __name__, table, {"path": str(pricing_dir() / name)})
 
 
 @cache
 def catalog_digest() -> str:
-    """A digest of the catalog's files: it changes when any fact in them does."""
+    """A digest of the files an attribution reads: it changes when any fact in them does."""
     digest = sha256()
-    for name in sorted(TABLES.values()):
+    for name in sorted({**TABLES, **COMPONENTS}.values()):
         digest.update(name.encode() + b"\0" + (pricing_dir() / name).read_bytes())
     return digest.hexdigest()

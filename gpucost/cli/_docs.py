@@ -13,6 +13,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from gpucost.cli._groups import default_command
 from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.config_errors import section_of
@@ -69,8 +70,9 @@ def config_page() -> str:
 def _commands(names: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command below a group, with the words that call it."""
     if hasattr(command, "commands"):
+        own = default_command(command, ())
         for name, inner in command.commands.items():
-            yield from _commands((*names, name), inner)
+            yield from _commands(names if name == own else (*names, name), inner)
     else:
         yield names, command
 

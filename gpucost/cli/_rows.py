@@ -27,16 +27,21 @@ class RowFormat(StrEnum):
 
 def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None) -> None:
     """Write rows to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written."""
-    renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
-    text = renderers[format](columns, rows)
+    text = render_rows(columns, rows, format)
     if output is None:
         put(text, nl=False)
         return
     write_text(text, output)
 
 
+def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat) -> str:
+    """The rows as text."""
+    renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
+    return renderers[format](columns, rows)
+
+
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[as_text(value) for value in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
     numeric = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
 
@@ -50,36 +55,41 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     rules = ["--:" if any(_is_number(row[i]) for row in rows) else ":--" for i in range(len(columns))]
-    cells = [[_cell(value).replace("|", "\\|") for value in row] for row in rows]
+    cells = [[as_text(value).replace("|", "\\|") for value in row] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in [list(columns), rules, *cells])
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    from gpucost.store.table_files import harmless
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in rows)
+    writer.writerow(map(harmless, columns))
+    writer.writerows([harmless(as_text(value)) if isinstance(value, str) else as_text(value) for value in row] for row in rows)
     return text.getvalue()
 
 
 def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    return json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], indent=2, ensure_ascii=False) + "\n"
+    return (
+        json.dumps([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2, ensure_ascii=False) + "\n"
+    )
 
 
-def _cell(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """`value` as tables and CSV show it, in one line."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value.replace("\r", "").replace("\n", "\\n")
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    plain = _plain(value)
+    plain = plain_value(value)
     if isinstance(plain, str):
         return plain
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(plain, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """`value` as JSON knows it: decimals become numbers, instants ISO 8601, bytes hexadecimal.
 
     What is no number becomes null, and infinity, which JSON cannot spell as a number either, the word.
@@ -95,9 +105,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date | datetime | time):
         return value.isoformat()
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 

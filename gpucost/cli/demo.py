@@ -84,6 +84,11 @@ def _next(keep: Path | None) -> str:
             f"cd {shlex.quote(str(keep))}",
             "gpucost report --team product",
             "gpucost report --by namespace,gpu_model",
+            "gpucost unit epoch",
+            "gpucost unit tokens",
+            "gpucost waste",
+            "gpucost findings",
+            "gpucost queue",
             'gpucost sql "from nodes"',
             "change prices.csv or gpucost.toml, and report again",
         ]

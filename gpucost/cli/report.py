@@ -22,6 +22,7 @@ from gpucost.cli._common import (
     put,
     write_text,
 )
+from gpucost.cli._compared import CompareOption, check_comparable
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
 
 if TYPE_CHECKING:
@@ -41,11 +42,36 @@ class ReportFormat(StrEnum):
 
     table = "table"
     markdown = "markdown"
+    html = "html"
     json = "json"
     csv = "csv"
+    parquet = "parquet"
+    focus = "focus"
 
 
-_SUFFIXES = {".md": ReportFormat.markdown, ".json": ReportFormat.json, ".csv": ReportFormat.csv, ".txt": ReportFormat.table}
+class FocusVersion(StrEnum):
+    """Which version of FOCUS a file follows."""
+
+    v1_0 = "1.0"
+    v1_2 = "1.2"
+    v1_3 = "1.3"
+
+
+class Sharing(StrEnum):
+    """How unallocated cost is spread over the teams that used such GPUs."""
+
+    proportional = "proportional"
+    even = "even"
+
+
+_SUFFIXES = {
+    ".md": ReportFormat.markdown,
+    ".html": ReportFormat.html,
+    ".json": ReportFormat.json,
+    ".csv": ReportFormat.csv,
+    ".parquet": ReportFormat.parquet,
+    ".txt": ReportFormat.table,
+}
 
 
 @handle_errors
@@ -73,14 +99,30 @@ def report(
         ReportFormat | None,
         typer.Option(
             "--format",
-            help="How to write it. Default: by the suffix of -o (.md, .json, .csv, .txt), else table.",
+            help="How to write it. Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), else table. "
+            "focus: the bill of a month, split (docs/focus.md).",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
     ] = None,
+    share_unallocated: Annotated[
+        Sharing | None,
+        typer.Option(
+            "--share-unallocated",
+            help="Also spread what nobody held over the teams that used such GPUs in that cluster: by cost, or evenly.",
+            show_default=False,
+        ),
+    ] = None,
+    compare: CompareOption = None,
     top: Annotated[int, typer.Option("--top", min=0, help="How many top consumers to list.")] = 10,
+    waste: Annotated[
+        bool, typer.Option("--waste", help="Also say where GPU time was wasted and on what, as gpucost waste does.")
+    ] = False,
+    focus_version: Annotated[
+        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that --format focus follows.")
+    ] = FocusVersion.v1_2,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 4 after the report where its period was not collected in full.")
     ] = False,
@@ -98,6 +140,11 @@ def report(
       gpucost report
       gpucost report --team research --month 2026-10
       gpucost report --last 7d --by team,gpu_model
+      gpucost report --month 2026-10 --share-unallocated proportional
+      gpucost report --month 2026-10 --compare previous
+      gpucost report --month 2026-10 -o october.html
+      gpucost report --month 2026-10 --waste
+      gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
     """
     from datetime import UTC, datetime
@@ -121,10 +168,35 @@ def report(
         top=top,
         period_note=why,
         now=now,
-        with_sections=written_as in (ReportFormat.table, ReportFormat.markdown),
+        with_sections=written_as in (ReportFormat.table, ReportFormat.markdown, ReportFormat.html),
+        with_series=written_as is ReportFormat.html,
+        share_unallocated=share_unallocated.value if share_unallocated else None,
     )
-    view = pipeline.report(settings, opened, query)
-    write_report(view, written_as, target)
+    if compare:
+        check_comparable(query, waste=waste, focus=written_as is ReportFormat.focus)
+    if written_as is ReportFormat.focus:
+        from gpucost.cli._report_files import write_focus
+
+        write_focus(settings, opened, query, month, focus_version.value, target, quiet=quiet)
+        return
+    if compare:
+        view = pipeline.compared_report(settings, opened, query)
+    elif waste:
+        from gpucost.cli._waste import with_waste
+        from gpucost.errors import UsageError
+
+        if written_as in (ReportFormat.csv, ReportFormat.parquet):
+            raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
+
+        view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
+    else:
+        view = pipeline.report(settings, opened, query)
+    reconciliation = None
+    if written_as is ReportFormat.html:
+        from gpucost.cli._reconciled import reconciled
+
+        reconciliation = reconciled(settings, opened, query, view)
+    write_report(view, written_as, target, reconciliation)
     if target:
         note(f"{view.title}: written to {target}", quiet=quiet)
     if strict:
@@ -151,16 +223,24 @@ def _default_period(store: Store, tz: ZoneInfo, now: datetime) -> tuple[Period, 
         return default_period(con, tz, now)
 
 
-def write_report(view: ReportView, format: ReportFormat, output: Path | None) -> None:
-    """The report in `format` to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written."""
-    text = _rendered(view, format, output)
+def write_report(view: ReportView, format: ReportFormat, output: Path | None, reconciliation: str | None = None) -> None:
+    """The report in `format` to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written.
+
+    `reconciliation` is a sentence on the bill for the coverage of an HTML page, whose view needs series.
+    """
+    if format is ReportFormat.parquet:
+        from gpucost.cli._report_files import write_parquet
+
+        write_parquet(view, output)
+        return
+    text = _rendered(view, format, output, reconciliation)
     if output is None:
         put(text, nl=False)
     else:
         write_text(text, output)
 
 
-def _rendered(view: ReportView, format: ReportFormat, output: Path | None) -> str:
+def _rendered(view: ReportView, format: ReportFormat, output: Path | None, reconciliation: str | None) -> str:
     if format is ReportFormat.json:
         from gpucost.report.render_data import to_json
 
@@ -173,23 +253,16 @@ def _rendered(view: ReportView, format: ReportFormat, output: Path | None) -> st
         from gpucost.report.render_markdown import render as markdown
 
         return markdown(view)
+    if format is ReportFormat.html:
+        from gpucost.report.html import render as html
+
+        return html(view, reconciliation=reconciliation)
+    from gpucost.cli._fit import line_width
     from gpucost.report.render_terminal import render as terminal
 
     on_terminal = output is None and sys.stdout.isatty()
-    return terminal(view, _width(on_terminal), color=on_terminal and _wants_color())
-
-
-def _width(on_terminal: bool) -> int:
-    """COLUMNS where it is set, else the terminal's; 100 into files and pipes."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return max(_NARROWEST, int(columns))
-    if not on_terminal:
-        return _WIDTH_WITHOUT_TERMINAL
-    try:
-        return max(_NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
-    except OSError:
-        return _WIDTH_WITHOUT_TERMINAL
+    width = max(_NARROWEST, line_width(output) or _WIDTH_WITHOUT_TERMINAL)
+    return terminal(view, width, color=on_terminal and _wants_color())
 
 
 def _wants_color() -> bool:

@@ -17,10 +17,31 @@ REQUESTS = "kube_pod_container_resource_requests"
 GPU_REQUESTS = f'{REQUESTS}{{resource=~"{GPU_RESOURCES}"}}'
 MIG_REQUESTS = f'{REQUESTS}{{resource=~"nvidia_com_mig_.*"}}'
 
+POD_LABELS = "kube_pod_labels"
 NODE_LABELS = "kube_node_labels"
 NODE_LABELS_LOST = "spot, instance type, region and GPU model of nodes are unknown"
 ACTIVITY_LOST = "all GPU time is unmeasured"
 MIG_ACTIVITY_LOST = "the time of MIG instances is unmeasured"
+
+
+# Pod labels that tell what a workload is for, as Kubernetes spells them; of the domains in them every label counts.
+TYPE_LABELS = (
+    "gpucost.io/workload-type",
+    "leaderworkerset.sigs.k8s.io/name",
+    "serving.kserve.io/inferenceservice",
+    "serving.knative.dev/service",
+    "ray.io/cluster",
+    "ray.io/serve",
+    "ray.io/originated-from-crd",
+    "training.kubeflow.org/job-name",
+    "trainer.kubeflow.org/trainjob-ancestor-step",
+    "jobset.sigs.k8s.io/jobset-name",
+    "notebook-name",
+    "app",
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/component",
+    "component",
+)
 
 
 def mig_fix(metric: str) -> str:
@@ -62,10 +83,43 @@ NEEDS = (
     Need("kube_pod_status_scheduled_time", ("uid",), "a pod's beginning is known to one scrape only"),
     Need("kube_pod_completion_time", ("uid",), "a pod's end is known to one scrape only, if any has ended", always=False),
     Need("kube_pod_owner", ("owner_kind",), "workloads show as single pods"),
+    Need("kube_pod_container_info", ("image",), "notebooks are known by the names of workloads alone, not by their images"),
     Need("kube_node_created", ("node",), "a node's beginning is its first sample"),
     Need("kube_node_info", ("provider_id", "system_uuid"), "reused node names are not told apart"),
     Need("kube_node_status_capacity", ("resource",), "shared and sliced GPUs may be miscounted"),
 )
+
+# What `gpucost queue` reads, looked for where there is Kueue.
+KUEUE_PENDING = "kueue_pending_workloads"
+KUEUE_FIX = "Kueue: metrics.enableClusterQueueResources: true in its manager's configuration"
+KUEUE_NEEDS = (
+    Need(
+        "kueue_admission_wait_time_seconds_bucket",
+        ("le",),
+        "how long workloads wait is unknown",
+        always=False,
+        fix="scrape Kueue",
+    ),
+    Need("kueue_cluster_queue_nominal_quota", ("resource",), "quotas are unknown", always=False, fix=KUEUE_FIX),
+    Need("kueue_cluster_queue_resource_usage", ("resource",), "use of quotas is unknown", always=False, fix=KUEUE_FIX),
+)
+
+# What the cost bases besides `node` read, too.
+HOST_NEEDS = (
+    Need(
+        f'{REQUESTS}{{resource=~"cpu|memory"}}',
+        ("resource",),
+        "cores and memory are charged to nobody: a node's whole price rides on its GPUs",
+        essential=True,
+    ),
+    Need('kube_node_status_capacity{resource=~"cpu|memory"}', ("resource",), "cores and memory are those of the instance type"),
+)
+
+
+def needs(cost_basis: str) -> tuple[Need, ...]:
+    """The metrics that figures by this cost basis need."""
+    return NEEDS if cost_basis == "node" else (*NEEDS, *HOST_NEEDS)
+
 
 # Every node label that inventory and prices read.
 NODE_FACTS = (

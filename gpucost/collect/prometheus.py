@@ -14,12 +14,13 @@ from gpucost.collect.base import Collector, Progress
 from gpucost.collect.prometheus_client import PrometheusClient, Retries
 from gpucost.collect.prometheus_failures import TooMuch
 from gpucost.collect.prometheus_findings import findings
-from gpucost.collect.prometheus_selectors import Selector, in_namespaces, selectors
+from gpucost.collect.prometheus_selectors import GPU_CAPACITY, Selector, among, selectors
 from gpucost.collect.result import CollectResult, Finding, ProgressState
 from gpucost.collect.windows import default_spans, halves, whole_hours
 from gpucost.errors import SourceError, UsageError
 from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.store import runs
+from gpucost.store.activity import MEMORY_METRIC
 from gpucost.store.samples import Answer, LoadResult, SampleWindow, Threshold, load_window
 
 if TYPE_CHECKING:
@@ -31,23 +32,36 @@ if TYPE_CHECKING:
 
 _PROBE_MINUTES = 10
 
+# MiB that a GPU can use; memory is never idle
+_MEMORY = Threshold(idle=0.0, lowest=0.0, highest=4_194_304.0)
+
 
 class PrometheusCollector(Collector[list[Answer]]):
     """One server's samples. `names` are the metric names that it has; None where it does not tell."""
 
     kind: ClassVar[str] = "prometheus"
 
-    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, activity: Activity, idle: Idle) -> None:
+    def __init__(
+        self,
+        source: PrometheusSource,
+        store: Store,
+        client: PrometheusClient,
+        activity: Activity,
+        idle: Idle,
+        cost_basis: str = "node",
+    ) -> None:
         super().__init__(source.source, store, source.concurrency)
         self._config = source
         self._client = client
-        self._selectors = selectors(activity)
+        self._selectors = selectors(activity, cost_basis)
         self._thresholds = {
             activity.mig_metric: _threshold(idle, activity.mig_scale),
             activity.device_metric: _threshold(idle, activity.device_scale),
+            **({MEMORY_METRIC: _MEMORY} if activity.memory else {}),
         }
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
+        self._gpu_nodes: set[str] = set()
         self._per_hour = 0.0
         self._silent: list[Span] = []
         self.data_from_ms: int | None = None
@@ -62,7 +76,10 @@ class PrometheusCollector(Collector[list[Answer]]):
         """Learns which metrics there are and how much of them, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
         self._names = self._client.label_values("__name__", start, end)
-        requests = [s.text(s.metric) for s in self._selectors if s.scope == "requests"]
+        if any(s.scope == "hosts" for s in self._selectors):
+            self._gpu_nodes = self._client.label_values("node", start, end, [GPU_CAPACITY.text(GPU_CAPACITY.metric)]) or set()
+        hosts = [among(s, "node", self._gpu_nodes) for s in self._selectors if s.scope == "hosts" and "pod" in s.metric]
+        requests = [s.text(s.metric) for s in [*(s for s in self._selectors if s.scope == "requests"), *hosts]]
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
         sums = [
             f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
@@ -80,17 +97,23 @@ class PrometheusCollector(Collector[list[Answer]]):
         """All selectors' raw samples in one window."""
         answers: list[Answer] = []
         # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
-        namespaces = set(self._namespaces)
+        namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
         for selector in self._selectors:
+            if selector.scope == "hosts":
+                if not gpu_nodes:
+                    continue  # no node is priced
+                selector = among(selector, "node", gpu_nodes)
             if selector.scope == "pods":
                 if not namespaces:
                     continue  # nobody asks for a GPU, so no pod matters
-                selector = in_namespaces(selector, namespaces)
+                selector = among(selector, "namespace", namespaces)
             for name in selector.spelled(self._names):
                 found = self._fetch(selector, name, span)
                 answers += found
-                if selector.scope in ("activity", "requests"):
+                if selector.scope in ("activity", "requests", "hosts"):
                     namespaces.update(_namespaces(found))
+                if selector == GPU_CAPACITY:
+                    gpu_nodes.update(_nodes(found))
         return answers
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
@@ -165,8 +188,9 @@ def collect_prometheus(
     now: datetime | None = None,
     timezone: ZoneInfo | None = None,
     retries: Retries | None = None,
+    cost_basis: str = "node",
 ) -> CollectResult:
-    """Collects one server's samples into the store.
+    """Collects one server's samples into the store, those of cores and memory only where `cost_basis` charges them.
 
     Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, and the
     time since the last collected moment less two hours. With one: all of it anew.
@@ -181,7 +205,7 @@ def collect_prometheus(
         if progress is not None:
             progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
         client.value("vector(1)", now_ms)
-        collector = PrometheusCollector(source, store, client, activity, idle)
+        collector = PrometheusCollector(source, store, client, activity, idle, cost_basis)
         with store.write() as con:
             asked_so_far, loaded = collector.take_stock(con)
         if period is not None:
@@ -210,6 +234,11 @@ def _namespaces(answers: list[Answer]) -> set[str]:
     keys = ("exported_namespace", "namespace", "pod_namespace")
     labels = [labels for answer in answers for labels in answer.series]
     return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
+
+
+def _nodes(answers: list[Answer]) -> set[str]:
+    """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
+    return {labels["node"] for answer in answers for labels in answer.series if labels.get("node")}
 
 
 def _has(client: PrometheusClient, metric: str, at_ms: int) -> bool:

@@ -15,19 +15,23 @@ def percent(profile: Profile, times: Times, start: int, end: int, dice: np.rando
     """Whole percents of utilization at `times` (Unix seconds) for a pod that runs in [start, end)."""
     count = len(times)
     hour_of_day = times % 86_400 / 3600
-    if profile in ("training", "patchy"):
-        stalls = 0.14 if profile == "training" else 0.34
-        busy = np.clip(dice.normal(91 if profile == "training" else 74, 5, count), 6, 100)
+    if profile in ("training", "narrow", "patchy"):
+        stalls = 0.34 if profile == "patchy" else 0.14
+        busy = np.clip(dice.normal(74 if profile == "patchy" else 91, 5, count), 6, 100)
         busy[_stretches(times, 3600, dice) < stalls] = 2
         busy[times < start + 600] = 0  # images, data, warm-up
     elif profile == "hung":
         busy = np.clip(dice.normal(88, 5, count), 6, 100)
         busy[times > start + (end - start) * 0.45] = 0
-    elif profile == "notebook":
+    elif profile in ("notebook", "forgotten"):
         weekday = (times // 86_400 + 3) % 7 < 5
         desk_hours = weekday & (hour_of_day > 9) & (hour_of_day < 19)
         busy = np.where(desk_hours & (_stretches(times, 5400, dice) < 0.42), dice.normal(46, 18, count), 0)
         busy = np.clip(busy, 0, 100)
+        if profile == "forgotten":
+            busy[times > start + (end - start) * 0.2] = 0
+    elif profile == "sparse":
+        busy = np.clip(9 + 3 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi) + dice.normal(0, 1, count), 5, 100)
     elif profile == "serving":
         load = 34 + 30 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi)
         busy = np.clip(load + dice.normal(0, 4, count), 0, 100)

@@ -12,7 +12,9 @@ import numpy as np
 from gpucost.config import Config, load_config
 from gpucost.demo import files
 from gpucost.demo.fleet import plan
-from gpucost.demo.samples import Series, samples
+from gpucost.demo.model import Series
+from gpucost.demo.samples import samples
+from gpucost.demo.work import load_work
 from gpucost.model import MS_PER_HOUR, Period
 from gpucost.store import Store, runs
 from gpucost.store.samples import Answer, SampleWindow, load_window
@@ -41,7 +43,8 @@ def build(folder: Path, month: Period, progress: Callable[[str], None]) -> Confi
     config = load_config(files.write(folder, month), environ={}, cwd=folder)
     store = Store(config.store)
     progress("planning a month of nodes and pods")
-    series = list(samples(plan(month)))
+    fleet = plan(month)
+    series = list(samples(fleet))
     count = sum(len(one.times) for one in series)
     progress(f"loading {count:,} samples of {len(series):,} series")
     with store.write() as con:
@@ -62,6 +65,7 @@ def build(folder: Path, month: Period, progress: Callable[[str], None]) -> Confi
             load_window(con, window)
     with store.write() as con:
         runs.finish(con, run)
+    load_work(store, fleet, SOURCE, CLUSTER)
     return config
 
 

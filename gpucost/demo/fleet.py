@@ -52,6 +52,7 @@ class _Planner:
         self._platform()
         self._product()
         self._silence()
+        self._oversights()
         return self.fleet
 
     def _research(self) -> None:
@@ -145,6 +146,31 @@ class _Planner:
             begin = node.start + 2 * DAY
             self.fleet.silent[node.name] = (begin, begin + hours * HOUR)
 
+    def _oversights(self) -> None:
+        """Waste that nobody meant: a notebook left alone, replicas to spare, GPUs asked for and not used, a node that waits."""
+        start, end = self.fleet.start, self.fleet.end
+        desk = next(node for node in self.fleet.nodes if node.pool == A100)
+        owner = ("StatefulSet", "jupyter-dora")
+        self._pod(desk, "ml-research", "jupyter-dora-0", _whole([7]), start + 4 * DAY, end, owner, "forgotten")
+        whole = self._node(A10G, start + DAY, end)
+        copies = [_whole([gpu]) for gpu in range(4)]
+        self._deployment(whole, "serving", "summarize-api", copies, profile="sparse", begin=whole.start, pulls=1500)
+        node = self._node(A10G_SPOT, start + 9 * DAY, start + 18 * DAY)
+        self._pod(
+            node,
+            "recsys",
+            f"ltr-ranker-01-{self._suffix()}",
+            _whole(range(4)),
+            node.start + 600,
+            node.end - HOUR,
+            ("Job", "ltr-ranker-01"),
+            "narrow",
+            phase="Succeeded",
+            waits=5 * DAY,
+            pulls=900,
+        )
+        self._node(T4_SPOT, start + 20 * DAY, start + 24 * DAY, cordoned=start + 20 * DAY + 2 * HOUR)
+
     def _spot_lives(self, pool: Pool, days: float) -> Iterator[Node]:
         """Nodes that follow one another, each until the cloud takes it back."""
         moment = self.fleet.start
@@ -154,11 +180,11 @@ class _Planner:
             yield node
             moment = node.end + int(self.dice.integers(300, 2400))
 
-    def _node(self, pool: Pool, start: int, end: int) -> Node:
+    def _node(self, pool: Pool, start: int, end: int, cordoned: int | None = None) -> Node:
         host = int(self.dice.integers(4, 250)), int(self.dice.integers(4, 250))
         name = f"ip-10-{pool.subnet}-{host[0]}-{host[1]}.ec2.internal"
         uuids = tuple(f"GPU-{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in (self._hex(32) for _ in range(pool.gpus)))
-        node = Node(name, f"aws:///{pool.zone}/i-0{self._hex(16)}", pool, uuids, start, end)
+        node = Node(name, f"aws:///{pool.zone}/i-0{self._hex(16)}", pool, uuids, start, end, cordoned)
         self.fleet.nodes.append(node)
         return node
 
@@ -181,16 +207,27 @@ class _Planner:
             moment = stop + 120 + int(self.dice.exponential(jobs.pause_hours * HOUR))
 
     def _deployment(
-        self, node: Node, namespace: str, name: str, copies: list[tuple[Device, ...]], resource: str = "nvidia_com_gpu"
+        self,
+        node: Node,
+        namespace: str,
+        name: str,
+        copies: list[tuple[Device, ...]],
+        resource: str = "nvidia_com_gpu",
+        profile: Profile = "serving",
+        begin: int | None = None,
+        pulls: int = 0,
     ) -> None:
-        """Serving pods all month, rolled out anew once."""
+        """Serving pods all month, or from `begin` on, rolled out anew once."""
         rollout = self.fleet.start + int(self.dice.integers(8 * DAY, 20 * DAY))
-        for begin, stop in ((self.fleet.start, rollout - 900), (rollout, self.fleet.end)):
+        first = self.fleet.start if begin is None else begin
+        for starts, stop in ((first, rollout - 900), (rollout, self.fleet.end)):
             replica_set = f"{name}-{self._hex(9)}"
             for devices in copies:
                 pod = f"{replica_set}-{self._suffix()}"
                 owner, parent = ("ReplicaSet", replica_set), ("Deployment", name)
-                self._pod(node, namespace, pod, devices, begin, stop, owner, "serving", resource=resource, parent=parent)
+                self._pod(
+                    node, namespace, pod, devices, starts, stop, owner, profile, resource=resource, parent=parent, pulls=pulls
+                )
 
     def _pod(
         self,
@@ -206,12 +243,14 @@ class _Planner:
         resource: str = "nvidia_com_gpu",
         parent: tuple[str, str] | None = None,
         phase: Phase = "Running",
+        waits: int = 0,
+        pulls: int = 0,
     ) -> None:
         h = self._hex(32)
         uid = f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
         gone = end if phase == "Running" else min(end + HOUR, node.end)
         self.fleet.pods.append(
-            Pod(namespace, name, uid, node, resource, devices, start, end, gone, phase, owner, parent, profile)
+            Pod(namespace, name, uid, node, resource, devices, start, end, gone, phase, owner, parent, profile, waits, pulls)
         )
 
     def _hex(self, digits: int) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Profile = Literal["training", "patchy", "notebook", "serving", "tests", "hung", "quiet"]
+import numpy as np
+import numpy.typing as npt
+
+Profile = Literal["training", "patchy", "notebook", "forgotten", "serving", "sparse", "tests", "hung", "narrow", "quiet"]
 Phase = Literal["Running", "Succeeded", "Failed"]
 #: (number of the GPU on its node, MIG instance or None)
 Device = tuple[int, int | None]
@@ -37,13 +40,16 @@ class Node:
     uuids: tuple[str, ...]
     start: int
     end: int
+    #: since then nothing can be scheduled on it
+    cordoned: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod that holds devices of a node in [start, end) and is listed until `gone`.
 
-    `parent` owns `owner`: the Deployment of a ReplicaSet, the CronJob of a Job.
+    `parent` owns `owner`: the Deployment of a ReplicaSet, the CronJob of a Job. It `waits` so long for a node before `start`, and
+    `pulls` images so long after it.
     """
 
     namespace: str
@@ -59,6 +65,8 @@ class Pod:
     owner: tuple[str, str]
     parent: tuple[str, str] | None
     profile: Profile
+    waits: int = 0
+    pulls: int = 0
 
 
 @dataclass(slots=True)
@@ -71,6 +79,15 @@ class Fleet:
     pods: list[Pod] = field(default_factory=list)
     #: nodes whose exporter could not be scraped: {name: (from, to)}
     silent: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Labels with `__name__`, and samples in order of time (Unix seconds)."""
+
+    labels: dict[str, str]
+    times: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
 
 
 #: Which namespaces a team owns; whoever uses `sandbox` is nobody's.

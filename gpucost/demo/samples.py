@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from gpucost.demo.activity import Floats, Times, percent
-from gpucost.demo.model import Device, Fleet, Node, Pod
+from gpucost.demo.activity import Times, percent
+from gpucost.demo.kueue import kueue
+from gpucost.demo.model import Device, Fleet, Node, Pod, Series
 
 SCRAPE_SECONDS = 300
 _KSM = {"job": "kube-state-metrics", "instance": "10.10.3.17:8080"}
 _KSM_OFFSET = 17
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Labels with `__name__`, and samples in order of time (Unix seconds)."""
-
-    labels: dict[str, str]
-    times: Times
-    values: Floats
 
 
 def samples(fleet: Fleet) -> Iterator[Series]:
@@ -29,6 +20,7 @@ def samples(fleet: Fleet) -> Iterator[Series]:
     yield from _nodes(fleet)
     yield from _pods(fleet)
     yield from _devices(fleet)
+    yield from kueue(fleet)
 
 
 def _ticks(offset: int, start: int, end: int) -> Times:
@@ -62,6 +54,8 @@ def _nodes(fleet: Fleet) -> Iterator[Series]:
         for _, profile in pool.mig:
             resource = "nvidia_com_mig_" + profile.replace(".", "_")
             offered[resource] = offered.get(resource, 0) + pool.cut_gpus
+        if node.cordoned is not None:
+            yield _state("kube_node_spec_unschedulable", name, node.cordoned, node.end)
         for resource, units in offered.items():
             for what in ("capacity", "allocatable"):
                 yield _state(f"kube_node_status_{what}", {**name, "resource": resource, "unit": "integer"}, *span, value=units)
@@ -78,7 +72,13 @@ def _pods(fleet: Fleet) -> Iterator[Series]:
         yield _state("kube_pod_owner", {**ident, **owner}, *span)
         yield _state("kube_pod_container_resource_requests", {**ident, **asked}, *span, value=len(pod.devices))
         yield _state("kube_pod_status_scheduled_time", ident, *span, value=pod.start)
-        yield _state("kube_pod_status_phase", {**ident, "phase": "Running"}, pod.start, pod.end)
+        if pod.waits:
+            begin = pod.start - pod.waits
+            unbound = {name: value for name, value in asked.items() if name != "node"}
+            yield _state("kube_pod_container_resource_requests", {**ident, **unbound}, begin, pod.start, value=len(pod.devices))
+        if pod.waits or pod.pulls:
+            yield _state("kube_pod_status_phase", {**ident, "phase": "Pending"}, pod.start - pod.waits, pod.start + pod.pulls)
+        yield _state("kube_pod_status_phase", {**ident, "phase": "Running"}, pod.start + pod.pulls, pod.end)
         if pod.gone > pod.end:
             yield _state("kube_pod_status_phase", {**ident, "phase": pod.phase}, pod.end, pod.gone)
             yield _state("kube_pod_completion_time", ident, pod.end, pod.gone, value=pod.end)
@@ -113,7 +113,7 @@ def _devices(fleet: Fleet) -> Iterator[Series]:
         for gpu in range(node.pool.gpus):
             for instance, profile in node.pool.mig if gpu < node.pool.cut_gpus else ((None, None),):
                 labels = _device_labels(node, gpu, instance, profile)
-                yield from _device(labels, times, held.get((id(node), (gpu, instance)), []), dice)
+                yield from _device(labels, times, held.get((id(node), (gpu, instance)), []), (gpu, instance), dice)
 
 
 def _device_labels(node: Node, gpu: int, instance: int | None, profile: str | None) -> dict[str, str]:
@@ -130,7 +130,7 @@ def _device_labels(node: Node, gpu: int, instance: int | None, profile: str | No
     return labels if instance is None else {**labels, "GPU_I_ID": str(instance), "GPU_I_PROFILE": str(profile)}
 
 
-def _device(labels: dict[str, str], times: Times, pods: list[Pod], dice: np.random.Generator) -> Iterator[Series]:
+def _device(labels: dict[str, str], times: Times, pods: list[Pod], device: Device, dice: np.random.Generator) -> Iterator[Series]:
     """One series per pod that held the device, and one for when nobody did; pods at one time report the same values."""
     values, free = np.zeros(len(times)), np.ones(len(times), dtype=bool)
     spans = []
@@ -138,6 +138,8 @@ def _device(labels: dict[str, str], times: Times, pods: list[Pod], dice: np.rand
         low, high = np.searchsorted(times, [pod.start, pod.end])
         spans.append((pod, slice(int(low), int(high))))
         busy = percent(pod.profile, times[low:high], pod.start, pod.end, dice)
+        if pod.profile == "narrow" and pod.devices.index(device) >= len(pod.devices) / 2:
+            busy[:] = 0
         values[low:high] = np.maximum(values[low:high], busy)
         free[low:high] = False
     if labels["__name__"] == "DCGM_FI_PROF_GR_ENGINE_ACTIVE":

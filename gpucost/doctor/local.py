@@ -49,12 +49,13 @@ def _freshness(source: str, info: StoreInfo, now: datetime) -> Check:
 def check_prices(config: Config) -> Iterator[Check]:
     """Does the price book parse, and has every node that was seen a price? Brings attribution up to date to tell."""
     from gpucost.price.book import read_book
+    from gpucost.price.fx import rates
 
     if config.prices.book is None:
         yield Check("prices", "price book", Status.ok, "none; list prices of the catalog are used")
     else:
         try:
-            rows = read_book(config.prices.book, config.currency, config.tz)
+            rows = read_book(config.prices.book, config.currency, config.tz, rates(config))
             yield Check("prices", str(config.prices.book), Status.ok, f"{len(rows)} prices")
         except GpucostError as error:
             yield Check("prices", str(config.prices.book), Status.fail, error.message, error.fix or "correct the file")

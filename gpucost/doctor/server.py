@@ -13,20 +13,25 @@ from gpucost.collect.needs import (
     DCGM_FIX,
     GPU_REQUESTS,
     KSM,
+    KUEUE_NEEDS,
+    KUEUE_PENDING,
     MIG_ACTIVITY_LOST,
     MIG_REQUESTS,
-    NEEDS,
     NODE_FACTS,
     NODE_LABELS,
     NODE_LABELS_FIX,
     NODE_LABELS_LOST,
+    POD_LABELS,
     REQUESTS,
+    TYPE_LABELS,
     Need,
     mig_fix,
+    needs,
 )
 from gpucost.config import Config, PrometheusSource
 from gpucost.doctor.check import Check, Status
 from gpucost.errors import SourceError
+from gpucost.model import label_name
 
 # Asks the server for a path under /api/v1 and returns the answer's data. Raises SourceError.
 Ask = Callable[[str, Mapping[str, str]], Any]
@@ -44,10 +49,12 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
             yield Check(area, source.url, Status.ok, _about(asked))
             seen = Seen(asked, now)
             yield _requests(area, seen)
-            for need in NEEDS:
+            for need in needs(config.prices.cost_basis):
                 yield _needed(area, seen, need)
+            yield from _kueue(area, seen)
             yield from _node_labels(area, seen)
             yield from _team_labels(area, seen, config)
+            yield _type_labels(area, seen, config)
             yield from _activity(area, seen, config)
     except SourceError as error:
         yield Check(area, source.url, Status.fail, error.message, error.fix or "check [prometheus] url in gpucost.toml")
@@ -103,6 +110,13 @@ def _needed(area: str, seen: Seen, need: Need) -> Check:
     return Check(area, need.metric, Status.ok, "there")
 
 
+def _kueue(area: str, seen: Seen) -> Iterator[Check]:
+    """What `gpucost queue` needs, where there is Kueue."""
+    if seen.labels(KUEUE_PENDING):
+        for need in KUEUE_NEEDS:
+            yield _needed(area, seen, need)
+
+
 def _node_labels(area: str, seen: Seen) -> Iterator[Check]:
     labels = seen.labels(NODE_LABELS)
     if not any(label.startswith("label_") for label in labels):
@@ -133,6 +147,17 @@ def _team_labels(area: str, seen: Seen, config: Config) -> Iterator[Check]:
             else:
                 fix = f"{KSM} --metric-labels-allowlist={kind}s=[{name}]"
                 yield Check(area, metric, Status.fail, f"{spelled} is not exported: teams by {kind} label are unknown", fix)
+
+
+def _type_labels(area: str, seen: Seen, config: Config) -> Check:
+    """Labels that tell what a workload is for, of which any will do."""
+    subject = f"{POD_LABELS}: workload type"
+    labels = seen.labels(POD_LABELS)
+    if told_by := [label_name(label) for label in TYPE_LABELS if label_name(label) in labels]:
+        return Check(area, subject, Status.ok, ", ".join(told_by))
+    allowed = [*([config.team_labels.pod] if config.team_labels.pod else []), *TYPE_LABELS]
+    fix = f"{KSM} --metric-labels-allowlist=pods=[{','.join(allowed)}]"
+    return Check(area, subject, Status.warn, "no label tells it: owners, names and images do", fix)
 
 
 def _activity(area: str, seen: Seen, config: Config) -> Iterator[Check]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,18 @@ def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[
     con.execute(files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8"), dict(params) if params else None)
 
 
-def run_stages(con: DuckDBPyConnection, package: str) -> None:
-    """Run every .sql file of `package` in the order of their names."""
+def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = ()) -> None:
+    """Run every .sql file of `package` in the order of their names, but those called as in `skip`."""
     for name in sorted(item.name for item in files(package).iterdir() if item.name.endswith(".sql")):
+        if name.removesuffix(".sql") in skip:
+            continue
         con.execute(files(package).joinpath(name).read_text(encoding="utf-8"))
+
+
+def answer_rows(
+    con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """What the static SQL of `name`.sql in `package` answers, a dict per row."""
+    run_stage(con, package, name, params)
+    columns = [column[0] for column in con.description or []]
+    return [dict(zip(columns, values, strict=True)) for values in con.fetchall()]

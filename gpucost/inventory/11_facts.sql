@@ -25,4 +25,6 @@ JOIN series AS s USING (series_id)
 CROSS JOIN usual
 LEFT JOIN target_intervals AS i
     ON i.source = s.source AND i.cluster = s.cluster
-    AND i.job = coalesce(s.labels['job'], '') AND i.instance = coalesce(s.labels['instance'], '');
+    AND i.job = coalesce(s.labels['job'], '') AND i.instance = coalesce(s.labels['instance'], '')
+-- Kueue tells nothing of pods and nodes
+WHERE NOT starts_with(s.metric, 'kueue_');

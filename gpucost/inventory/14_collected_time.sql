@@ -22,7 +22,8 @@ windows AS (
     JOIN (SELECT DISTINCT source, cluster FROM series) AS c USING (source)
     JOIN starts USING (cluster)
     JOIN begun AS b ON b.kind = l.kind AND b.source = l.source AND b.data_from_ms <= l.from_ms
-    WHERE l.to_ms > starts.start_ms
+    -- work that was collected tells nothing of who held a GPU
+    WHERE l.to_ms > starts.start_ms AND l.kind <> 'progress'
 ),
 marked AS (
     SELECT *, coalesce(from_ms > max(to_ms) OVER (

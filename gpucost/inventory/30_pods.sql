@@ -1,22 +1,27 @@
 -- reads: facts, node_devices
--- writes: pods, one row per pod (cluster, uid) that asks for GPUs and was bound to a node, with the interval it held them
+-- writes: pods, one row per pod (cluster, uid) that asks for GPUs (or for what else the cost basis charges) and was bound to a node, with the interval it held them, until when it was seen Pending and whether it failed
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
 WITH named AS (
     SELECT * FROM facts WHERE uid IS NOT NULL
 ),
 asking AS (
-    SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod
+    SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, bool_or(is_accelerator(resource)) AS asks_gpus
     FROM named
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND value > 0
-        AND is_accelerator(resource)
+        AND (is_accelerator(resource) OR is_host_resource(resource))
     GROUP BY ALL
-    UNION
+    UNION ALL
     -- a device claim shows in the exporter's labels alone
-    SELECT f.cluster, f.uid, any_value(f.namespace), any_value(f.pod)
+    SELECT f.cluster, f.uid, any_value(f.namespace), any_value(f.pod), true
     FROM named AS f
     JOIN node_devices AS d ON d.by_claim AND d.cluster = f.cluster AND d.namespace = f.namespace AND d.pod = f.pod
     WHERE f.metric = 'kube_pod_info'
+    GROUP BY ALL
+),
+askers AS (
+    SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, bool_or(asks_gpus) AS asks_gpus
+    FROM asking
     GROUP BY ALL
 ),
 seen AS (
@@ -38,13 +43,15 @@ seen AS (
         max(end_ms - last_ms) AS interval_ms,
         -- reported for any container that ever ended: it ends the pod only where a terminal phase follows
         max(value) FILTER (metric = 'kube_pod_completion_time') * 1000 AS completed_ms,
+        max(end_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Pending' AND value = 1) AS pending_to_ms,
+        bool_or(metric = 'kube_pod_status_phase' AND labels['phase'] = 'Failed' AND value = 1) AS failed,
         min(first_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_first_ms,
         max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_last_ms
     FROM named
     GROUP BY ALL
 ),
 held AS (
-    SELECT a.cluster, a.namespace, a.pod, a.uid, s.node,
+    SELECT a.cluster, a.namespace, a.pod, a.uid, a.asks_gpus, s.node, s.pending_to_ms, coalesce(s.failed, false) AS failed,
         round(coalesce(s.scheduled_ms, s.started_ms, s.on_node_ms))::BIGINT AS held_from_ms,
         round(CASE
             WHEN s.ended_first_ms IS NULL THEN s.seen_to_ms
@@ -53,7 +60,7 @@ held AS (
                 AND coalesce(s.alive_ms - greatest(2 * s.interval_ms, 120000) <= s.completed_ms, true) THEN s.completed_ms
             ELSE s.ended_first_ms
         END)::BIGINT AS held_to_ms
-    FROM asking AS a JOIN seen AS s USING (cluster, uid)
+    FROM askers AS a JOIN seen AS s USING (cluster, uid)
     WHERE s.node IS NOT NULL
 )
 SELECT * FROM held WHERE held_from_ms < held_to_ms;

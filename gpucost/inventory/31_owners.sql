@@ -24,5 +24,5 @@ parents AS (
     WHERE coalesce(owner_kind, '<none>') <> '<none>'
     GROUP BY ALL
 )
-SELECT c.cluster, c.uid, coalesce(p.owner_kind, c.kind) AS workload_type, coalesce(p.owner_name, c.name) AS workload_name
+SELECT c.cluster, c.uid, coalesce(p.owner_kind, c.kind) AS workload_kind, coalesce(p.owner_name, c.name) AS workload_name
 FROM controllers AS c LEFT JOIN parents AS p USING (cluster, namespace, kind, name);

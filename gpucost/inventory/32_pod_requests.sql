@@ -1,5 +1,5 @@
 -- reads: facts
--- writes: pod_requests, one row per (pod, resource): how many units the pod holds
+-- writes: pod_requests, one row per (pod, resource): how many units the pod holds (cores and bytes where the cost basis charges them)
 -- invariant: units > 0; units = max(sum of containers + sidecars, largest init container)
 CREATE OR REPLACE TEMP TABLE pod_requests AS
 WITH asked AS (
@@ -7,7 +7,7 @@ WITH asked AS (
     SELECT cluster, uid, container, resource, metric LIKE 'kube\_pod\_init\_%' ESCAPE '\' AS init, max(value) AS units
     FROM facts
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND uid IS NOT NULL
-        AND is_accelerator(resource)
+        AND (is_accelerator(resource) OR (is_host_resource(resource) AND metric LIKE '%requests'))
     GROUP BY ALL
 ),
 sidecars AS (

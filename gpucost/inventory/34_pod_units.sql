@@ -17,6 +17,6 @@ FROM (
     JOIN node_facts AS f USING (node_id)
     JOIN node_devices AS d ON d.node_id = n.node_id AND d.namespace = p.namespace AND d.pod = p.pod AND d.by_claim
         AND d.first_ms < n.held_to_ms AND n.held_from_ms <= d.last_ms
-    ANTI JOIN pod_requests AS r ON r.cluster = n.cluster AND r.uid = n.uid
+    ANTI JOIN pod_requests AS r ON r.cluster = n.cluster AND r.uid = n.uid AND is_accelerator(r.resource)
 )
 GROUP BY ALL;

@@ -8,6 +8,7 @@ WITH labeled AS (
     FROM allocated AS a
     JOIN node_devices AS d ON d.node_id = a.node_id AND d.namespace = a.namespace AND d.pod = a.pod
         AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
+    WHERE a.gpus > 0
 ),
 -- a reused name: the series must have spoken within this very pod's life
 heard AS (
@@ -24,7 +25,7 @@ near AS (
     FROM allocated AS a
     JOIN node_facts AS n USING (node_id)
     JOIN node_devices AS d ON d.node_id = a.node_id AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
-    WHERE n.gpu_count <= 1 OR a.gpus >= n.gpu_count - 1e-6
+    WHERE a.gpus > 0 AND (n.gpu_count <= 1 OR a.gpus >= n.gpu_count - 1e-6)
 ),
 alone AS (
     -- one shared GPU, or all GPUs of the node in one pod: no label is needed to know where the pod is

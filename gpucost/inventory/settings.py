@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def load_settings(con: DuckDBPyConnection, config: Config) -> None:
-    """Make the temporary tables `settings` (one row), `team_globs` and `team_values` from the configuration."""
+    """Make the temporary tables `settings` (one row), `team_globs`, `team_values` and `type_rules` from the configuration.
+
+    The cost basis becomes a variable instead: known when a statement is planned, it spares tables from being read in vain.
+    """
+    con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
     configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
     namespace_label = config.team_labels.namespace if configured else "team"
     con.execute(
@@ -43,3 +47,13 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
         for key, values in team.labels.items():
             for value in values:
                 con.execute("INSERT INTO team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, label_name(key), value])
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE type_rules
+            (ordinal INTEGER, type VARCHAR, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[])"""
+    )
+    for ordinal, rule in enumerate(config.workload_types):
+        labels = [f"{label_name(key)}={value}" for key, values in rule.labels.items() for value in values]
+        con.execute(
+            "INSERT INTO type_rules VALUES ($1, $2, $3, $4, $5, $6)",
+            [ordinal, rule.type, rule.namespaces, rule.names, rule.kinds, labels],
+        )

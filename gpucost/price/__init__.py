@@ -1,4 +1,8 @@
-"""What a node costs per hour at each moment: the price book, else the list prices of the catalog."""
+"""What a node costs per hour at each moment: the bill, else the price book, else spot price history, else list prices.
+
+The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (2x, 3x), the one price of each moment
+(4x), what is stored and said (5x, 6x). What bills say of machines is made first, by those in bill/.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +11,99 @@ from typing import TYPE_CHECKING
 from gpucost.catalog import load_catalog
 from gpucost.engine.local import run_stage
 from gpucost.errors import PriceError
-from gpucost.model import from_ms, iso
+from gpucost.model import MS_PER_HOUR, from_ms, iso
 from gpucost.price.book import book_digest, load_book
+from gpucost.price.discounts import load_discounts
+from gpucost.price.fx import fx_digest, load_rates, rates
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config import Config
 
-__all__ = ["book_digest", "load_price_inputs", "stage"]
+_BILL = "gpucost.price.bill"
 
-STALE_AFTER_DAYS = 90
+__all__ = ["inputs_digest", "load_fx_rates", "price_nodes", "stage"]
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:
     """Fill node_prices for all rows of nodes, and warn of nodes without a price and of old prices.
 
     Segments are half-open, do not overlap and lie within a node's life; a moment that has no price has no row.
-    Raises PriceError for a price book that cannot be used; then nothing has been written.
+    Raises PriceError for a price book, rate or discount that cannot be used; then nothing has been written.
     """
-    load_price_inputs(con, config)
-    run_stage(con, __name__, "20_price_fits")
-    run_stage(con, __name__, "30_price_ties")
-    _refuse_ties(con, config)
-    run_stage(con, __name__, "40_node_prices")
+    _bills(con, config)
+    price_nodes(con, config)
+    run_stage(con, __name__, "50_node_prices")
     said = {"currency": config.currency, "book": str(config.prices.book) if config.prices.book else None}
-    run_stage(con, __name__, "50_unpriced_nodes", said)
-    run_stage(con, __name__, "51_stale_prices", {"days": STALE_AFTER_DAYS})
+    run_stage(con, __name__, "60_unpriced_nodes", said)
+    run_stage(con, __name__, "61_stale_prices", {"days": config.prices.stale_after_days})
 
 
-def load_price_inputs(con: DuckDBPyConnection, config: Config) -> None:
-    """Create the temporary tables price_book, price_offers and the catalog's on this connection. Raises PriceError."""
-    load_book(con, config)
+def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = None) -> None:
+    """Create the temporary tables price_candidates and price_segments, for all nodes or one; the store is only read.
+
+    Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency without a rate.
+    """
+    fx = rates(config)
     load_catalog(con)
-    run_stage(con, __name__, "11_price_offers", {"currency": config.currency})
+    run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
+    load_book(con, config, fx)
+    run_stage(con, __name__, "12_list_steps")
+    run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR})
+    load_rates(con, config, fx)
+    load_discounts(con, config)
+    run_stage(con, __name__, "20_zone_medians")
+    run_stage(con, __name__, "30_book_fits")
+    run_stage(con, __name__, "31_book_ties")
+    _refuse_ties(con, config)
+    for name in (
+        "32_book_candidates",
+        "33_spot_candidates",
+        "34_list_candidates",
+        "35_bill_candidates",
+        "40_price_candidates",
+        "41_price_winners",
+        "42_node_discounts",
+        "43_price_segments",
+    ):
+        run_stage(con, __name__, name)
+    unconverted = con.execute(
+        "SELECT s.currency, n.node, s.origin, s.from_ms FROM price_segments AS s JOIN priced_nodes AS n USING (node_id) "
+        "WHERE s.price_per_hour IS NULL ORDER BY s.from_ms, n.node LIMIT 1"
+    ).fetchone()
+    if unconverted is not None:
+        currency, node, origin, at_ms = unconverted
+        day = from_ms(at_ms).astimezone(config.tz).date()
+        raise fx.missing(currency, f"node {node} is priced in {currency} ({origin})", day)
+
+
+def _bills(con: DuckDBPyConnection, config: Config) -> None:
+    """Match the machines of bills with nodes, price their hours, and settle unknown capacity types of nodes."""
+    load_catalog(con)
+    load_rates(con, config, rates(config))
+    run_stage(con, _BILL, "10_billed_nodes")
+    run_stage(con, _BILL, "15_billed_rows")
+    run_stage(con, _BILL, "20_billed_periods")
+    run_stage(con, _BILL, "30_billed_hours", {"is_pooled": config.prices.commitment_sharing == "pooled"})
+    run_stage(con, _BILL, "40_settled_capacity_types")
+    run_stage(con, _BILL, "45_settled_warnings")
+    run_stage(con, _BILL, "50_bill_warnings")
+
+
+def load_fx_rates(con: DuckDBPyConnection, config: Config) -> None:
+    """Create the temporary table fx_rates, for who reads amounts of bills. Raises PriceError for rates that cannot be used."""
+    load_rates(con, config, rates(config))
+
+
+def inputs_digest(config: Config) -> str:
+    """All that decides prices besides the store and the catalog. Raises PriceError for a file that cannot be read."""
+    settings = config.prices.model_dump_json(exclude={"book", "fx_rates"})
+    return "\n".join((settings, book_digest(config), fx_digest(config)))
 
 
 def _refuse_ties(con: DuckDBPyConnection, config: Config) -> None:
-    tie = con.execute(
-        "SELECT one_line, other_line, node, at_ms FROM price_ties ORDER BY at_ms, node, one_line LIMIT 1"
-    ).fetchone()
+    tie = con.execute("SELECT one_line, other_line, node, at_ms FROM book_ties ORDER BY at_ms, node, one_line LIMIT 1").fetchone()
     if tie is not None:
         one, other, node, at_ms = tie
         raise PriceError(

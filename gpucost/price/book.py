@@ -13,12 +13,13 @@ from gpucost.price.book_fields import (
     PURCHASE_OPTIONS,
     BadField,
     capacity_type,
+    currency_code,
     effective_start,
     exact_price,
     node_selector,
     one_of,
 )
-from gpucost.price.book_lines import read_lines
+from gpucost.price.book_lines import Kind, read_lines, unreadable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -28,9 +29,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config import Config
+    from gpucost.price.fx import FxRates
 
-REQUIRED = ("price_per_hour", "currency")
-OPTIONAL = ("provider", "region", "zone", "instance_type", "purchase_option", "effective_start", "per", "node_selector")
+FILE = Kind(
+    name="price book",
+    key="[prices] book",
+    required=("price_per_hour", "currency"),
+    optional=("provider", "region", "zone", "instance_type", "purchase_option", "effective_start", "per", "node_selector"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class BookRow:
     instance_type: str | None
     purchase_option: str | None
     price_per_hour: Decimal
+    currency: str
     per_gpu: bool
     selector: tuple[tuple[str, str], ...]  # (label as kube-state-metrics sanitizes it, value), sorted
     start: datetime | None
@@ -62,18 +69,19 @@ class BookRow:
         return (self.provider, self.region, self.zone, self.instance_type, option, self.selector)
 
 
-def read_book(path: Path, currency: str, timezone: ZoneInfo) -> list[BookRow]:
-    """All rows of a price book, in the file's order.
+def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None) -> list[BookRow]:
+    """All rows of a price book, in the file's order; prices in another currency than `currency` need a rate in `fx`.
 
     Raises PriceError naming file, line and column where anything in it cannot be used, also for two rows
     that price the same thing from the same moment.
     """
-    header, lines = read_lines(path, REQUIRED, OPTIONAL)
+    header, lines = read_lines(path, FILE)
+    known = frozenset({currency, *(fx.steps if fx else ())})
     rows = []
     for number, fields in lines:
         record = dict(zip(header, fields, strict=True))
         try:
-            rows.append(_row(number, record, currency, timezone))
+            rows.append(_row(number, record, known, timezone))
         except BadField as error:
             raise PriceError(
                 f"{path}:{number}: {error.column}: {error.reason}", "correct the line; nothing of the file was used"
@@ -89,9 +97,9 @@ def read_book(path: Path, currency: str, timezone: ZoneInfo) -> list[BookRow]:
     return rows
 
 
-def load_book(con: DuckDBPyConnection, config: Config) -> None:
+def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
     """Create the temporary table price_book from the config's price book; empty where there is none. Raises PriceError."""
-    rows = read_book(config.prices.book, config.currency, config.tz) if config.prices.book else []
+    rows = read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else []
     columns = {
         "line": [row.line for row in rows],
         "specificity": [row.specificity for row in rows],
@@ -101,13 +109,14 @@ def load_book(con: DuckDBPyConnection, config: Config) -> None:
         "instance_type": [row.instance_type for row in rows],
         "capacity_type": [capacity_type(row.purchase_option) for row in rows],
         "price_per_hour": [str(row.price_per_hour) for row in rows],
+        "currency": [row.currency for row in rows],
         "per_gpu": [row.per_gpu for row in rows],
         "selector_labels": [[label for label, _ in row.selector] for row in rows],
         "selector_values": [[value for _, value in row.selector] for row in rows],
         "start_ms": [round(row.start.timestamp() * 1000) if row.start else None for row in rows],
         "price_as_of": [row.as_of for row in rows],
     }
-    run_stage(con, __package__ or "", "10_price_book", columns)
+    run_stage(con, __package__ or "", "11_price_book", columns)
 
 
 def book_digest(config: Config) -> str:
@@ -117,15 +126,15 @@ def book_digest(config: Config) -> str:
     try:
         return sha256(config.prices.book.read_bytes()).hexdigest()
     except OSError as error:
-        raise PriceError(
-            f"cannot read the price book {config.prices.book}: {error.strerror}", "set [prices] book in gpucost.toml"
-        ) from None
+        raise unreadable(config.prices.book, FILE, error) from None
 
 
-def _row(number: int, record: dict[str, str], currency: str, timezone: ZoneInfo) -> BookRow:
-    if record["currency"].upper() != currency:
-        found = repr(record["currency"]) if record["currency"] else "empty"
-        raise BadField("currency", f"is {found}, but the config's currency is {currency}")
+def _row(number: int, record: dict[str, str], currencies: frozenset[str], timezone: ZoneInfo) -> BookRow:
+    currency = currency_code(record["currency"])
+    if currency not in currencies:
+        raise BadField(
+            "currency", f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates"
+        )
     start, as_of = effective_start(record.get("effective_start", ""), timezone)
     option = one_of("purchase_option", record.get("purchase_option", "").replace("-", "_"), PURCHASE_OPTIONS)
     return BookRow(
@@ -136,6 +145,7 @@ def _row(number: int, record: dict[str, str], currency: str, timezone: ZoneInfo)
         instance_type=_folded(record, "instance_type"),
         purchase_option=option,
         price_per_hour=exact_price(record["price_per_hour"]),
+        currency=currency,
         per_gpu=one_of("per", record.get("per", ""), ("node", "gpu")) == "gpu",
         selector=node_selector(record.get("node_selector", "")),
         start=start,

@@ -1,4 +1,4 @@
-"""The fields of a price book row: what each text means, and why it is refused."""
+"""The fields of price books and files of rates: what each text means, and why it is refused."""
 
 from __future__ import annotations
 
@@ -49,17 +49,38 @@ def one_of(column: str, text: str, known: dict[str, str] | tuple[str, ...]) -> s
 
 def exact_price(text: str) -> Decimal:
     """A price as it is written, without any rounding."""
+    return exact_number("price_per_hour", text, _WHOLE_DIGITS, _DECIMALS)
+
+
+def exact_number(column: str, text: str, whole_digits: int, decimals: int) -> Decimal:
+    """A number above zero as it is written, without any rounding."""
     if not _NUMBER.fullmatch(text):
-        raise BadField("price_per_hour", f"is {text!r}, not a number above zero such as 3.06" if text else "is empty")
+        raise BadField(column, f"is {text!r}, not a number above zero such as 3.06" if text else "is empty")
     value = Decimal(text)
     if value <= 0:
-        raise BadField("price_per_hour", f"is {text}; a price is above zero")
+        raise BadField(column, f"is {text}; it should be above zero")
     _, digits, exponent = value.as_tuple()
-    if isinstance(exponent, int) and (-exponent > _DECIMALS or len(digits) + exponent > _WHOLE_DIGITS):
-        raise BadField(
-            "price_per_hour", f"is {text}; at most {_WHOLE_DIGITS} digits and {_DECIMALS} decimals can be kept exactly"
-        )
+    if isinstance(exponent, int) and (-exponent > decimals or len(digits) + exponent > whole_digits):
+        raise BadField(column, f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly")
     return value
+
+
+def currency_code(text: str) -> str:
+    """A currency's three letters in upper case."""
+    code = text.upper()
+    if not re.fullmatch("[A-Z]{3}", code):
+        raise BadField("currency", f"is {text!r}, not a currency such as EUR" if text else "is empty")
+    return code
+
+
+def bare_date(column: str, text: str) -> date:
+    """A day, `2026-10-01`."""
+    try:
+        if not _BARE_DATE.fullmatch(text):
+            raise ValueError
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadField(column, f"is {text!r}, not a date such as 2026-10-01" if text else "is empty") from None
 
 
 def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, date | None]:

@@ -1,4 +1,4 @@
--- reads: report_cost_cells, nodes, allocations, report_slots; $by is the list of dimensions asked for; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: report_cost_cells, nodes, allocations, allocation_traits, report_slots; $by is the list of dimensions asked for; $teams, $namespaces, $clusters filter (empty: all)
 -- writes: report_facts, one row per (kind, node, allocation, team, slot) with the sums of every measure; dimensions that no table of the report needs are null
 -- invariant: sums over report_facts are the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE report_facts AS
@@ -16,18 +16,20 @@ cells AS (
     WHERE list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
 ),
 sums AS (
+    -- doubles that several threads add differ in the last digits from run to run; decimals do not
     SELECT
         kind, node_id, allocation_id, team, slot,
-        sum(allocated_gpu_ms)   AS allocated_gpu_ms,
-        sum(active_gpu_ms)      AS active_gpu_ms,
-        sum(idle_gpu_ms)        AS idle_gpu_ms,
-        sum(unmeasured_gpu_ms)  AS unmeasured_gpu_ms,
-        sum(utilization_gpu_ms) AS utilization_gpu_ms,
-        sum(unallocated_gpu_ms) AS unallocated_gpu_ms,
-        sum(unavailable_gpu_ms) AS unavailable_gpu_ms,
-        sum(cost)               AS cost,
-        sum(idle_cost)          AS idle_cost,
-        sum(unallocated_cost)   AS unallocated_cost
+        sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE   AS allocated_gpu_ms,
+        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE      AS active_gpu_ms,
+        sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE        AS idle_gpu_ms,
+        sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE  AS unmeasured_gpu_ms,
+        sum(utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS utilization_gpu_ms,
+        sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated_gpu_ms,
+        sum(unavailable_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unavailable_gpu_ms,
+        sum(cost)                                       AS cost,
+        sum(idle_cost)                                  AS idle_cost,
+        sum(unallocated_cost)                           AS unallocated_cost,
+        sum(estimated_cost)                             AS estimated_cost
     FROM cells
     GROUP BY ALL
 )
@@ -37,7 +39,7 @@ SELECT
     CASE WHEN list_contains($by::VARCHAR[], 'node') THEN n.node END                   AS node,
     CASE WHEN list_contains($by::VARCHAR[], 'region') THEN n.region END               AS region,
     CASE WHEN list_contains($by::VARCHAR[], 'zone') THEN n.zone END                   AS zone,
-    CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN a.workload_type END AS workload_type,
+    CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN t.workload_type END AS workload_type,
     CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN a.pod END                     AS pod,
     CASE WHEN list_contains($by::VARCHAR[], 'uid') THEN a.uid END                     AS uid,
     s.month, s.day, s.hour
@@ -45,6 +47,7 @@ FROM sums AS f
 JOIN nodes AS n USING (node_id)
 JOIN report_slots AS s ON s.from_ms = f.slot
 LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
+LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
 WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
   AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
   AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], f.team));

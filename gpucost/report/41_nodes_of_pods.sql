@@ -3,7 +3,7 @@
 -- invariant: node_cost over all sources is cost over report_facts; capacity is the GPU time held, for want of a cost to weigh by
 SELECT
     h.price_source,
-    sum(c.allocated_gpu_ms) AS capacity,
+    sum(c.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity,
     0                       AS over_allocated,
     sum(c.cost)             AS node_cost,
     min(h.price_as_of)      AS price_as_of

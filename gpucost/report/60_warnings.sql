@@ -9,6 +9,7 @@ WITH used AS (
 names AS (
     SELECT DISTINCT cluster, unnest([
         ('over_allocated', node), ('unknown_capacity_type', node), ('unpriced_node', kind_of_node), ('stale_price', kind_of_node),
+        ('basis_fallback', kind_of_node),
         ('team_overlap', namespace), ('pod_without_node', namespace)]) AS known
     FROM used
 ),
@@ -24,7 +25,8 @@ WHERE coalesce(from_ms < $to, true) AND coalesce(to_ms > $from, true)
   -- its time is from the first to the last, and may have been somewhere else in between
   AND (code <> 'over_allocated' OR (cluster, subject) IN (FROM over_allocated))
   AND (NOT $narrowed OR code NOT IN (
-      'over_allocated', 'unknown_capacity_type', 'unpriced_node', 'stale_price', 'team_overlap', 'pod_without_node', 'unassigned_namespace')
+      'over_allocated', 'unknown_capacity_type', 'unpriced_node', 'stale_price', 'basis_fallback', 'team_overlap', 'pod_without_node',
+      'unassigned_namespace')
     OR EXISTS (
       FROM names AS n
       WHERE (w.cluster IS NULL OR n.cluster = w.cluster) AND n.known[1] = w.code

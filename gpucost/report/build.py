@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.config import Config
 from gpucost.errors import GpucostError, StoreError
 from gpucost.model import from_ms
+from gpucost.report import sharing
+from gpucost.report.changes import changes, with_changes
 from gpucost.report.coverage import coverage
 from gpucost.report.query import Query
-from gpucost.report.rows import node_totals, prepare, priced_nodes, rows_by, total, unpriced_gpus, unpriced_ms, workload_counts
+from gpucost.report.rows import (
+    check_names,
+    has_nodes,
+    node_totals,
+    prepare,
+    priced_nodes,
+    rows_by,
+    total,
+    unpriced_gpus,
+    unpriced_ms,
+    workload_counts,
+)
 from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
+from gpucost.report.series.read import read_series, trends
 from gpucost.report.view import Figures, ReportView, Table
 from gpucost.timeline import is_month, month_name
 
@@ -20,30 +36,63 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
+def build(
+    con: DuckDBPyConnection, config: Config, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
+) -> ReportView:
     """The report on `query`, from node_hourly, cost_hourly, nodes, allocations, collected and warnings.
 
-    Works on a read-only connection; makes temporary tables. Raises GpucostError where the period holds no data or a filter names
-    nothing there is, StoreError where the store holds no GPU nodes at all.
+    With `earlier`, the same report on the period called `earlier_name`, rows and totals tell how they changed since.
+
+    Works on a read-only connection; makes temporary tables. Where anything is shared it reads bills, too, and the temporary table
+    fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
+    holds no GPU nodes at all.
     """
     now = query.now or datetime.now(UTC)
     prepare(con, query, config.tz)
+    is_shared = sharing.is_asked(config, query)
+    if is_shared:
+        sharing.share(con, config, query)
+    if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
+        check_names(con, query, sharing.shared_teams(con) if is_shared else frozenset())
     nodes = priced_nodes(con, query)
-    if not nodes:
-        raise _no_data(con, query, config.tz)
     totals, unallocated = total(con)
     by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
     rows = rows_by(con, query.dimensions)
+    shared = None
+    if is_shared:
+        rows = sharing.with_shares(con, config, query, query.dimensions, rows)
+        shared = sharing.total_shared(con, config, query)
+    if not nodes and not rows and not (query.may_be_absent and has_nodes(con)):
+        raise _no_data(con, query, config.tz)
     whole = None if query.is_narrowed else node_totals(nodes, unallocated)
+    compared = changes(totals, whole, earlier, earlier_name) if earlier else None
+    if earlier:
+        rows = with_changes(rows, earlier.rows)
     sections: tuple[Table | Figures, ...] = ()
+    series = read_series(con, config, query) if query.with_series else None
     if query.with_sections:
-        main = cost_by(rows, query.dimensions, totals, whole)
+        main = cost_by(rows, query.dimensions, totals, whole, shared, compared)
         usage = gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())
         dearest = rows_by(con, ("cluster", "namespace", "workload"), query.top)
         top = consumers(dearest, workload_counts(con), totals)
+        if series:
+            top = _with_trends(top, trends(con, [row for row in dearest if row.kind == "allocated"], series))
         idle_capacity = unallocated_gpus(by_gpu, whole) if whole and whole.unallocated_gpu_hours else None
         sections = _in_order(query, main, usage, idle_capacity, waste(totals, whole, config), top)
     unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
+    trusted = coverage(
+        con,
+        query,
+        tz=config.tz,
+        now=now,
+        measured_ratio=totals.measured_ratio,
+        unknown_capacity_gpu_hours=round(unknown, 9),
+        nodes=nodes,
+        estimated_cost=totals.estimated_cost,
+        cost_basis=config.prices.cost_basis,
+    )
+    if is_shared:
+        trusted = replace(trusted, warnings=(*trusted.warnings, *sharing.notices(con, config)))
     return ReportView(
         title=_title(query, config.tz),
         subtitle=_subtitle(query, config.tz),
@@ -53,17 +102,16 @@ def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
         rows=tuple(rows),
         totals=totals,
         node_totals=whole,
-        coverage=coverage(
-            con,
-            query,
-            tz=config.tz,
-            now=now,
-            measured_ratio=totals.measured_ratio,
-            unknown_capacity_gpu_hours=round(unknown, 9),
-            nodes=nodes,
-        ),
+        coverage=trusted,
         sections=sections,
+        totals_shared=shared,
+        series=series,
+        changes=compared,
     )
+
+
+def _with_trends(table: Table, values: list[tuple[Decimal, ...]]) -> Table:
+    return replace(table, lines=tuple(replace(line, trend=trend) for line, trend in zip(table.lines, values, strict=True)))
 
 
 def _in_order(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.report.query import Query
-from gpucost.report.rows import NO_PRICE, PricedNodes, ask, hours, ratio, unpriced_ms
+from gpucost.report.rows import BILL, NO_PRICE, ZERO, PricedNodes, ask, hours, ratio, unpriced_ms
 from gpucost.report.view import Coverage, Gap, Notice, PriceSource
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def coverage(
     measured_ratio: float | None,
     unknown_capacity_gpu_hours: float,
     nodes: list[PricedNodes],
+    estimated_cost: Decimal,
+    cost_basis: str,
 ) -> Coverage:
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     spans = _collected(con, query)
@@ -42,7 +45,8 @@ def coverage(
     return Coverage(
         measured_ratio=measured_ratio,
         price_sources=sources,
-        price_as_of=min((source.as_of for source in sources if source.as_of), default=None),
+        # what a bill says of its hours does not grow old
+        price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
         not_collected_hours=round(max(missing.values(), default=0.0), 9),
         not_collected=tuple(gaps),
         collected_to=from_ms(min(ends)).astimezone(tz) if ends else None,
@@ -51,6 +55,9 @@ def coverage(
         unpriced_ratio=ratio(unpriced, time),
         warnings=(*_gap_notices(gaps, due < query.period.end_ms, due, tz, _asked_from(con)), *_stored_notices(con, query)),
         is_complete=due >= query.period.end_ms and not gaps,
+        cost_basis=cost_basis,
+        billed_cost=sum((node.node_cost for node in nodes), ZERO) - estimated_cost,
+        estimated_cost=estimated_cost,
     )
 
 
@@ -96,7 +103,9 @@ def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource
 
 def _asked_from(con: DuckDBPyConnection) -> tuple[int, int]:
     """From when on servers were asked, and from when on they had something: what lies between is forgotten for good."""
-    asked, had = con.execute("SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads").fetchall()[0]
+    asked, had = con.execute(
+        "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind = 'prometheus'"
+    ).fetchall()[0]
     return (asked, had) if had is not None else (0, 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
@@ -28,7 +28,9 @@ class Query:
 
     `by` empty means: by team; with `teams` by namespace; with `namespaces` by workload. `period_note` says how the period was
     chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
-    Without `with_sections` only what programs read is computed.
+    Without `with_sections` only what programs read is computed; `with_series` adds what charts draw. `share_unallocated`
+    says how unallocated cost is spread. With `may_be_absent` filters may name what held nothing in the period, as long as others
+    did: what is compared need not have been there.
     Raises UsageError for an unknown dimension or an empty period.
     """
 
@@ -42,6 +44,9 @@ class Query:
     period_note: str | None = None
     now: datetime | None = None
     with_sections: bool = True
+    with_series: bool = False
+    share_unallocated: Literal["proportional", "even"] | None = None
+    may_be_absent: bool = False
 
     def __post_init__(self) -> None:
         for name in self.by:
@@ -77,9 +82,9 @@ def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:
 def default_period(con: DuckDBPyConnection, tz: ZoneInfo, now: datetime) -> tuple[Period, str, str]:
     """The period where none is asked for, its name and a note on why it: the current month so far, else the newest with data.
 
-    Reads `loads`. Raises StoreError where the store holds nothing.
+    Reads the `loads` of metrics: prices and bills tell nothing of use. Raises StoreError where the store holds nothing.
     """
-    answer = con.execute("SELECT max(to_ms) FROM loads WHERE rows > 0").fetchone()
+    answer = con.execute("SELECT max(to_ms) FROM loads WHERE kind = 'prometheus' AND rows > 0").fetchone()
     if answer is None or answer[0] is None:
         raise StoreError("the store holds no data yet", "gpucost collect prometheus")
     newest = from_ms(int(answer[0]) - 1).astimezone(tz).date()

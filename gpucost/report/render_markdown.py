@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -17,21 +19,31 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 def render(view: ReportView) -> str:
     """The whole report as GitHub-flavored Markdown; names from the cluster cannot break out of their cells."""
-    environment = Environment(
-        loader=FileSystemLoader(reports_dir()),
+    return (
+        environment(reports_dir())
+        .get_template("report.md.j2")
+        .render(
+            title=view.title,
+            subtitle=view.subtitle,
+            sections=[_section(section, view.currency) for section in view.sections],
+            coverage=coverage_lines(view.coverage, view.currency),
+            warnings=view.coverage.warnings,
+        )
+    )
+
+
+@cache
+def environment(folder: Path) -> Environment:
+    """For templates of Markdown in `folder`: whatever they print is escaped, `| code` makes a command to copy."""
+    made = Environment(
+        loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=_escaped,
         keep_trailing_newline=True,
     )
-    environment.filters["code"] = _code
-    return environment.get_template("report.md.j2").render(
-        title=view.title,
-        subtitle=view.subtitle,
-        sections=[_section(section, view.currency) for section in view.sections],
-        coverage=coverage_lines(view.coverage),
-        warnings=view.coverage.warnings,
-    )
+    made.filters["code"] = _code
+    return made
 
 
 def _section(section: Table | Figures, currency: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gpucost.report.view import Column, Figures, Notice, ReportView, Table
+from gpucost.report.view import Column, Figures, Notice, ReportView, Table, Value
 from gpucost.report.words import cell, coverage_lines, remark_of, share_of, sum_text, value_of
 
 _INDENT = 2
@@ -60,7 +60,8 @@ def _print_table(console: Console, table: Table, currency: str) -> None:
         return
     flags = [line.flag or "" for line in table.lines]
     texts = [
-        [cell(value, column, currency) for value, column in zip(line.cells, table.columns, strict=True)] for line in table.lines
+        [_marked(value, column, currency) for value, column in zip(line.cells, table.columns, strict=True)]
+        for line in table.lines
     ]
     widths = [
         max(cell_len(text) for text in (column.title, *cells)) for column, *cells in zip(table.columns, *texts, strict=True)
@@ -81,10 +82,26 @@ def _print_table(console: Console, table: Table, currency: str) -> None:
     for line, row, flag in zip(table.lines, texts, flags, strict=True):
         style = "bold" if line.is_sum else ""
         marked = [Text(flag, style="yellow")] if any(flags) else []
-        grid.add_row(*(Text(_folded(row[index], widths[index]), style=style) for index in shown), *marked)
+        styles = {index: f"{style} {_change_style(line.cells[index], table.columns[index])}".strip() for index in shown}
+        grid.add_row(*(Text(_folded(row[index], widths[index]), style=styles[index]) for index in shown), *marked)
     console.print(_indented(grid))
     if table.note:
         console.print(_indented(Text(table.note, style="dim")))
+
+
+def _marked(value: Value, column: Column, currency: str) -> str:
+    """The text of a cell, a change with an arrow."""
+    text = cell(value, column, currency)
+    if column.unit != "change" or not isinstance(value, float) or not text.strip("+-0., %"):
+        return text
+    return f"{'▲' if value > 0 else '▼'} {text}"
+
+
+def _change_style(value: Value, column: Column) -> str:
+    """What costs more is red, what costs less green."""
+    if column.unit != "change" or not isinstance(value, float) or not value:
+        return ""
+    return "red" if value > 0 else "green"
 
 
 def _print_sum(console: Console, table: Table, currency: str) -> None:
@@ -132,7 +149,7 @@ def _print_coverage(console: Console, view: ReportView) -> None:
     grid = _grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for label, sentences in coverage_lines(view.coverage):
+    for label, sentences in coverage_lines(view.coverage, view.currency):
         for index, sentence in enumerate(sentences):
             grid.add_row("" if index else label, sentence)
     console.print(_indented(grid))

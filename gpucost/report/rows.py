@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
-from gpucost.engine.local import run_stage
+from gpucost.engine.local import answer_rows, run_stage
 from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR
 from gpucost.report.query import Query, nearest
@@ -25,6 +24,7 @@ Kind = Literal["allocated", "unallocated"]
 _PACKAGE = "gpucost.report"
 _NAMES_SHOWN = 8
 NO_PRICE = "none"
+BILL = "bill"
 ZERO = Decimal(0)
 _ALL = 2**62
 
@@ -42,9 +42,7 @@ class PricedNodes:
 
 def ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The answer of the static SQL in `name`.sql, a dict per row."""
-    answer = con.execute(files(_PACKAGE).joinpath(f"{name}.sql").read_text(encoding="utf-8"), dict(params))
-    columns = [column[0] for column in answer.description or []]
-    return [dict(zip(columns, values, strict=True)) for values in answer.fetchall()]
+    return answer_rows(con, _PACKAGE, name, params)
 
 
 def filters(query: Query) -> dict[str, Any]:
@@ -52,10 +50,7 @@ def filters(query: Query) -> dict[str, Any]:
 
 
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
-    """Make the tables and views on the query's period: report_slots, report_cost_cells, report_node_cells, report_facts.
-
-    Raises GpucostError where a filter names nothing there is.
-    """
+    """Make the tables and views on the query's period: report_slots, report_cost_cells, report_node_cells, report_facts."""
     parts = slots(query.period, tz, query.dimensions)
     run_stage(
         con,
@@ -76,8 +71,6 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
     run_stage(con, _PACKAGE, "12_cost_cells")
     run_stage(con, _PACKAGE, "13_node_cells")
     run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by": list(query.dimensions)})
-    if query.teams or query.namespaces or query.clusters:
-        _check_names(con, query)
 
 
 def rows_by(con: DuckDBPyConnection, by: Iterable[str], most: int = _ALL) -> list[Row]:
@@ -108,11 +101,12 @@ def _keys(row: Row) -> list[tuple[bool, str]]:
 
 
 def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated]:
-    """The sums over everything that passes the filters."""
+    """The sums over everything that passes the filters; estimated cost is of both, as in the rows."""
     by_kind = {row.kind: row for row in rows_by(con, ())}
     allocated, unallocated = by_kind.get("allocated"), by_kind.get("unallocated")
+    estimated = sum((row.measures.estimated_cost for row in by_kind.values()), ZERO)
     return (
-        allocated.measures if allocated else _measures(dict.fromkeys(_SUMS, 0)),
+        replace(allocated.measures if allocated else NO_MEASURES, estimated_cost=estimated),
         unallocated.unallocated if unallocated and unallocated.unallocated else Unallocated(0.0, 0.0, ZERO),
     )
 
@@ -169,7 +163,7 @@ def ratio(part: float | Decimal, whole: float | Decimal) -> float | None:
 
 _SUMS = (
     "allocated", "active", "idle", "unmeasured", "utilization", "spot", "known_capacity", "unallocated", "unavailable",
-    "cost", "idle_cost", "spot_cost", "unallocated_cost",
+    "cost", "idle_cost", "spot_cost", "unallocated_cost", "estimated_cost",
 )  # fmt: skip
 
 
@@ -184,6 +178,7 @@ def _measures(sums: Mapping[str, Any]) -> Measures:
         cost=Decimal(sums["cost"]),
         idle_cost=Decimal(sums["idle_cost"]),
         spot_cost=Decimal(sums["spot_cost"]),
+        estimated_cost=Decimal(sums["estimated_cost"]),
         spot_ratio=ratio(sums["spot"], sums["known_capacity"]),
         efficiency=ratio(sums["active"], measured),
         measured_ratio=ratio(measured, sums["allocated"]),
@@ -195,19 +190,29 @@ def _unallocated(sums: Mapping[str, Any]) -> Unallocated:
     return Unallocated(hours(sums["unallocated"]), hours(sums["unavailable"]), Decimal(sums["unallocated_cost"]))
 
 
-def _check_names(con: DuckDBPyConnection, query: Query) -> None:
+NO_MEASURES = _measures(dict.fromkeys(_SUMS, 0))
+
+
+def has_nodes(con: DuckDBPyConnection) -> bool:
+    """Whether there were any nodes in the period, whatever the filters say."""
+    return bool(con.execute("SELECT count(*) FROM (FROM report_node_cells LIMIT 1)").fetchall()[0][0])
+
+
+def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
+    """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
     there = ask(con, "50_names", {})
     if not there:
         return  # a period without data has its own message
     for dimension, wanted in (("team", query.teams), ("namespace", query.namespaces), ("cluster", query.clusters)):
-        names = sorted({row[dimension] for row in there if row[dimension] is not None})
+        held = {row[dimension] for row in there if row[dimension] is not None}
+        names = sorted(held.union(other_teams) if dimension == "team" else held)
         for name in wanted:
             if name not in names:
                 raise GpucostError(
                     f"no {dimension} {name!r} held GPUs in {query.period_name}", _there_are(dimension, name, names)
                 )
     found = con.execute("SELECT count(*) FROM report_facts").fetchone()
-    if not (found and found[0]):
+    if not (found and found[0]) and other_teams.isdisjoint(query.teams):
         raise GpucostError(f"nothing in {query.period_name} passes all of these filters together", "leave one of the filters out")
 
 

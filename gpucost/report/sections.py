@@ -7,9 +7,25 @@ from dataclasses import replace
 from decimal import Decimal
 
 from gpucost.config import Config
+from gpucost.report.changes import change_cells, change_columns, change_note
 from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.rows import ratio
-from gpucost.report.view import Column, Figure, Figures, Line, Measures, NodeTotals, Row, Status, Table, Unallocated, Value
+from gpucost.report.shared_cells import all_cells, free_cells, held_cells, shared_columns
+from gpucost.report.view import (
+    Changes,
+    Column,
+    Figure,
+    Figures,
+    Line,
+    Measures,
+    NodeTotals,
+    Row,
+    Shared,
+    Status,
+    Table,
+    Unallocated,
+    Value,
+)
 
 # A workload is pointed out when it idled at least this share of the time that it held GPUs.
 IDLE_FLAG = 0.5
@@ -19,12 +35,24 @@ _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
 _NO_MEASURES = ("",) * 6
 
 
-def cost_by(rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeTotals | None) -> Table:
-    """The rows of the report; with `nodes`, unallocated GPUs stand among them and the total is what the nodes cost."""
+def cost_by(
+    rows: list[Row],
+    by: tuple[str, ...],
+    totals: Measures,
+    nodes: NodeTotals | None,
+    shared: Shared | None = None,
+    compared: Changes | None = None,
+) -> Table:
+    """The rows of the report; with `nodes`, unallocated GPUs stand among them and the total is what the nodes cost.
+
+    With `shared`, columns tell what each was charged besides its cost, and the sum of both; with `compared`, how cost changed.
+    """
     columns = (
         *(Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0) for key in by),
         Column("GPU-hours", "hours"),
         Column("Cost", "money", 2),
+        *change_columns(compared),
+        *shared_columns(shared),
         Column("Share", "ratio", weight=2),
         Column("Idle h", "hours", weight=3),
         Column("Idle", "ratio", weight=1),
@@ -35,26 +63,40 @@ def cost_by(rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeT
     )
     whole = nodes.node_cost if nodes else totals.cost
     title = f"Cost by {' and '.join(_phrase(key) for key in by)}"
-    held = [_cost_line(row, by, whole) for row in rows if row.kind == "allocated"]
+    held = [_cost_line(row, by, whole, compared) for row in rows if row.kind != "unallocated"]
     blank = ("",) * (len(by) - 1)
-    summed = _measured_cells(totals, whole)
+    summed = _measured_cells(totals, whole, shared, change_cells(compared, compared.cost if compared else None))
     if nodes is None:
-        return Table(title, columns, (*held, Line(("Total", *blank, *summed), is_sum=True)))
-    free = [_free_line(row.keys, row.unallocated, whole) for row in rows if row.unallocated and any(row.keys.values())]
+        return Table(title, columns, (*held, Line(("Total", *blank, *summed), is_sum=True)), change_note(compared))
+    free = [_free_line(row, row.unallocated, whole, compared) for row in rows if row.unallocated and any(row.keys.values())]
     gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours
-    total = Line(("Total", *blank, gpu_time, nodes.node_cost, ratio(nodes.node_cost, whole), *_NO_MEASURES), is_sum=True)
+    since = change_cells(compared, compared.node_cost if compared else None)
+    all_shared = all_cells(shared, nodes.node_cost)
+    in_all = (gpu_time, nodes.node_cost, *since, *all_shared, ratio(nodes.node_cost, whole), *_NO_MEASURES)
+    total = Line(("Total", *blank, *in_all), is_sum=True)
     subtotal = Line(("Allocated", *blank, *summed), is_sum=True)
-    left = Line(("Unallocated", *blank, *_free_cells(nodes, whole)), is_sum=True)
+    since = change_cells(compared, compared.unallocated_cost if compared else None)
+    left = Line(("Unallocated", *blank, *_free_cells(nodes, whole, shared, since)), is_sum=True)
     note = "The total is what the nodes cost, with and without anybody on their GPUs."
+    if shared and shared.costs:
+        note += " Shared costs come on top of it."
+    if compared:
+        note += f" {change_note(compared)}"
     return Table(title, columns, (*held, subtotal, *free, left, total), note)
 
 
 def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | None, str]]) -> Table:
-    """GPU-hours by GPU model and capacity type, at the price that they came to; of `unpriced` ones a note tells."""
-    held = [row for row in by_gpu if row.kind == "allocated" and row.measures.allocated_gpu_hours]
+    """GPU-hours by GPU model and capacity type, at the price that they came to; of `unpriced` ones a note tells.
+
+    Pods without GPUs cost something where the cost basis charges cores and memory.
+    """
+    used = [row for row in by_gpu if row.kind == "allocated" and (row.measures.allocated_gpu_hours or row.measures.cost)]
+    held = [row for row in used if row.measures.allocated_gpu_hours]
     lines = tuple(
         Line((gpu_name(row), row.measures.allocated_gpu_hours, _price(row.measures), row.measures.cost))
-        for row in sorted(held, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or ""))
+        if row in held
+        else Line((f"{gpu_name(row)}, host only", 0.0, None, row.measures.cost))
+        for row in sorted(used, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or ""))
     )
     return Table(
         "GPU-hours consumed",
@@ -73,7 +115,7 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | Non
 
 def unallocated_gpus(by_gpu: list[Row], nodes: NodeTotals) -> Table:
     """GPUs that nobody held, by model and capacity type, the dearest first."""
-    free = [(row, row.unallocated) for row in by_gpu if row.unallocated and row.unallocated.unallocated_gpu_hours]
+    free = [(row, part) for row in by_gpu if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
     lines = tuple(
         Line((gpu_name(row), part.unallocated_gpu_hours, part.unavailable_gpu_hours, part.unallocated_cost))
         for row, part in sorted(free, key=lambda pair: -pair[1].unallocated_cost)
@@ -166,24 +208,29 @@ def idle_share(measures: Measures) -> float | None:
     return ratio(measures.idle_gpu_hours, measures.allocated_gpu_hours) if measures.measured_ratio else None
 
 
-def _cost_line(row: Row, keys: tuple[str, ...], whole: Decimal) -> Line:
-    return Line((*(_label(row.keys[key]) for key in keys), *_measured_cells(row.measures, whole)))
+def _cost_line(row: Row, keys: tuple[str, ...], whole: Decimal, compared: Changes | None) -> Line:
+    # what is shared to a team without GPUs has no pod: only the team is known, or nobody is to be charged
+    labels = (row.keys[key] if row.kind == "shared" else _label(row.keys[key]) for key in keys)
+    return Line((*labels, *_measured_cells(row.measures, whole, row.shared, change_cells(compared, row.change))))
 
 
-def _free_line(keys: dict[str, str | None], part: Unallocated, whole: Decimal) -> Line:
+def _free_line(row: Row, part: Unallocated, whole: Decimal, compared: Changes | None) -> Line:
     """GPUs of a node that nobody held: they have no pod, so what only pods have is None."""
-    labels = (_label(key) if name in NODE_DIMENSIONS else key for name, key in keys.items())
-    return Line((*labels, *_free_cells(part, whole)))
+    labels = (_label(key) if name in NODE_DIMENSIONS else key for name, key in row.keys.items())
+    return Line((*labels, *_free_cells(part, whole, row.shared, change_cells(compared, row.change))))
 
 
-def _free_cells(part: Unallocated | NodeTotals, whole: Decimal) -> tuple[Value, ...]:
-    return (part.unallocated_gpu_hours, part.unallocated_cost, ratio(part.unallocated_cost, whole), *_NO_MEASURES)
+def _free_cells(part: Unallocated | NodeTotals, whole: Decimal, shared: Shared | None, since: list[Value]) -> tuple[Value, ...]:
+    left = (*since, *free_cells(shared, part.unallocated_cost))
+    return (part.unallocated_gpu_hours, part.unallocated_cost, *left, ratio(part.unallocated_cost, whole), *_NO_MEASURES)
 
 
-def _measured_cells(measures: Measures, whole: Decimal) -> tuple[Value, ...]:
+def _measured_cells(measures: Measures, whole: Decimal, shared: Shared | None, since: list[Value]) -> tuple[Value, ...]:
     return (
         measures.allocated_gpu_hours,
         measures.cost,
+        *since,
+        *held_cells(shared, measures.cost),
         ratio(measures.cost, whole),
         measures.idle_gpu_hours,
         idle_share(measures),

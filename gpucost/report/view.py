@@ -8,15 +8,19 @@ from decimal import Decimal
 from typing import Literal
 
 from gpucost.model import Period
+from gpucost.report.series.view import Series
 
-Unit = Literal["text", "hours", "money", "price", "ratio"]
+Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
 Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md)."""
+    """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
+
+    `estimated_cost` is what no bill covers: of cost, and in rows of kind 'unallocated' and in totals of unallocated cost, too.
+    """
 
     allocated_gpu_hours: float
     active_gpu_hours: float
@@ -26,6 +30,7 @@ class Measures:
     cost: Decimal
     idle_cost: Decimal
     spot_cost: Decimal
+    estimated_cost: Decimal
     spot_ratio: float | None
     efficiency: float | None
     measured_ratio: float | None
@@ -42,13 +47,58 @@ class Unallocated:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One combination of dimension values; `unallocated` is there in rows of kind 'unallocated' only."""
+class Shared:
+    """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
 
-    kind: Literal["allocated", "unallocated"]
+    `unallocated_cost` is its share of unallocated cost, `remaining_unallocated_cost` what nobody took a share of; both None where
+    that was not asked for, the latter also in rows that are not of kind 'unallocated'. `costs` are its shares by the names of
+    [[shared_costs]], below zero where the row's own cost went to others.
+    """
+
+    unallocated_cost: Decimal | None
+    remaining_unallocated_cost: Decimal | None
+    costs: dict[str, Decimal]
+
+    @property
+    def shared_cost(self) -> Decimal:
+        """The sum of `costs`."""
+        return sum(self.costs.values(), Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a cost was in the period before, and how it changed; percent of what it was, None where that was nothing."""
+
+    previous_cost: Decimal
+    cost_change: Decimal
+    cost_change_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One combination of dimension values; `unallocated` is there in rows of kind 'unallocated' only.
+
+    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. `change` is of cost, in
+    rows of kind 'unallocated' of unallocated cost; None where nothing is compared.
+    """
+
+    kind: Literal["allocated", "unallocated", "shared"]
     keys: dict[str, str | None]
     measures: Measures
     unallocated: Unallocated | None = None
+    shared: Shared | None = None
+    change: Change | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How the totals changed since the period before: cost, and where nothing narrows the report unallocated and node cost."""
+
+    period: Period
+    period_name: str
+    cost: Change
+    unallocated_cost: Change | None
+    node_cost: Change | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +146,8 @@ class Coverage:
     """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most.
 
     `collected_to`, in local time, is where the collected time of the cluster that lags most ends. Unpriced are the GPU-hours of
-    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held.
+    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
+    estimated cost add up to what the nodes, or those pods, cost.
     """
 
     measured_ratio: float | None
@@ -110,6 +161,9 @@ class Coverage:
     unpriced_ratio: float | None
     warnings: tuple[Notice, ...]
     is_complete: bool
+    cost_basis: str
+    billed_cost: Decimal
+    estimated_cost: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +183,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of a table; `flag` is a word of warning beside it, a sum stands out."""
+    """A row of a table; `flag` is a word of warning beside it, a sum stands out. `trend` is its cost by the report's moments."""
 
     cells: tuple[Value, ...]
     flag: str | None = None
     is_sum: bool = False
+    trend: tuple[Decimal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +227,9 @@ class Figures:
 class ReportView:
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
-    `sections` is empty where the query asked for none.
+    `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
+    every row, are None where nothing is shared. `waste`, where it was asked for, is what programs read of it. `changes` are
+    None where nothing is compared.
     """
 
     title: str
@@ -185,3 +242,7 @@ class ReportView:
     node_totals: NodeTotals | None
     coverage: Coverage
     sections: tuple[Table | Figures, ...]
+    totals_shared: Shared | None = None
+    series: Series | None = None
+    waste: dict[str, object] | None = None
+    changes: Changes | None = None

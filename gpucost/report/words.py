@@ -7,7 +7,12 @@ from decimal import Decimal
 from gpucost.report.view import Column, Coverage, Figure, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
-_SOURCES = {"price_book": "the price book", "catalog": "catalog list prices"}
+_SOURCES = {
+    "bill": "the bill",
+    "price_book": "the price book",
+    "spot_history": "the history of spot prices",
+    "catalog": "catalog list prices",
+}
 _NOT_KNOWN = "–"
 _UNITS_OF_SUM = {"hours": " h"}
 
@@ -22,6 +27,9 @@ def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
         return value
     if value is None:
         return _NOT_KNOWN
+    if unit == "change":
+        text = _plain(value * 100, decimals)
+        return f"{'' if text.startswith('-') else '+' if text.strip('0.,') else ''}{text} %"
     if unit == "ratio":
         return f"{_plain(value * 100, decimals)} %"
     text = _plain(value, decimals)
@@ -52,13 +60,15 @@ def remark_of(figure: Figure) -> str:
     return "; ".join(part for part in (figure.share_of, target, figure.note) if part)
 
 
-def coverage_lines(coverage: Coverage) -> list[tuple[str, list[str]]]:
+def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     """What a reader must know of the figures, as (label, sentences)."""
     return [
         ("Measured", [_measured(coverage)]),
         ("Prices", _prices(coverage)),
+        *_billed(coverage, currency),
         ("Collected", [_collected(coverage)]),
         *_unknown_capacity(coverage),
+        *_cost_basis(coverage),
     ]
 
 
@@ -72,7 +82,7 @@ def _prices(coverage: Coverage) -> list[str]:
     parts: list[str] = []
     for source in coverage.price_sources:
         age = ""
-        if source.as_of is not None and source.age_days is not None:
+        if source.as_of is not None and source.age_days is not None and source.name != "bill":
             days = f", {source.age_days:,} days old" if source.age_days > 1 else ""
             age = f" of {source.as_of}{days}"
         share = figure_text(source.share, "ratio", "", 1)
@@ -81,6 +91,16 @@ def _prices(coverage: Coverage) -> list[str]:
         share = figure_text(coverage.unpriced_ratio, "ratio", "", 1)
         parts.append(f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({share}) of the nodes have no price")
     return parts or ["none"]
+
+
+def _billed(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
+    """What is final and what is not, where a bill covers anything: without one all of it is an estimate."""
+    if not any(source.name == "bill" for source in coverage.price_sources):
+        return []
+    billed, estimated = (figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost))
+    if not coverage.estimated_cost:
+        return [("Billed", [f"all of it: {billed}"])]
+    return [("Billed", [f"{billed}; {estimated} is an estimate until its bill is collected"])]
 
 
 def _collected(coverage: Coverage) -> str:
@@ -102,6 +122,12 @@ def _unknown_capacity(coverage: Coverage) -> list[tuple[str, list[str]]]:
         return []
     hours = f"{coverage.unknown_capacity_gpu_hours:,.1f}"
     return [("Capacity", [f"type unknown for {hours} GPU-hours, left out of the spot ratio"])]
+
+
+def _cost_basis(coverage: Coverage) -> list[tuple[str, list[str]]]:
+    if coverage.cost_basis == "node":
+        return []
+    return [("Basis", [f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"])]
 
 
 def _plain(value: float | Decimal, decimals: int) -> str:

@@ -10,25 +10,25 @@ from gpucost.store import sqlfiles
 if TYPE_CHECKING:
     import duckdb
 
-    from gpucost.store.samples import SampleWindow
-
 Span = tuple[int, int]
 
 # A killed run is taken up again for this long; later, the source is asked anew: it may have learned more since.
 _TAKEN_UP_FOR = timedelta(days=1)
 
 
-def log_load(con: duckdb.DuckDBPyConnection, window: SampleWindow, rows: int, dropped: int) -> None:
-    """Adds one row to loads."""
+def log_load(
+    con: duckdb.DuckDBPyConnection, run_id: int, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
+) -> None:
+    """Adds one row to loads: what a run committed of a source for [span)."""
     sqlfiles.run(
         con,
         "loads_insert",
         {
-            "run_id": window.run_id,
-            "kind": window.kind,
-            "source": window.source,
-            "from_ms": window.from_ms,
-            "to_ms": window.to_ms,
+            "run_id": run_id,
+            "kind": kind,
+            "source": source,
+            "from_ms": span[0],
+            "to_ms": span[1],
             "rows": rows,
             "dropped": dropped,
             "loaded_at": _utc(),

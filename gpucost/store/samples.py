@@ -94,7 +94,8 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     rows = blocks.load(con, activity, window.from_ms, window.to_ms)
     state_rows, hours = states.load(con, state, known, window)
     dropped.write(con, window)
-    runs.log_load(con, window, rows + state_rows, dropped.total)
+    span = (window.from_ms, window.to_ms)
+    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows + state_rows, dropped=dropped.total)
     return LoadResult(rows + state_rows, known.new, dropped.by_metric(), metrics, hours)
 
 

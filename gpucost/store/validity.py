@@ -22,6 +22,8 @@ SENTINELS = np.array(
     [2147483632.0, 2147483633.0, 2147483634.0, 2147483635.0, 4294967295.0,
      140737488355328.0, 140737488355329.0, 140737488355330.0, 140737488355331.0, 9.223372036854776e18]
 )  # fmt: skip
+# Kueue says +Inf where nothing limits how much a queue may borrow.
+UNLIMITED = frozenset({"kueue_cluster_queue_borrowing_limit"})
 REASONS = ("nan", "sentinel", "out_of_range")
 
 
@@ -114,6 +116,8 @@ def split_valid(answer: Answer, window: SampleWindow, dropped: DropCounts) -> Ta
             suspect = np.flatnonzero(~((values >= low) & (values <= high)))
         if len(suspect):
             reasons = _reasons(values[suspect], limits[index[suspect]])
+            unlimited = np.array([name in UNLIMITED for name in names], dtype=np.bool_)
+            reasons[unlimited[index[suspect]] & np.isposinf(values[suspect])] = -1
             wrong = suspect[reasons >= 0]
             if len(wrong):
                 dropped.add(names, index[wrong], ts_ms[wrong], reasons[reasons >= 0])

@@ -84,7 +84,7 @@ class Fleet:
             idle_cost = (cost * Decimal(str(measured * (1 - active)))).quantize(Decimal("0.000000001"))
             times = (time, time * measured * active, idle, time * (1 - measured), time * measured * active * 0.9)
             self.rows["cost_hourly"].append(
-                ("allocated", at, end, node_id, allocation_id, team, *times, 0.0, 0.0, cost, idle_cost, Decimal(0))
+                ("allocated", at, end, node_id, allocation_id, team, *times, 0.0, 0.0, cost, idle_cost, Decimal(0), cost)
             )
             left -= cost
             used += count
@@ -92,7 +92,25 @@ class Fleet:
             free = (gpus - used) * span
             gone = free if used == 0 and node_id == 4 else 0.0
             self.rows["cost_hourly"].append(
-                ("unallocated", at, end, node_id, None, None, 0.0, 0.0, 0.0, 0.0, 0.0, free, gone, Decimal(0), Decimal(0), left)
+                (
+                    "unallocated",
+                    at,
+                    end,
+                    node_id,
+                    None,
+                    None,
+                    0.0,
+                    0.0,
+                    0.0,
+                    0.0,
+                    0.0,
+                    free,
+                    gone,
+                    Decimal(0),
+                    Decimal(0),
+                    left,
+                    left,
+                )
             )
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 

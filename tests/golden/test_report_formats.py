@@ -6,18 +6,21 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
 
-from gpucost.config import Config
+from gpucost import price
+from gpucost.config import Config, SharedCost
 from gpucost.report import Query, ReportView, build
 from gpucost.report.render_data import to_csv, to_json
 from gpucost.report.render_markdown import render as to_markdown
 from gpucost.report.render_terminal import render as to_terminal
 from gpucost.timeline import month_period
 from tests.golden.report_fleet import NOW, OCTOBER, Fleet, sample
+from tests.unit.billed import bill
 
 GOLDEN = Path(__file__).parent / "report"
 OCTOBER_2026 = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
@@ -27,18 +30,31 @@ OCTOBER_2026 = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
     path = tmp_path_factory.mktemp("golden") / "store.duckdb"
     sample().write(path)
+    with duckdb.connect(str(path)) as writing:
+        storage = {"key": "i-1", "kind": "storage", "hours": None}
+        bill(writing, storage | {"cost": "123.45"}, storage | {"kind": "support", "cost": "500", "length": 744.0})
+        writing.execute("INSERT INTO billed_nodes VALUES ('i-1', 1, false)")
     with duckdb.connect(str(path), read_only=True) as connection:
         yield connection
 
 
-def query(*by: str, **filters: tuple[str, ...]) -> Query:
-    return Query(period=OCTOBER_2026, period_name="October 2026", by=by, now=NOW, **filters)  # type: ignore[arg-type]
+def query(*by: str, **options: Any) -> Query:
+    return Query(period=OCTOBER_2026, period_name="October 2026", by=by, now=NOW, **options)
 
 
+SHARING = Config(
+    shared_costs=[
+        SharedCost(name="Storage", of="storage"),
+        SharedCost(name="Support", of="support", split="owner", owner="finops"),
+        SharedCost(name="Evaluation", of="namespaces", namespaces=["nlp-*"], split="even"),
+    ]
+)
 REPORTS = {
     "all_teams": query(),
     "one_team": query(teams=("research",)),
     "by_pod_and_gpu": query("pod", "gpu_model"),
+    "shared": query(share_unallocated="even"),
+    "shared_by_gpu": query("team", "gpu_model", share_unallocated="proportional"),
 }
 FORMATS: dict[str, Callable[[ReportView], str]] = {
     "80.txt": lambda view: to_terminal(view, 80, color=False),
@@ -50,10 +66,16 @@ FORMATS: dict[str, Callable[[ReportView], str]] = {
 }
 
 
+def view(con: duckdb.DuckDBPyConnection, report: str) -> ReportView:
+    config = SHARING if report.startswith("shared") else Config()
+    price.load_fx_rates(con, config)
+    return build(con, config, REPORTS[report])
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("report", REPORTS)
 def test_format(con: duckdb.DuckDBPyConnection, report: str, suffix: str) -> None:
-    text = FORMATS[suffix](build(con, Config(), REPORTS[report]))
+    text = FORMATS[suffix](view(con, report))
     golden = GOLDEN / f"{report}.{suffix}"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
@@ -64,7 +86,7 @@ def test_format(con: duckdb.DuckDBPyConnection, report: str, suffix: str) -> Non
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 200])
 @pytest.mark.parametrize("report", REPORTS)
 def test_no_line_is_wider_than_the_terminal(con: duckdb.DuckDBPyConnection, report: str, width: int) -> None:
-    text = to_terminal(build(con, Config(), REPORTS[report]), width, color=False)
+    text = to_terminal(view(con, report), width, color=False)
     assert max(map(len, text.splitlines())) <= width
     assert "\x1b" not in text
 

@@ -10,12 +10,14 @@ from fractions import Fraction
 from typing import Any
 
 from tests.oracle.activity import Timeline, sampled, told
-from tests.oracle.prices import Row, price_steps
+from tests.oracle.basis import WHOLE, offered, parts, requested
+from tests.oracle.prices import Book, price_steps
 from tests.replay.fleet import device_key, is_on, period_of
 from tests.replay.series import Series
 
 MS_PER_HOUR = 3_600_000
 PodKey = tuple[str, str, str, str]  # cluster, namespace, pod, uid
+HOST_PARTS = ("cpu", "memory")
 NodeKey = tuple[str, str, float]  # cluster, name, from
 
 #: GPU instances with other than seven compute slices (NVIDIA MIG user guide, supported profiles).
@@ -69,7 +71,7 @@ class Bill:
 
 def calculate(
     fleet: dict[str, Any],
-    book: list[Row],
+    book: Book,
     period: tuple[float, float] | None = None,
     threshold: float = 5,
     series: list[Series] | None = None,
@@ -81,6 +83,7 @@ def calculate(
     """
     start, end = period or period_of(fleet)
     lines = sampled(series, fleet["scrape"], threshold) if series is not None else None
+    split = {n["cluster"]: series is None or _asks_for_hosts(series, n["cluster"]) for n in fleet["nodes"]}
     bill = Bill()
     for node in fleet["nodes"]:
         since, until = (
@@ -96,33 +99,43 @@ def calculate(
                 (round(since * 1000), round(until * 1000)),
                 threshold,
                 lines,
+                parts(fleet, node) if split[node["cluster"]] else WHOLE,
             )
     return bill
 
 
+def _asks_for_hosts(series: list[Series], cluster: str) -> bool:
+    """Whether a pod of the cluster was ever seen to request cores or memory: docs/metrics.md, what is missing without it."""
+    asked = [s.labels for s in series if s.labels["__name__"].endswith("container_resource_requests")]
+    return any(a["resource"] in HOST_PARTS and a.get("cluster", cluster) == cluster for a in asked)
+
+
 @dataclass
 class _Hold:
-    """A pod on a node: how many GPUs it holds from when to when, and the timelines of its devices."""
+    """A pod on a node: how many GPUs, cores and GiB it holds from when to when, and the timelines of its devices."""
 
     pod: PodKey
     gpus: Fraction
     since: int
     until: int
     devices: list[Timeline]
+    host: dict[str, Fraction]
 
 
 def _node(
     bill: Bill,
     fleet: dict[str, Any],
-    book: list[Row],
+    book: Book,
     node: dict[str, Any],
     up: tuple[int, int],
     threshold: float,
     lines: dict[tuple[str, str, str], Timeline] | None,
+    fractions: dict[str, Fraction],
 ) -> None:
     known = fleet.get("node_labels", True)
     steps = [(at * 1000, price) for at, price in price_steps(book, node, known)]
     capacity = Fraction(len(node["gpus"]))
+    host = {part: offered(node, part) for part in HOST_PARTS if fractions[part]}
     holds = [_hold(fleet, node, pod, up, threshold, lines) for pod in fleet["pods"] if is_on(pod, node)]
     holds = [hold for hold in holds if hold.since < hold.until]
     out_of_reach = [*node.get("cordoned", []), *node.get("not_ready", [])]
@@ -147,9 +160,9 @@ def _node(
         mine.over_allocated_gpu_hours += max(held - capacity, Fraction(0)) * hours
         mine.unallocated_gpu_hours += free * hours
         mine.unavailable_gpu_hours += min(free, _unreachable(node, out_of_reach, since, capacity)) * hours
-        mine.unallocated_cost += price * free / capacity * hours
+        mine.unallocated_cost += price * fractions["gpu"] * free / capacity * hours
         for hold in holding:
-            rate = price / max(capacity, held)
+            rate = price * fractions["gpu"] / max(capacity, held)
             _count(
                 bill.pods[hold.pod],
                 hold,
@@ -158,6 +171,12 @@ def _node(
                 rate,
                 known and node["capacity_type"] == "spot",
             )
+        for part, units in host.items():
+            asked = sum((hold.host[part] for hold in holding), Fraction(0))
+            each = price * fractions[part] * hours / max(units, asked)
+            mine.unallocated_cost += max(units - asked, Fraction(0)) * each
+            for hold in holding:
+                bill.pods[hold.pod].cost += hold.host[part] * each
 
 
 def _count(
@@ -224,14 +243,15 @@ def _hold(
         max(up[0], round(pod["scheduled"] * 1000)),
         min(up[1], round(pod["to"] * 1000)),
         timelines,
+        {part: requested(pod, part) for part in HOST_PARTS},
     )
 
 
 def _units(pod: dict[str, Any]) -> int:
     if "containers" not in pod:
         return int(pod["count"])
-    first = [c["count"] for c in pod["containers"] if c.get("role") == "init"]
-    return max(sum(c["count"] for c in pod["containers"] if c.get("role") != "init"), *first, 0)
+    first = [c.get("count", 0) for c in pod["containers"] if c.get("role") == "init"]
+    return max(sum(c.get("count", 0) for c in pod["containers"] if c.get("role") != "init"), *first, 0)
 
 
 def _known_devices(fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, Any], gpus: Fraction) -> Iterator[dict[str, Any]]:

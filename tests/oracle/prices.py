@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +24,9 @@ PROVIDERS = {
 }
 
 Row = dict[str, Any]
+Steps = list[tuple[int, Fraction]]
+#: The rows of a price book, or what says the steps of a node, and whether its labels are known.
+Book = list[Row] | Callable[[dict[str, Any], bool], Steps]
 
 
 def read_book(path: Path) -> list[Row]:
@@ -44,8 +48,10 @@ def read_book(path: Path) -> list[Row]:
     return rows
 
 
-def price_steps(book: list[Row], node: dict[str, Any], known: bool) -> list[tuple[int, Fraction]]:
+def price_steps(book: Book, node: dict[str, Any], known: bool) -> Steps:
     """(second, price of the whole node per hour from then on), in order; `known`: the node's labels are exported."""
+    if callable(book):
+        return book(node, known)
     facts = {
         "node_selector": None,
         "instance_type": node["instance_type"] if known else "",

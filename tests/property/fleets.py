@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.oracle.basis import REFERENCE, SIZES
 from tests.replay.cases.words import MORNING, SHAPES
-from tests.replay.fleet import Fleet
+from tests.replay.fleet import Fleet, is_on
 
 Draw = st.DrawFn
 PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
@@ -49,9 +50,52 @@ def fleets(draw: Draw) -> Fleet:
             again["gpus"] = [uuid.replace("GPU", "GPU-again") for uuid in again["gpus"]]
             again["mig"] = {uuid.replace("GPU", "GPU-again"): parts for uuid, parts in again["mig"].items()}
             fleet["nodes"].append(again)
+    # nor is it known when the first node came if nobody saw it come
+    first = min(node["from"] for node in fleet["nodes"])
+    fleet["ksm_silent"] = [silence for silence in fleet["ksm_silent"] if silence[0] >= first + 2 * scrape]
     for node in fleet["nodes"]:
         draw(_fill(fleet, node))
     return fleet
+
+
+@st.composite
+def by_basis(draw: Draw, fleet: Fleet) -> Fleet:
+    """The same fleet under another cost basis: hosts that are known, and requests of them, some by pods without GPUs."""
+    nodes = [{**node, **_host(draw, node)} for node in fleet["nodes"]]
+    pods = []
+    for pod in fleet["pods"]:
+        node = next(n for n in nodes if is_on(pod, n))
+        pods.append({**pod, **draw(_requests(node))})
+        if draw(st.booleans()):
+            alone = {"name": f"{pod['name']}-host", "uid": f"{pod['uid']}-host", "count": 0, "devices": []}
+            pods.append({**pod, **alone, "containers": draw(_containers(node))})
+    return {
+        **fleet,
+        "nodes": nodes,
+        "pods": pods,
+        "cost_basis": draw(st.sampled_from(["sku", "residual", "opencost", "scad"])),
+        "list_prices": {kind: draw(_price()) for kind in sorted({n["instance_type"] for n in nodes})},
+        "unit_prices": {REFERENCE: [draw(_price()), draw(_price())]},
+    }
+
+
+def _host(draw: Draw, node: dict[str, Any]) -> dict[str, Any]:
+    _, cores, gib = SIZES[node["instance_type"]]
+    return {"vcpus": cores, "memory_gib": draw(st.sampled_from([gib, gib - 1]))}
+
+
+@st.composite
+def _requests(draw: Draw, node: dict[str, Any]) -> dict[str, Any]:
+    tenths, gib = st.integers(0, node["vcpus"] * 8), st.integers(0, node["memory_gib"])
+    return {"cpu": draw(tenths) / 10, "memory_gib": draw(gib)}
+
+
+@st.composite
+def _containers(draw: Draw, node: dict[str, Any]) -> list[dict[str, Any]]:
+    # the first one asks for something: a pod that asks for nothing is not on the bill
+    first = {"name": "main", "role": "main", "cpu": draw(st.integers(1, 20)) / 10, "memory_gib": 1}
+    roles = draw(st.lists(st.sampled_from(["main", "sidecar", "init"]), max_size=2))
+    return [first, *({"name": f"c{i}", "role": role, **draw(_requests(node))} for i, role in enumerate(roles))]
 
 
 @st.composite

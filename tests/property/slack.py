@@ -62,6 +62,13 @@ class Slack:
         node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
         return sum(self.gpus(other) * self.pod(other) for other in self.fleet["pods"] if is_on(other, node))
 
+    def host(self, pod: dict[str, Any]) -> float:
+        """Node-seconds whose cores and memory may be charged to its node's pods or not, this one's own included."""
+        if "cost_basis" not in self.fleet:
+            return 0.0
+        node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
+        return sum(self.pod(other) for other in self.fleet["pods"] if is_on(other, node))
+
     def gpus(self, pod: dict[str, Any]) -> float:
         """How many GPUs the pod holds."""
         node = next(n for n in self.fleet["nodes"] if is_on(pod, n))

@@ -7,6 +7,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from gpucost import pipeline
 from gpucost.model import Period
 from gpucost.store import Store
 from tests.oracle import Bill, Figures, calculate, read_book
-from tests.property.fleets import books, fleets
+from tests.property.fleets import books, by_basis, fleets
 from tests.property.slack import Slack
 from tests.replay.cases.words import HEADER
 from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences
@@ -23,12 +24,33 @@ from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 
-RARELY_SLOW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+RARELY_SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+WINDOWS = st.sampled_from([1, 3, 24])
 
 
 @RARELY_SLOW
-@given(data=st.data(), fleet=fleets(), hours_per_window=st.sampled_from([1, 3, 24]))
+@given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
 def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
+    _compare(data, fleet, hours_per_window)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half", ["one half", "the other half"])
+@settings(RARELY_SLOW, max_examples=60)
+@given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
+def test_many_more_fleets(half: str, data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
+    _compare(data, fleet, hours_per_window)
+
+
+@settings(RARELY_SLOW, max_examples=25)
+@given(data=st.data(), fleet=fleets().flatmap(by_basis))
+def test_figures_by_every_other_cost_basis_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet) -> None:
+    _compare(data, fleet, 24)
+
+
+def _compare(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fleet-"))
     try:
         prices = folder / "prices.csv"
@@ -40,7 +62,7 @@ def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet:
         assert not unpaid(store)
         bill = calculate(fleet, read_book(prices), series=series)
         dearest = max(float(row["price"]) for row in read_book(prices))
-        wrong = _wrong(fleet, bill, store, dearest)
+        wrong = wrong_figures(fleet, bill, store, dearest)
         for hour in range(fleet["start"], fleet["end"], 3600):
             truth = calculate(fleet, read_book(prices), (hour, hour + 3600), series=series).total
             wrong += _wrong_total(fleet, truth, store, (hour, hour + 3600), dearest)
@@ -49,7 +71,8 @@ def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet:
         shutil.rmtree(folder)
 
 
-def _wrong(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
+def wrong_figures(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
+    """One line per figure of the store that is further off the calculated one than scraping explains."""
     slack, wrong = Slack(fleet), []
     pods = by_pod(store, fleet["start"] * 1000, fleet["end"] * 1000)
     for pod in fleet["pods"]:
@@ -58,7 +81,7 @@ def _wrong(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
         # a device's sample speaks for whoever is on it: at each of a pod's edges the last and the next may disagree
         measured = held + slack.gpus(pod) * 2 * slack.interval / 3600
         allowed = {**dict.fromkeys(HOURS, measured), "allocated_gpu_hours": held, "spot_gpu_hours": held}
-        beside = slack.beside(pod) / 3600
+        beside = (slack.beside(pod) + slack.host(pod)) / 3600
         allowed |= {"cost": (held + beside) * dearest, "idle_cost": (measured + beside) * dearest}
         truth = bill.pods.get(key, Figures()).rounded()
         wrong += differences(pod["uid"], pods.pop(key, Figures()).rounded(), truth, (*HOURS, *MONEY), allowed)
@@ -69,6 +92,7 @@ def _wrong(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
 def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, int], dearest: float) -> list[str]:
     slack = Slack(fleet)
     start, end = span
+    host = sum(slack.host(p) for p in fleet["pods"] if p["scheduled"] < end + 3600 and p["to"] > start - 3600) / 3600
     held = (
         sum(slack.gpus(p) * slack.pod(p) for p in fleet["pods"] if p["scheduled"] < end + 3600 and p["to"] > start - 3600) / 3600
     )
@@ -80,13 +104,13 @@ def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, in
     allowed = {
         **dict.fromkeys(HOURS, held + edges),
         **dict.fromkeys(FLEET_HOURS, held + nodes),
-        **dict.fromkeys((*MONEY, *FLEET_MONEY), (held + nodes) * dearest),
+        **dict.fromkeys((*MONEY, *FLEET_MONEY), (held + nodes + host) * dearest),
         "allocated_gpu_hours": held,
         "spot_gpu_hours": held,
         "unavailable_gpu_hours": held + nodes + closed,
         "capacity_gpu_hours": nodes,
         "node_cost": nodes * dearest,
-        "idle_cost": (held + edges) * dearest,
+        "idle_cost": (held + edges + host) * dearest,
     }
     said = total(store, start * 1000, end * 1000).rounded()
     return differences(f"{span}", said, truth.rounded(), (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), allowed)

@@ -24,12 +24,16 @@ def check_figures(case: Path, store: Store) -> None:
     for told in expected["by_pod"]:
         key = (told["cluster"], told["namespace"], told["pod"], told["uid"])
         held, edges = _held(fleet, told["uid"], told["cluster"])
-        rate = told.get("cost", 0) / told["allocated_gpu_hours"]
+        rate = told.get("cost", 0) / told.get("allocated_gpu_hours", 1)
         slacks.setdefault(key[:2], []).append((held, rate, edges))
         wrong += differences(
             told["uid"], _told(pods.pop(key, Figures())), told, (*HOURS, *MONEY), slack_of_pods(fleet, [(held, rate, edges)])
         )
-    wrong += [f"{key}: was not there, and has {_told(figures)}" for key, figures in pods.items() if figures.allocated_gpu_hours]
+    wrong += [
+        f"{key}: was not there, and has {_told(figures)}"
+        for key, figures in pods.items()
+        if figures.allocated_gpu_hours or figures.cost
+    ]
     names = by_pod(store, start, end)
     for told in expected["by_namespace"]:
         where = (told["cluster"], told["namespace"])
@@ -51,7 +55,7 @@ def _held(fleet: Fleet, uid: str, cluster: str) -> tuple[float, int]:
     """GPUs that a pod holds, and how many of its two edges no timestamp metric fixes."""
     pod = next(p for p in fleet["pods"] if p["uid"] == uid and p["cluster"] == cluster)
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
-    gpus = float(sum(c["count"] for c in containers_of(pod)) * unit_share(node, pod["resource"]))
+    gpus = float(sum(c.get("count") or 0 for c in containers_of(pod)) * unit_share(node, pod["resource"]))
     listed = min(pod["keep_until"], fleet["end"])
     ends_known = pod["to"] >= fleet["end"] or (listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"])
     return gpus, (not pod.get("timestamps", True)) + (not ends_known)

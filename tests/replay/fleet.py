@@ -13,9 +13,9 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
                          cordoned and not_ready [[from, to]], allocatable [[from, to, count]] (of plain GPUs, or of a resource
                          named fourth), mig_replicas {profile: slots per slice}, dcgm (false: no exporter)
     pods               [{cluster, namespace, name, uid, container, node, resource, count, devices: [{uuid, gi}], owner, labels,
-                         scheduled, from, to, end_phase, keep_until, created, restarts}], and containers: [{name, count, role}]
-                         with role main, init or sidecar instead of count; timestamps (false: no scheduled and start time),
-                         completes (false: its end brings no completion time, only restarts did)
+                         scheduled, from, to, end_phase, keep_until, created, restarts, image}], and containers:
+                         [{name, count, role}] with role main, init or sidecar instead of count; timestamps (false: no
+                         scheduled and start time), completes (false: its end brings no completion time, only restarts did)
     namespaces         {name: {label: value}}
     util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
     silent, ksm_silent [[node, from, to]], [[from, to]] when the exporter or kube-state-metrics could not be reached
@@ -24,6 +24,9 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
     ksm_scrapes        seconds between the scrapes of each of several kube-state-metrics, instead of ksm_replicas
     hostname_label     how dcgm-exporter spells it; cluster_label: true puts the cluster on every series
     timezone, teams    for the configuration of the report
+    cost_basis         for the configuration, too; with it nodes have vcpus and memory_gib, pods (or their containers) cpu and
+                         memory_gib, pods without GPUs a count of 0; list_prices {instance type: price} and unit_prices
+                         {provider/region/family: [core, GiB]} are what the clouds were asked for, on demand
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ CAPACITY_LABELS: dict[str, tuple[str, dict[str, str]]] = {
     "aks": ("label_kubernetes_azure_com_scalesetpriority", {"spot": "spot"}),
     "onprem": ("label_gpu_pool", {"on_demand": "metal"}),
 }
+GIB = 2**30
+UNITS = {"cpu": "core", "memory": "byte"}
 PROVIDER_IDS = {
     "karpenter": "aws:///{zone}/i-{digest:.17}",
     "eks": "aws:///{zone}/i-{digest:.17}",
@@ -32,6 +34,17 @@ PROVIDER_IDS = {
     "aks": "azure:///subscriptions/0/resourceGroups/mc/providers/Microsoft.Compute/virtualMachineScaleSets/gpu/virtualMachines/{digest:.4}",
     "onprem": "",
 }
+
+
+def provider_id(node: Item) -> str:
+    """What a node's cloud calls the machine, as kube_node_info tells it."""
+    made = PROVIDER_IDS[node.get("provider", "karpenter")].format(zone=node["zone"], digest=_digest(node))
+    return str(node.get("provider_id", made))
+
+
+def _digest(node: Item) -> str:
+    created = node.get("created", node["from"])
+    return hashlib.sha256(f"{node['cluster']}/{node['name']}/{created}".encode()).hexdigest()
 
 
 def kube_state(fleet: Fleet, out: Recorder, base: Item, ticks: Clock) -> None:
@@ -74,12 +87,10 @@ class _Target:
             node["to"],
         )
         created = node.get("created", start)
-        digest = hashlib.sha256(f"{cluster}/{node['name']}/{created}".encode()).hexdigest()
-        provider = PROVIDER_IDS[node.get("provider", "karpenter")].format(zone=node["zone"], digest=digest)
         info = {
             **name,
-            "provider_id": node.get("provider_id", provider),
-            "system_uuid": digest[:32],
+            "provider_id": provider_id(node),
+            "system_uuid": _digest(node)[:32],
             "kubelet_version": "v1.34.1",
         }
         self.put("kube_node_info", cluster, info, 1, start, end)
@@ -108,11 +119,12 @@ class _Target:
         for resource, count in {
             **resources_of(node),
             "cpu": node.get("vcpus", 64),
+            **({"memory": round(node["memory_gib"] * GIB)} if "memory_gib" in node else {}),
         }.items():
             labels = {
                 **name,
                 "resource": resource,
-                "unit": "core" if resource == "cpu" else "integer",
+                "unit": UNITS.get(resource, "integer"),
             }
             self.put("kube_node_status_capacity", cluster, labels, count, start, end)
             cuts = [cut[:3] for cut in node.get("allocatable", []) if resource == (cut[3:] or [plain_resource(node)])[0]]
@@ -143,22 +155,26 @@ class _Target:
             self.put("kube_pod_info", cluster, info, 1, since, until)
             for container in containers_of(pod):
                 init = "" if container["role"] == "main" else "init_"
-                asked = {
-                    **ident,
-                    "container": container["name"],
-                    "node": where,
-                    "resource": pod["resource"],
-                    "unit": "integer",
-                }
-                for what in ("requests", "limits"):
-                    self.put(
-                        f"kube_pod_{init}container_resource_{what}",
-                        cluster,
-                        asked,
-                        container["count"],
-                        since,
-                        until,
-                    )
+                for resource, units in _asked(pod, container).items():
+                    asked = {
+                        **ident,
+                        "container": container["name"],
+                        "node": where,
+                        "resource": resource,
+                        "unit": UNITS.get(resource, "integer"),
+                    }
+                    for what in ("requests", "limits") if resource not in UNITS else ("requests",):
+                        self.put(
+                            f"kube_pod_{init}container_resource_{what}",
+                            cluster,
+                            asked,
+                            units,
+                            since,
+                            until,
+                        )
+        for container in containers_of(pod) if "image" in pod else ():
+            image = {**ident, "container": container["name"], "image": pod["image"], "image_id": ""}
+            self.put("kube_pod_container_info", cluster, image, 1, seen, gone)
         for container in containers_of(pod):
             if container["role"] != "main":
                 policy = "Always" if container["role"] == "sidecar" else ""
@@ -310,9 +326,19 @@ def resources_of(node: Item) -> dict[str, int]:
 
 
 def containers_of(pod: Item) -> list[Item]:
-    """The containers of a pod that ask for GPUs: name, count, role."""
-    alone = [{"name": pod["container"], "count": pod.get("count"), "role": "main"}]
+    """The containers of a pod: name, count of GPUs, role, cpu, memory_gib."""
+    alone = [{**pod, "name": pod["container"], "count": pod.get("count"), "role": "main"}]
     return [{"role": "main", **c} for c in pod["containers"]] if "containers" in pod else alone
+
+
+def _asked(pod: Item, container: Item) -> dict[str, float]:
+    """What a container requests, by resource."""
+    asked = {
+        pod["resource"]: container.get("count"),
+        "cpu": container.get("cpu"),
+        "memory": container.get("memory_gib", 0) * GIB,
+    }
+    return {resource: units for resource, units in asked.items() if units}
 
 
 def _switched(spans: list[list[float]], start: float, end: float) -> Iterator[tuple[float, float, int]]:

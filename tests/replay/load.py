@@ -11,6 +11,7 @@ from gpucost.model import MS_PER_HOUR
 from gpucost.store import Store
 from gpucost.store.samples import SampleWindow, load_window
 from gpucost.store.validity import Threshold
+from tests.oracle.prices import PROVIDERS
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import answers
 from tests.replay.series import Series
@@ -25,6 +26,7 @@ def write_config(fleet: Fleet, folder: Path, prices: Path, url: str = "http://12
         f"url = {json.dumps(url)}",
         *(f"{key} = {json.dumps(value)}" for key, value in prometheus.items()),
         f"[prices]\nbook = {json.dumps(str(prices))}",
+        f"cost_basis = {json.dumps(fleet.get('cost_basis', 'node'))}",
         *(
             f"[[teams]]\nname = {json.dumps(t['name'])}\nnamespaces = {json.dumps(t['namespaces'])}"
             for t in fleet.get("teams", [])
@@ -33,6 +35,26 @@ def write_config(fleet: Fleet, folder: Path, prices: Path, url: str = "http://12
     path = folder / "gpucost.toml"
     path.write_text("\n".join(lines) + "\n")
     return load_config(path, environ={}, cwd=folder)
+
+
+def put_prices(fleet: Fleet, store: Store) -> None:
+    """Puts the fleet's list and unit prices into the store, newer than any that gpucost ships."""
+    priced = fleet["nodes"] if "list_prices" in fleet else []
+    places = {(PROVIDERS[n["provider"]], n["region"], n["instance_type"]) for n in priced}
+    with store.write() as con:
+        for provider, region, kind in places:
+            con.execute(
+                """INSERT INTO list_prices
+                VALUES ($1, $2, '', $3, 'on_demand', 0, '', '', $4, 'USD', NULL, DATE '2999-01-01', 'test')""",
+                [provider, region, kind, fleet["list_prices"][kind]],
+            )
+        for place, prices in fleet.get("unit_prices", {}).items():
+            provider, region, family = place.split("/")
+            for component, price in zip(("vcpu", "memory_gib"), prices, strict=True):
+                con.execute(
+                    "INSERT INTO component_prices VALUES ($1, $2, $3, 'on_demand', 0, $4, 'USD', DATE '2999-01-01', 'test')",
+                    [provider, region, f"{family}/{component}", price],
+                )
 
 
 def load(
@@ -44,6 +66,7 @@ def load(
 ) -> Store:
     """Loads the fleet's series in windows, calling `after` between them; returns the store."""
     store = Store(config.store)
+    put_prices(fleet, store)
     activity = {
         "DCGM_FI_DEV_GPU_UTIL": Threshold(config.idle.threshold_percent, 0.0, 100.0),
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": Threshold(config.idle.threshold_percent / 100, 0.0, 1.0),

@@ -92,7 +92,7 @@ def wanted(fleet: Fleet, series: Series) -> bool:
         return False
     if metric == "kube_node_status_condition":
         return labels["condition"] == "Ready" and labels["status"] == "true"
-    return metric != "kube_pod_status_phase" or labels["phase"] in {"Succeeded", "Failed"}
+    return metric != "kube_pod_status_phase" or labels["phase"] in {"Pending", "Succeeded", "Failed"}
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tests.replay.check import check_figures
 from tests.replay.fleet import all_cases, period_of, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.replay.waste import check_waste
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
@@ -23,3 +24,4 @@ def test_fleet_gives_its_true_figures(case: Path, tmp_path: Path) -> None:
     start, end = (datetime.fromtimestamp(second, UTC) for second in period_of(fleet))
     pipeline.attribute(config, store, Period(start, end))
     check_figures(case, store)
+    check_waste(config, store, Period(start, end))

@@ -16,7 +16,7 @@ from gpucost.store import Store
 from tests.replay.check import check_figures
 from tests.replay.compare import differences
 from tests.replay.fleet import all_cases, period_of, read_expected, read_fleet
-from tests.replay.load import write_config
+from tests.replay.load import put_prices, write_config
 
 pytestmark = pytest.mark.services
 
@@ -29,6 +29,7 @@ def test_fleet_collected_over_http_gives_its_true_figures(
     url = prometheus_server(fleet)
     config = write_config(fleet, tmp_path, case / "prices.csv", url, cluster=fleet["nodes"][0]["cluster"])
     store = Store(config.store)
+    put_prices(fleet, store)
     results, errors = pipeline.collect(config, store, _period(fleet["start"], fleet["end"]))
     assert not errors
     assert all(result.ok for result in results)

@@ -1,22 +1,47 @@
-"""The shipped catalog: every row is a fact with a source and a date, and the loader reads all of them."""
+"""The shipped catalog: every row is a fact with a source and a date, written one way, and the loaders read all of them."""
 
 from __future__ import annotations
 
 import csv
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from gpucost.catalog import TABLES, catalog_digest, load_catalog
+from gpucost.catalog import (
+    COMPONENTS,
+    INTERRUPTIONS,
+    TABLES,
+    catalog_digest,
+    load_catalog,
+    load_components,
+    load_interruptions,
+)
 from gpucost.resources import pricing_dir
 
 Rows = list[dict[str, str]]
+
+ALL_TABLES = {**TABLES, **COMPONENTS, **INTERRUPTIONS}
+
+# file -> the columns no two rows may share
+KEYS = {
+    "prices.csv": "provider region zone instance_type purchase_option term_years payment_option currency price_as_of",
+    "instances.csv": "provider instance_type",
+    "components.csv": "provider region family component gpu_model purchase_option term_years price_as_of",
+    "interruption.csv": "provider region instance_type os as_of",
+    "gpus.csv": "gpu_model",
+    "gpu_aliases.csv": "alias",
+    "mig_profiles.csv": "gpu_model profile",
+    "sources.csv": "source_id",
+}
+PURCHASE_OPTIONS = {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block"}
 
 
 def rows(name: str) -> Rows:
@@ -28,30 +53,102 @@ def rows(name: str) -> Rows:
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         load_catalog(connection)
+        load_components(connection)
+        load_interruptions(connection)
         yield connection
 
 
-def test_prices_are_positive_dated_and_stand_once() -> None:
-    keys = set()
-    for row in rows("prices.csv"):
+@pytest.mark.parametrize(("name", "columns"), KEYS.items())
+def test_files_are_plain_sorted_and_say_a_thing_once(name: str, columns: str) -> None:
+    raw = (pricing_dir() / name).read_bytes()
+    assert raw.endswith(b"\n") and b"\r" not in raw and not raw.startswith(b"\xef\xbb\xbf")
+    assert raw.decode("utf-8")
+    found = rows(name)
+    keys = [tuple(row[column].lower() for column in columns.split()) for row in found]
+    assert len(set(keys)) == len(keys) > 0
+    assert None not in {value for row in found for value in row.values()}
+    assert all(value == value.strip() for row in found for value in row.values())
+    if name in {"prices.csv", "components.csv", "interruption.csv", "instances.csv", "sources.csv"}:
+        assert [tuple(row[column] for column in columns.split()) for row in found] == sorted(
+            tuple(row[column] for column in columns.split()) for row in found
+        )
+
+
+@pytest.mark.parametrize("name", ["prices.csv", "components.csv"])
+def test_prices_are_positive_and_dated(name: str) -> None:
+    for row in rows(name):
+        # as a person writes it: no exponent, no trailing zeros, and no more decimals than the store keeps
+        assert re.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]{0,11}[1-9])?", row["price_per_hour"]), row
         price = Decimal(row["price_per_hour"])
-        assert price.is_finite() and 0 < price < 2000, row
-        assert date(2024, 1, 1) <= date.fromisoformat(row["price_as_of"]), row
+        assert 0 < price < 2000, row
+        assert date(2024, 1, 1) <= date.fromisoformat(row["price_as_of"]) <= date(2026, 11, 21), row
         assert re.fullmatch(r"[A-Z]{3}", row["currency"]), row
-        assert row["purchase_option"] in {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block"}, row
+        assert row["purchase_option"] in PURCHASE_OPTIONS, row
         assert bool(row["term_years"]) == (row["purchase_option"] in {"reserved", "savings_plan", "cud"}), row
-        names = ("provider", "region", "zone", "instance_type", "purchase_option", "term_years", "payment_option", "currency")
-        key = tuple(row[name].lower() for name in names)
-        assert key not in keys, row
-        keys.add(key)
-    assert len(keys) > 3000
+    assert len(rows("prices.csv")) > 3600
 
 
 def test_every_row_names_a_source_that_is_known() -> None:
     sources = {row["source_id"]: row for row in rows("sources.csv")}
-    named = {row["source_id"] for name in ("prices.csv", "instances.csv", "gpus.csv", "mig_profiles.csv") for row in rows(name)}
+    named = {row["source_id"] for name in KEYS if name not in {"sources.csv", "gpu_aliases.csv"} for row in rows(name)}
     assert named == set(sources)
-    assert all(row["location"] and row["licence"] and date.fromisoformat(row["as_of"]) for row in sources.values())
+    assert all(row["title"] and row["location"] and row["licence"] for row in sources.values())
+    assert all(date.fromisoformat(row["as_of"]) <= date(2026, 11, 21) for row in sources.values())
+
+
+@pytest.mark.parametrize(
+    ("region", "instance_type", "purchase_option", "term_years", "price"),
+    [
+        ("us-east-1", "p5.48xlarge", "on_demand", "", "55.04"),
+        ("us-east-1", "p4d.24xlarge", "on_demand", "", "21.957642"),
+        ("us-central1", "a2-highgpu-1g", "on_demand", "", "3.673385"),
+        ("us-central1", "a2-highgpu-1g", "cud", "1", "2.314207"),
+        ("us-central1", "a2-highgpu-1g", "cud", "3", "1.285708"),
+        ("us-central1", "a2-highgpu-1g", "spot", "", "1.92802"),
+        ("eastus", "Standard_NC24ads_A100_v4", "on_demand", "", "3.673"),
+        ("", "gpu_8x_h100_sxm5", "on_demand", "", "31.92"),
+        ("eu-north1", "gpu-h100-sxm_8gpu-128vcpu-1600gb", "spot", "", "10"),
+    ],
+)
+def test_prices_that_are_known(region: str, instance_type: str, purchase_option: str, term_years: str, price: str) -> None:
+    key = (region, instance_type, purchase_option, term_years)
+    names = ("region", "instance_type", "purchase_option", "term_years")
+    found = [row["price_per_hour"] for row in rows("prices.csv") if tuple(row[name] for name in names) == key]
+    assert found == [price]
+
+
+def test_a_price_of_several_dates_is_confirmed_before_it_is_stale() -> None:
+    dates: dict[tuple[str, ...], list[date]] = {}
+    for row in rows("prices.csv"):
+        key = tuple(row[name] for name in KEYS["prices.csv"].split()[:-1])
+        dates.setdefault(key, []).append(date.fromisoformat(row["price_as_of"]))
+    several = [found for found in dates.values() if len(found) > 1]
+    assert len(several) > 20
+    assert all((later - earlier).days <= 90 for found in several for earlier, later in pairwise(found))
+
+
+def test_what_is_priced_is_known_and_the_reverse_but_for_those_sold_otherwise() -> None:
+    known = {(row["provider"], row["instance_type"]) for row in rows("instances.csv")}
+    priced = {(row["provider"], row["instance_type"]) for row in rows("prices.csv")}
+    assert priced <= known
+    assert known - priced == {
+        ("aws", "p6e-gb200.36xlarge"),
+        ("aws", "trn2.48xlarge"),
+        ("aws", "trn2u.48xlarge"),
+        ("gcp", "a3-edgegpu-8g"),
+        ("gcp", "a3-ultragpu-8g"),
+        ("gcp", "a4-highgpu-8g"),
+        ("gcp", "a4x-highgpu-4g"),
+    }
+
+
+def test_interruption_bands_are_the_advisors() -> None:
+    bands = {(row["band_low_percent"], row["band_high_percent"]) for row in rows("interruption.csv")}
+    assert bands == {("0", "5"), ("5", "10"), ("10", "15"), ("15", "20"), ("20", "100")}
+    for row in rows("interruption.csv"):
+        assert row["period"] == "month" and row["os"] == "linux"
+        assert -100 < int(row["savings_percent"]) < 100, row
+        assert date.fromisoformat(row["as_of"]) == date(2025, 6, 28)
 
 
 def test_gpu_models_have_one_name_everywhere() -> None:
@@ -61,10 +158,31 @@ def test_gpu_models_have_one_name_everywhere() -> None:
         assert {row["gpu_model"] for row in rows(name)} <= models, name
 
 
-def test_instances_stand_once_and_hold_gpus() -> None:
-    instances = rows("instances.csv")
-    assert len({(row["provider"], row["instance_type"].lower()) for row in instances}) == len(instances)
-    assert all(0 < Decimal(row["gpu_count"]) <= 16 for row in instances)
+def test_instances_hold_gpus() -> None:
+    memory = {row["gpu_model"]: Decimal(row["memory_mib"] or 0) for row in rows("gpus.csv")}
+    for row in rows("instances.csv"):
+        assert 0 < Decimal(row["gpu_count"]) <= 16, row
+        assert all(Decimal(row[name]) > 0 for name in ("gpu_memory_mib", "vcpus", "memory_gib") if row[name]), row
+        assert row["local_ssd_gib"] == "" or int(row["local_ssd_gib"]) >= 0, row
+        if row["gpu_memory_mib"]:
+            # the driver keeps some of it
+            part = Decimal(row["gpu_memory_mib"]) / memory[row["gpu_model"]]
+            assert part <= min(Decimal(row["gpu_count"]), Decimal(1)) * Decimal("1.01"), row
+
+
+def test_gpus_say_what_is_known_of_them() -> None:
+    for row in rows("gpus.csv"):
+        assert row["memory_mib"] == "" or 2048 <= int(row["memory_mib"]) <= 400_000, row
+        assert row["tdp_watts"] == "" or 30 <= int(row["tdp_watts"]) <= 2000, row
+        assert row["fp16_dense_tflops"] == "" or 0 < Decimal(row["fp16_dense_tflops"]) < 5000, row
+        assert int(row["mig_slices"]) in {0, 4, 7}, row
+    # nobody publishes the power of these
+    assert {row["gpu_model"] for row in rows("gpus.csv") if not row["tdp_watts"]} == {
+        "Inferentia",
+        "Inferentia2",
+        "Trainium",
+        "Trainium2",
+    }
 
 
 def test_mig_profiles_fit_their_gpu() -> None:
@@ -76,45 +194,14 @@ def test_mig_profiles_fit_their_gpu() -> None:
         assert int(row["memory_slices"]) * most <= int(row["memory_slices_total"]), row
         assert row["profile"].startswith(f"{compute}g."), row
     assert {row["gpu_model"] for row in profiles} == {model for model, count in slices.items() if count}
-    assert len({(row["gpu_model"], row["profile"]) for row in profiles}) == len(profiles)
 
 
 def test_the_loader_takes_in_every_row(con: duckdb.DuckDBPyConnection) -> None:
-    for table, name in TABLES.items():
+    for table, name in ALL_TABLES.items():
         [(count,)] = con.table(table).count("*").fetchall()
         expected = {row["alias"] for row in rows(name)} if table == "gpu_aliases" else rows(name)
         assert 0 < count <= len(expected)
         assert table == "gpu_aliases" or count == len(expected)
-
-
-def test_an_alias_means_one_model(con: duckdb.DuckDBPyConnection) -> None:
-    assert con.execute("SELECT alias FROM gpu_aliases GROUP BY alias HAVING count(*) > 1").fetchall() == []
-
-
-@pytest.mark.parametrize(
-    ("spelling", "model"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
-        ("NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB"),
-        ("NVIDIA A100 80GB PCIe", "A100-80GB-PCIe"),
-        ("Tesla T4", "T4"),
-        ("nvidia-tesla-t4", "T4"),
-        ("Tesla-V100-SXM2-16GB", "V100-SXM2-16GB"),
-        ("NVIDIA H100 80GB HBM3", "H100-80GB-HBM3"),
-        ("nvidia-h100-mega-80gb", "H100-80GB-HBM3"),
-        ("NVIDIA-H100-NVL", "H100-NVL"),
-        ("NVIDIA A10G", "A10G"),
-        ("a10g", "A10G"),
-        ("NVIDIA-L40S", "L40S"),
-        ("nvidia-l4", "L4"),
-        ("NVIDIA GeForce RTX 4090", "GeForce-RTX-4090"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
-        ("AMD_Instinct_MI300X_OAM", "MI300X"),
-    ],
-)
-def test_spellings_that_are_met(con: duckdb.DuckDBPyConnection, spelling: str, model: str) -> None:
-    alias = re.sub("^(nvidia|tesla)+", "", re.sub("[^a-z0-9]", "", spelling.lower()))
-    assert con.execute("SELECT gpu_model FROM gpu_aliases WHERE alias = ?", [alias]).fetchall() == [(model,)]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +221,7 @@ def test_instances_that_are_met(con: duckdb.DuckDBPyConnection, instance_type: s
     assert found == [(model, Decimal(count))]
 
 
-@pytest.mark.parametrize("name", TABLES.values())
+@pytest.mark.parametrize("name", [*TABLES.values(), *COMPONENTS.values()])
 def test_the_digest_changes_with_any_fact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "pricing"
     shutil.copytree(pricing_dir(), copy)
@@ -144,3 +231,10 @@ def test_the_digest_changes_with_any_fact(name: str, tmp_path: Path, monkeypatch
     text = (copy / name).read_text(encoding="utf-8")
     (copy / name).write_text(text[:-2] + ("1" if text[-2] != "1" else "2") + "\n", encoding="utf-8")
     assert digest_of_the_files() != catalog_digest()
+
+
+def test_the_on_premises_example_names_a_model_and_counts_in_positive_numbers() -> None:
+    example = tomllib.loads((pricing_dir() / "onprem.toml").read_text(encoding="utf-8"))
+    assert example.pop("gpu_model") in {row["gpu_model"] for row in rows("gpus.csv")}
+    assert example.pop("currency") == "USD"
+    assert all(isinstance(value, int | float) and value >= 0 for value in example.values())

@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, REQUESTS
+from gpucost.collect.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, POD_LABELS, REQUESTS, TYPE_LABELS
 from gpucost.collect.prometheus_client import PrometheusClient
 from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
 from gpucost.doctor import Check, Status
 from gpucost.doctor.local import check_prices, check_store
 from gpucost.doctor.server import check_server
 from gpucost.errors import SourceError
-from gpucost.model import to_ms
+from gpucost.model import label_name, to_ms
 from gpucost.store import Store
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -30,6 +30,7 @@ HEALTHY: dict[str, set[str]] = {
     REQUESTS: {"namespace", "pod", "uid", "resource"},
     **{need.metric: set(need.labels) for need in NEEDS},
     "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS},
+    POD_LABELS: {"label_app"},
     UTIL: {"gpu", "UUID", "exported_pod"},
 }
 
@@ -110,9 +111,20 @@ def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
 
 def test_the_facts_name_every_node_label_that_is_read() -> None:
     package = Path(__file__).parents[2] / "gpucost"
-    texts = [file.read_text() for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
+    files = [file for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
+    texts = [file.read_text() for file in files if file.stem != "43_workload_types"]
     read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)}
     assert read == {label for fact in NODE_FACTS for label in fact.labels}
+
+
+def test_labels_that_tell_what_workloads_are_for() -> None:
+    text = (Path(__file__).parents[2] / "gpucost" / "inventory" / "43_workload_types.sql").read_text()
+    read = set(re.findall(r"labels\['(label_\w+)'\]", text))
+    assert read <= {label_name(label) for label in TYPE_LABELS}
+    silent = Server(HEALTHY | {POD_LABELS: {"uid", "label_my_team_name"}})
+    (found,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
+    assert found.status is Status.warn and found.subject == "kube_pod_labels: workload type"
+    assert found.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
 
 
 def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -462,7 +462,7 @@ def test_a_run_killed_long_ago_is_not_taken_up(fake: Fake, tmp_path: Path) -> No
         assert bool(collect(fake, tmp_path).resumed) is resumed
 
 
-def test_ended_pods_are_asked_for_and_no_other_phases(fake: Fake, tmp_path: Path) -> None:
+def test_waiting_and_ended_pods_are_asked_for_and_no_other_phases(fake: Fake, tmp_path: Path) -> None:
     def refuse(handler: Handler, query: str, start: int, at: int) -> bool:
         if query == "names":
             handler.send(404, "404 page not found")
@@ -471,7 +471,7 @@ def test_ended_pods_are_asked_for_and_no_other_phases(fake: Fake, tmp_path: Path
     fake.trick = refuse
     collect(fake, tmp_path)
     phases = {query for query in fake.queries if query.startswith("kube_pod_status_phase")}
-    assert phases and all('phase=~"Succeeded|Failed"' in query for query in phases)
+    assert phases and all('phase=~"Pending|Succeeded|Failed"' in query for query in phases)
 
 
 def test_missing_metrics_are_said_with_the_fix(fake: Fake, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.collect.base import GROUP, Collector, collectors
-from gpucost.collect.prometheus_selectors import Selector, in_namespaces, selectors
+from gpucost.collect.prometheus_selectors import Selector, among, selectors
 from gpucost.collect.windows import default_spans, halves, merge, subtract, whole_hours
 from gpucost.config import Activity
 from gpucost.model import MS_PER_HOUR
@@ -68,6 +68,9 @@ def test_selectors_ask_for_each_metric_once() -> None:
     texts = [s.text(s.metric) for s in found]
     assert len(set(texts)) == len(texts)
     assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in texts
+    assert not any("cpu" in text for text in texts)
+    split = [s.text(s.metric) for s in selectors(Activity(), "opencost")]
+    assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split and len(set(split)) == len(texts) + 3
     same = Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100)
     assert sum(s.scope == "activity" for s in selectors(same)) == 1
 
@@ -82,8 +85,8 @@ def test_other_spellings_are_found() -> None:
 
 def test_namespaces_are_quoted_and_bounded() -> None:
     pods = Selector("kube_pod_info", (), "pods", "uid")
-    assert in_namespaces(pods, ["b", "a.b"]).text("x") == r'x{namespace=~"a\\.b|b"}'
-    assert in_namespaces(pods, [f"n{i}" for i in range(1000)]) == pods
+    assert among(pods, "namespace", ["b", "a.b"]).text("x") == r'x{namespace=~"a\\.b|b"}'
+    assert among(pods, "namespace", [f"n{i}" for i in range(1000)]) == pods
 
 
 def test_shards_cover_a_selector() -> None:
@@ -94,7 +97,8 @@ def test_shards_cover_a_selector() -> None:
 
 def test_all_collectors_are_registered() -> None:
     folder = Path(__file__).parents[2] / "gpucost" / "collect"
-    modules = {f"gpucost.collect.{file.stem}" for file in folder.glob("*.py") if "(Collector[" in file.read_text()}
+    files = [file for file in folder.rglob("*.py") if "(Collector[" in file.read_text()]
+    modules = {".".join(file.relative_to(folder.parents[1]).with_suffix("").parts) for file in files}
     project = tomllib.loads((folder.parents[1] / "pyproject.toml").read_text())["project"]
     declared = [EntryPoint(name, value, GROUP) for name, value in project["entry-points"][GROUP].items()]
     assert modules == {entry.module for entry in declared}

@@ -47,7 +47,7 @@ def test_the_fleet_has_what_a_finops_engineer_looks_for() -> None:
     assert {pool.capacity_type for pool in pools} == {"on_demand", "spot"}
     assert any(pool.mig for pool in pools)
     assert any(pool.replicas > 1 for pool in pools)
-    assert {pod.profile for pod in fleet.pods} >= {"notebook", "serving", "training", "hung"}
+    assert {pod.profile for pod in fleet.pods} >= {"notebook", "forgotten", "serving", "sparse", "training", "narrow", "hung"}
     assert {pod.phase for pod in fleet.pods} == {"Running", "Succeeded", "Failed"}
 
 

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from gpucost.cli import _docs
+from gpucost.cli._groups import default_command
 from gpucost.cli.app import app
 from gpucost.collect.needs import NEEDS, NODE_FACTS
 from gpucost.collect.prometheus_selectors import selectors
@@ -34,13 +35,14 @@ def test_generated_pages_are_current(name: str, page: Any) -> None:
 
 def test_every_command_of_the_examples_can_be_parsed() -> None:
     program = typer.main.get_command(app)
-    lines = re.findall(r"^(?:[A-Z_]+=\S+ )?gpucost (.+)$", (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), re.M)
-    examples = [shlex.split(line.split(" < ")[0]) for line in lines]
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = re.findall(r"^(?:[A-Z_]+=\S+ )?gpucost (.+)$", page, re.M)
+    examples = [shlex.split(re.split(" [<>] ", line)[0]) for line in lines]
     assert len(examples) > 10
     for words in examples:
         command: Any = program
         while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
+            command = command.commands[default_command(command, words) or words.pop(0)]
         command.make_context("example", list(words))
 
 
@@ -74,7 +76,8 @@ def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Pat
 
 def test_commented_defaults_are_the_defaults() -> None:
     names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|\w+_scale|share|min_measured"
-    lines = re.findall(rf"^# ((?:{names}) = \S+)", STARTER, re.M)
+    before, _, mlflow = STARTER.partition("# [mlflow]\n")
+    lines = re.findall(rf"^# ((?:{names}) = \S+)", before, re.M)
     assert len(lines) == 10
     config = Config()
     defaults: dict[str, Any] = {}
@@ -82,3 +85,6 @@ def test_commented_defaults_are_the_defaults() -> None:
         defaults |= section.model_dump()
     given = tomllib.loads("\n".join(lines))
     assert given == {name: defaults[name] for name in given}
+    shown = tomllib.loads("\n".join(re.findall(r"^# (\w+ = .+)$", mlflow.partition("# [mlflow.tls]")[0], re.M)))
+    of_mlflow = {key: value for key, value in config.mlflow.model_dump().items() if value and key not in ("tls", "experiments")}
+    assert of_mlflow == {key: shown[key] for key in of_mlflow}

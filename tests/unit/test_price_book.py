@@ -11,8 +11,7 @@ import pytest
 
 from gpucost.config import Config, Prices
 from gpucost.errors import PriceError
-from gpucost.price import book_digest
-from gpucost.price.book import BookRow, read_book
+from gpucost.price.book import BookRow, book_digest, read_book
 
 HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -36,6 +35,7 @@ def test_reads_every_field(tmp_path: Path) -> None:
         instance_type="p4d.24xlarge",
         purchase_option="on_demand",
         price_per_hour=Decimal("32.10"),
+        currency="USD",
         per_gpu=True,
         selector=(("label_example_com_kind", "x y"), ("label_pool", "a")),
         start=datetime(2026, 10, 1, 12, tzinfo=UTC),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -14,59 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost import price
-from gpucost.config import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.model import MS_PER_HOUR, to_ms
-
-HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,per,node_selector"
-DAY = datetime(2026, 10, 1, tzinfo=UTC)
-START = to_ms(DAY)
-NODE: dict[str, Any] = {
-    "node_id": 1,
-    "cluster": "prod",
-    "node": "n1",
-    "up_from_ms": START,
-    "up_to_ms": START + 24 * MS_PER_HOUR,
-    "provider": "aws",
-    "region": "us-east-1",
-    "zone": "us-east-1a",
-    "instance_type": "p4d.24xlarge",
-    "capacity_type": "on_demand",
-    "gpu_model": "A100-SXM4-40GB",
-    "gpu_count": 8.0,
-    "labels": {"label_pool": "train", "label_team": "a"},
-}
-Segment = tuple[int, float, float, Decimal, str, date | None]
+from tests.unit.price_nodes import NODE, START, empty_store, run, steps
 
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    migration = Path(price.__file__).parents[1] / "store" / "migrations" / "0002_attributed_tables.sql"
-    with duckdb.connect() as connection:
-        connection.execute(migration.read_text(encoding="utf-8"))
+    with empty_store() as connection:
         yield connection
-
-
-def run(con: duckdb.DuckDBPyConnection, nodes: list[dict[str, Any]], lines: list[str], **config: Any) -> list[Segment]:
-    """Segments as (node_id, from, to, price, source, as_of), in hours from START."""
-    con.execute("DELETE FROM nodes")
-    for node in nodes:
-        names = ", ".join(NODE)
-        con.execute(f"INSERT INTO nodes ({names}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
-    with TemporaryDirectory() as directory:
-        book = Path(directory) / "prices.csv"
-        book.write_text("\n".join([HEADER, *(line + "," * (9 - line.count(",")) for line in lines)]), encoding="utf-8")
-        price.stage(con, Config(prices=Prices(book=book), **config))
-    rows = con.execute("SELECT * FROM node_prices ORDER BY node_id, from_ms").fetchall()
-    return [
-        (node, (a - START) / MS_PER_HOUR, (b - START) / MS_PER_HOUR, value, source, day)
-        for node, a, b, value, source, day in rows
-    ]
-
-
-def prices(segments: list[Segment]) -> list[tuple[float, float, Decimal]]:
-    return [(start, end, value) for _, start, end, value, _, _ in segments]
 
 
 def test_the_most_specific_row_wins_at_each_moment(con: duckdb.DuckDBPyConnection) -> None:
@@ -76,9 +30,9 @@ def test_the_most_specific_row_wins_at_each_moment(con: duckdb.DuckDBPyConnectio
         ",us-east-1,us-east-1a,p4d.24xlarge,spot,24.00,USD,2026-10-01T12:00:00Z",
         ",,,,spot,1.00,USD,2026-10-01T18:00:00Z",
     ]
-    assert prices(run(con, [NODE | {"capacity_type": "spot"}], lines)) == [(0, 12, Decimal(8)), (12, 24, Decimal(24))]
+    assert steps(run(con, [NODE | {"capacity_type": "spot"}], lines)) == [(0, 12, Decimal(8)), (12, 24, Decimal(24))]
     other_zone = NODE | {"capacity_type": "spot", "zone": "us-east-1b"}
-    assert prices(run(con, [other_zone], lines)) == [(0, 24, Decimal(12))]
+    assert steps(run(con, [other_zone], lines)) == [(0, 24, Decimal(12))]
 
 
 def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
@@ -93,15 +47,15 @@ def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
         ",,,,,8,USD,,,pool=train;team=a",
     ]
     for count in range(1, len(lines) + 1):
-        assert prices(run(con, [NODE], lines[:count])) == [(0, 24, Decimal(count))]
+        assert steps(run(con, [NODE], lines[:count])) == [(0, 24, Decimal(count))]
 
 
 def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
     spot = NODE | {"capacity_type": "spot", "instance_type": "unlisted"}
     lines = [f",,,unlisted,{option},9,USD" for option in ("on_demand", "reserved")]
     assert run(con, [spot], lines) == []
-    assert prices(run(con, [spot], [*lines, ",,,unlisted,spot,2,USD"])) == [(0, 24, Decimal(2))]
-    assert prices(run(con, [spot | {"capacity_type": "unknown"}], lines)) == [(0, 24, Decimal(9))]
+    assert steps(run(con, [spot], [*lines, ",,,unlisted,spot,2,USD"])) == [(0, 24, Decimal(2))]
+    assert steps(run(con, [spot | {"capacity_type": "unknown"}], lines)) == [(0, 24, Decimal(9))]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +64,7 @@ def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
 def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
     for option in options.split():
         node = NODE | {"capacity_type": capacity}
-        assert prices(run(con, [node], [f",,,p4d.24xlarge,{option},9,USD"])) == [(0, 24, Decimal(9))]
+        assert steps(run(con, [node], [f",,,p4d.24xlarge,{option},9,USD"])) == [(0, 24, Decimal(9))]
         [(_, _, _, _, source, _), *_] = run(con, [NODE | {"capacity_type": "spot"}], [f",,,p4d.24xlarge,{option},9,USD"])
         assert source == "catalog"
 
@@ -129,7 +83,7 @@ def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
         "capacityType=x",
         "example.com/pool-name=A;capacityType=x",
     ):
-        assert prices(run(con, [node], [f",,,,,5,USD,,,{selector}"])) == [(0, 24, Decimal(5))]
+        assert steps(run(con, [node], [f",,,,,5,USD,,,{selector}"])) == [(0, 24, Decimal(5))]
     for selector in ("example.com/pool-name=a", "absent=A"):
         assert run(con, [node], [f",,,,,5,USD,,,{selector}"]) == []
     assert run(con, [node | {"labels": None}], [",,,,,5,USD,,,absent=A"]) == []
@@ -139,9 +93,9 @@ def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) 
     lines = [",,,,,5,USD,,,pool=train", ",,,,,6,USD,2026-10-01T06:00:00Z,,team=a"]
     with pytest.raises(PriceError, match=r"lines 2 and 3 both price node n1 at 2026-10-01T06:00:00Z"):
         run(con, [NODE], lines)
-    assert prices(run(con, [NODE | {"labels": {"label_pool": "train"}}], lines)) == [(0, 24, Decimal(5))]
+    assert steps(run(con, [NODE | {"labels": {"label_pool": "train"}}], lines)) == [(0, 24, Decimal(5))]
     decided = [*lines, ",,,p4d.24xlarge,,7,USD,2026-10-01T03:00:00Z,,pool=train"]
-    assert prices(run(con, [NODE], decided)) == [(0, 3, Decimal(5)), (3, 24, Decimal(7))]
+    assert steps(run(con, [NODE], decided)) == [(0, 3, Decimal(5)), (3, 24, Decimal(7))]
 
 
 def test_the_catalog_prices_until_the_book_begins(con: duckdb.DuckDBPyConnection) -> None:
@@ -170,13 +124,12 @@ def test_the_region_is_read_from_the_zone(
 def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None:
     spot = NODE | {"capacity_type": "spot", "instance_type": "g5.xlarge"}
     known = spot | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
-    assert prices(run(con, [known], [])) == [(0, 24, Decimal("0.436"))]
-    assert prices(run(con, [spot], [])) == [(0, 24, Decimal("0.436"))]  # lower median of 0.4259, 0.436, 0.4364
+    assert steps(run(con, [known], [])) == [(0, 24, Decimal("0.436"))]
+    assert steps(run(con, [spot], [])) == [(0, 24, Decimal("0.436"))]  # lower median of 0.4259, 0.436, 0.4364
 
 
-def test_list_prices_do_not_price_reservations_or_other_currencies(con: duckdb.DuckDBPyConnection) -> None:
+def test_list_prices_do_not_price_reservations_or_other_regions(con: duckdb.DuckDBPyConnection) -> None:
     assert run(con, [NODE | {"capacity_type": "reserved"}], []) == []
-    assert run(con, [NODE], [], currency="EUR") == []
     assert run(con, [NODE | {"region": "mars-1"}], []) == []
 
 
@@ -213,7 +166,7 @@ def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
 
 def test_touching_segments_of_one_price_are_one(con: duckdb.DuckDBPyConnection) -> None:
     lines = [f",,,,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)]
-    assert prices(run(con, [NODE], lines)) == [(0, 24, Decimal(5))]
+    assert steps(run(con, [NODE], lines)) == [(0, 24, Decimal(5))]
 
 
 def test_nothing_is_loaded_from_a_broken_book(con: duckdb.DuckDBPyConnection) -> None:

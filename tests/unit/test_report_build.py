@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import gpucost
 from gpucost.config import Config, Targets
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.model import Period
@@ -356,3 +358,12 @@ def test_what_the_server_had_forgotten_is_lost(tmp_path: Path) -> None:
     (notice,) = [notice for notice in view.coverage.warnings if notice.code == "not_collected"]
     assert notice.fix is None
     assert "lost" in notice.message
+
+
+def test_gpu_time_is_added_as_decimals() -> None:
+    # doubles that several threads add differ in the last digits from run to run: so would files made of them
+    package = Path(gpucost.__file__).parent
+    for folder in ("report", "waste", "findings"):
+        for path in (package / folder).rglob("*.sql"):
+            found = re.findall(r"sum\((?:\w+\.)?\w+_gpu_ms\b(?!::DECIMAL).*", path.read_text())
+            assert not found, (path.name, found)

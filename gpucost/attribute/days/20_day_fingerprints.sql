@@ -1,4 +1,4 @@
--- reads: local_days, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, node_devices, allocation_teams
+-- reads: local_days, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, node_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -19,6 +19,14 @@ inputs AS (
     FROM held AS h
     JOIN allocation_teams AS t ON t.allocation_id = h.allocation_id AND t.from_ms < h.to_ms AND h.from_ms - 3600000 < t.to_ms
     UNION ALL
+    SELECT h.day_ms, hash('request', r.allocation_id, r.part, r.units) FROM held AS h JOIN allocation_hosts AS r USING (allocation_id)
+    UNION ALL
+    SELECT d.from_ms, hash('split', s.node_id, s.gpu_fraction, s.cpu_fraction, n.part, n.units,
+        greatest(s.from_ms, d.from_ms), least(s.to_ms, d.to_ms))
+    FROM basis_spans AS s
+    JOIN node_hosts AS n USING (node_id)
+    JOIN local_days AS d ON s.from_ms < d.to_ms AND d.from_ms < s.to_ms
+    UNION ALL
     SELECT d.from_ms, hash('node', n.node_id, n.gpu_count, greatest(n.up_from_ms, d.from_ms), least(n.up_to_ms, d.to_ms))
     FROM nodes AS n JOIN local_days AS d ON n.up_from_ms < d.to_ms AND d.from_ms < n.up_to_ms
     UNION ALL
@@ -32,6 +40,8 @@ inputs AS (
     -- three hours on either side, as in 30_device_hours: a sample speaks into the next hour, and the next one ends its speech
     SELECT d.from_ms, hash('load', l.load_id)
     FROM loads AS l JOIN local_days AS d ON l.from_ms - 10800000 < d.to_ms AND d.from_ms < l.to_ms + 10800000
+    -- of other loads the prices above tell
+    WHERE l.kind = 'prometheus'
     UNION ALL
     SELECT d.from_ms, hash('cut', c.at_ms) FROM cuts AS c JOIN local_days AS d ON d.from_ms < c.at_ms AND c.at_ms < d.to_ms
 )

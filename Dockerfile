@@ -1,0 +1,37 @@
+# gpucost in a container: no root, no compiler, nothing fetched when it runs.
+#   docker build -t gpucost .
+#   docker run --rm -v gpucost-data:/data -v ./gpucost.toml:/etc/gpucost/gpucost.toml:ro gpucost report
+# Other bases fit, too, where python is 3.11 or newer: --build-arg PYTHON_IMAGE=…
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/gpucost
+WORKDIR /src
+# dependencies first: they change less often than the code
+COPY requirements/run.txt requirements/run.txt
+RUN /opt/gpucost/bin/pip install --require-hashes -r requirements/run.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY gpucost gpucost
+COPY pricing pricing
+COPY reports reports
+# run.txt brings the build backend, so that nothing else is fetched
+RUN /opt/gpucost/bin/pip install --no-deps --no-build-isolation . \
+    && /opt/gpucost/bin/pip uninstall --yes pip \
+    && /opt/gpucost/bin/python -m compileall -q /opt/gpucost/lib
+
+FROM ${PYTHON_IMAGE}
+RUN groupadd --gid 10001 gpucost \
+    && useradd --uid 10001 --gid gpucost --no-create-home --home-dir /data --shell /usr/sbin/nologin gpucost \
+    && mkdir /data /etc/gpucost \
+    && chown gpucost:gpucost /data
+COPY --from=build /opt/gpucost /opt/gpucost
+ENV PATH=/opt/gpucost/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    GPUCOST_STORE=/data/gpucost.duckdb
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+ENTRYPOINT ["gpucost"]
+CMD ["--help"]

@@ -1,0 +1,19 @@
+-- reads: holdings, allocation_hosts, over_requested
+-- writes: billed_requests, one row per (holding, 'cpu' or 'memory'): cores or bytes x time that it pays for, less where more is requested than there is
+-- invariant: 0 < billed_unit_ms <= units x time held
+CREATE OR REPLACE TEMP TABLE billed_requests AS
+WITH requested AS (
+    SELECT h.allocation_id, h.uid, h.node_id, h.segment_from_ms, h.from_ms, h.to_ms, r.part, r.units
+    FROM holdings AS h JOIN allocation_hosts AS r USING (allocation_id)
+),
+excess AS (
+    SELECT h.allocation_id, h.node_id, h.segment_from_ms, h.part,
+        sum(h.units * (least(h.to_ms, o.to_ms) - greatest(h.from_ms, o.from_ms)) * (1 - o.units / o.held_units)) AS unit_ms
+    FROM requested AS h
+    JOIN over_requested AS o ON o.node_id = h.node_id AND o.part = h.part AND o.from_ms < h.to_ms AND h.from_ms < o.to_ms
+    GROUP BY ALL
+)
+SELECT h.allocation_id, h.uid, h.node_id, h.segment_from_ms, h.part,
+    h.units * (h.to_ms - h.from_ms) - coalesce(e.unit_ms, 0) AS billed_unit_ms
+FROM requested AS h
+LEFT JOIN excess AS e USING (allocation_id, node_id, segment_from_ms, part);

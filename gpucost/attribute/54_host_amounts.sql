@@ -1,0 +1,23 @@
+-- reads: host_shares
+-- writes: amounts, more rows: the money that each share of CPU and of memory comes to, beside what was paid for GPUs
+-- invariant: per segment and part sum(cost) = its cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
+INSERT INTO amounts BY NAME
+WITH rounded AS (
+    SELECT *, (part_cost * share)::DECIMAL(38, 9) AS cost FROM host_shares
+),
+rests AS (
+    SELECT node_id, segment_from_ms, part, any_value(part_cost) - sum(cost) AS rest
+    FROM rounded
+    GROUP BY ALL
+    HAVING rest <> 0
+),
+takers AS (
+    SELECT r.node_id, r.segment_from_ms, r.part, s.allocation_id, r.rest
+    FROM rests AS r JOIN host_shares AS s USING (node_id, segment_from_ms, part)
+    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.segment_from_ms, r.part ORDER BY s.share DESC, s.uid NULLS LAST) = 1
+)
+SELECT r.node_id, r.segment_from_ms, r.allocation_id, 0 AS gpu_ms, r.cost + coalesce(t.rest, 0) AS cost
+FROM rounded AS r
+LEFT JOIN takers AS t
+    ON t.node_id = r.node_id AND t.segment_from_ms = r.segment_from_ms AND t.part = r.part
+    AND t.allocation_id IS NOT DISTINCT FROM r.allocation_id;

@@ -1,0 +1,82 @@
+-- reads: nodes, node_hosts, catalog_instances, catalog_prices, list_prices, host_prices
+-- writes: node_weights, one row per (node, cost basis that applies to it): what GPU, CPU and memory weigh against each other
+-- invariant: weights >= 0 and not all 0; `rank` orders the bases a node falls back to
+CREATE OR REPLACE TEMP TABLE node_weights AS
+WITH asked AS (
+    SELECT n.node_id, n.gpu_model, n.gpu_count, lower(n.provider) AS provider, lower(n.instance_type) AS instance_type,
+        -- aws spells a zone us-east-1a or us-west-2-lax-1a, gcp us-central1-a, azure eastus-1
+        coalesce(lower(n.region),
+            nullif(regexp_extract(lower(n.zone), '^([a-z]+(-[a-z]+)+-[0-9]+)', 1), ''),
+            nullif(regexp_extract(lower(n.zone), '^(.+)-[a-z0-9]$', 1), '')) AS region,
+        -- a3-megagpu has its own prices, which Google calls A3Plus; a3-ultragpu likewise
+        CASE
+            WHEN n.instance_type ILIKE 'a3-megagpu-%' THEN 'a3plus'
+            WHEN n.instance_type ILIKE 'a3-ultragpu-%' THEN 'a3ultra'
+            ELSE lower(split_part(n.instance_type, '-', 1))
+        END AS family
+    FROM nodes AS n
+),
+types AS (
+    SELECT lower(instance_type) AS instance_type, max(gpu_count)::DOUBLE AS gpus, max(vcpus)::DOUBLE AS cores, max(memory_gib)::DOUBLE AS gib
+    FROM catalog_instances
+    GROUP BY ALL
+),
+sized AS (
+    -- as the instance type is sold: what a node reports is a little less; a node of no known type as it reports itself
+    SELECT a.*, coalesce(nullif(t.gpus, 0), a.gpu_count) AS gpus, coalesce(t.cores, c.units) AS cores, coalesce(t.gib, m.units / 1073741824) AS gib
+    FROM asked AS a
+    LEFT JOIN types AS t USING (instance_type)
+    JOIN node_hosts AS c ON c.node_id = a.node_id AND c.part = 'cpu'
+    JOIN node_hosts AS m ON m.node_id = a.node_id AND m.part = 'memory'
+),
+list_facts AS (
+    SELECT lower(provider) AS provider, lower(region) AS region, lower(instance_type) AS instance_type, currency,
+        price_per_hour::DOUBLE AS price, price_as_of
+    FROM catalog_prices
+    WHERE purchase_option = 'on_demand'
+    UNION ALL
+    SELECT lower(provider), lower(region), lower(instance_type), currency, price_per_hour::DOUBLE, price_as_of
+    FROM list_prices
+    WHERE purchase_option = 'on_demand' AND coalesce(effective_start <= price_as_of, true)
+),
+listed AS (
+    -- the newest of the node's region
+    SELECT a.node_id, f.currency, arg_max(f.price, f.price_as_of) AS price
+    FROM asked AS a
+    JOIN list_facts AS f ON f.instance_type = a.instance_type AND coalesce(f.provider = a.provider, true) AND f.region = a.region
+    GROUP BY ALL
+),
+plain AS (
+    -- OpenCost's default prices per hour; AWS split cost allocation data: a core weighs 9 GiB, a GPU 9 cores and 9 GiB
+    SELECT node_id, 'opencost' AS basis, 1 AS rank, 0.95 * gpus AS gpu, 0.031611 * cores AS cpu, 0.004237 * gib AS memory FROM sized
+    UNION ALL
+    SELECT node_id, 'scad', 1, 90 * gpus, 9 * cores, gib FROM sized
+),
+by_price AS (
+    -- the cloud's own prices of the family there; what the instance costs more than its host is GPU and local SSD
+    SELECT s.node_id, 'sku' AS basis, 1 AS rank, coalesce(l.price - p.core * s.cores - p.gib * s.gib, g.gpu * s.gpus) AS gpu,
+        p.core * s.cores AS cpu, p.gib * s.gib AS memory
+    FROM sized AS s
+    JOIN host_prices AS p
+        ON p.provider = s.provider AND p.region = s.region AND p.family = s.family AND p.gpu_model = '' AND p.core > 0 AND p.gib > 0
+    LEFT JOIN listed AS l ON l.node_id = s.node_id AND l.currency = p.currency
+    -- a machine to which GPUs are attached is not listed with them
+    LEFT JOIN host_prices AS g
+        ON g.provider = s.provider AND g.region = s.region AND g.family IN (s.family, '') AND g.gpu_model = s.gpu_model AND g.currency = p.currency
+    UNION ALL
+    -- a host like that of A2 in us-central1, at Google's list price, which is that of N1 there, too
+    SELECT s.node_id, 'residual', 2, l.price - p.core * s.cores - p.gib * s.gib, p.core * s.cores, p.gib * s.gib
+    FROM sized AS s
+    JOIN listed AS l USING (node_id)
+    JOIN host_prices AS p
+        ON p.provider = 'gcp' AND p.region = 'us-central1' AND p.family = 'a2' AND p.gpu_model = '' AND p.core > 0 AND p.gib > 0
+        AND p.currency = l.currency
+),
+weighed AS (
+    FROM plain WHERE basis = getvariable('cost_basis')
+    UNION ALL
+    FROM by_price WHERE gpu IS NOT NULL AND (basis = getvariable('cost_basis') OR (basis = 'residual' AND getvariable('cost_basis') = 'sku'))
+)
+SELECT node_id, basis, rank, greatest(gpu, 0) AS gpu, cpu, memory FROM weighed
+-- the machine's own GPU price before one for any machine
+QUALIFY row_number() OVER (PARTITION BY node_id, basis ORDER BY gpu) = 1;

@@ -1,0 +1,25 @@
+-- reads: facts, nodes
+-- writes: request_gaps, per cluster with GPU nodes the time whose requests of cores and memory were never collected
+-- invariant: whole hours; gaps of one cluster neither touch nor overlap; for ever where no request was ever collected
+CREATE OR REPLACE TEMP TABLE request_gaps AS
+WITH asking AS (
+    SELECT DISTINCT cluster FROM facts
+    WHERE is_host_resource(resource) AND metric SIMILAR TO 'kube_pod_(init_)?container_resource_requests'
+),
+-- capacities are collected with the requests, and are there where no pod asks for anything
+known AS (
+    SELECT DISTINCT cluster, unnest(range(first_ms // 3600000, last_ms // 3600000 + 1)) AS hour FROM facts WHERE is_host_resource(resource)
+),
+-- an hour in which nothing was scraped is as those beside it
+seen AS (
+    SELECT DISTINCT cluster, unnest(range(first_ms // 3600000, last_ms // 3600000 + 1)) AS hour FROM facts
+    WHERE starts_with(metric, 'kube_node_') AND NOT is_host_resource(coalesce(resource, ''))
+        AND cluster IN (FROM asking)
+),
+missing AS (
+    SELECT cluster, hour, hour - row_number() OVER (PARTITION BY cluster ORDER BY hour) AS part FROM seen ANTI JOIN known USING (cluster, hour)
+)
+SELECT cluster, min(hour) * 3600000 AS from_ms, (max(hour) + 1) * 3600000 AS to_ms FROM missing GROUP BY cluster, part
+UNION ALL
+SELECT DISTINCT cluster, 0, 9223372036854775807 FROM nodes
+WHERE cluster NOT IN (FROM asking);

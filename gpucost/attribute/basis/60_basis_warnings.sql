@@ -1,0 +1,34 @@
+-- reads: nodes, node_hosts, node_splits, request_gaps, collected
+-- writes: warnings (stored), where a node's price is not split as the cost basis says, and why
+-- invariant: names the kind of node or the cluster, and the time
+INSERT INTO warnings BY NAME
+WITH alike AS (
+    SELECT n.*, s.basis, coalesce(n.instance_type, n.gpu_model, 'unnamed type') AS subject,
+        (SELECT count(*) FROM node_hosts AS h WHERE h.node_id = n.node_id) = 2 AS sized
+    FROM nodes AS n LEFT JOIN node_splits AS s USING (node_id)
+    WHERE s.basis IS DISTINCT FROM getvariable('cost_basis')
+)
+SELECT 'basis_fallback' AS code, NULL AS cluster, subject, min(up_from_ms) AS from_ms, max(up_to_ms) AS to_ms,
+    CASE
+        WHEN basis = 'residual' THEN 'no prices of cores and memory are known for ' || subject || ': split by residual instead of sku'
+        WHEN NOT sized THEN 'the cores or the memory of ' || subject || ' are not known: the whole price of these nodes rides on their GPUs'
+        ELSE 'no list price on demand is known for ' || subject || ': the whole price of these nodes rides on their GPUs'
+    END AS message,
+    CASE
+        WHEN basis = 'residual' THEN 'gpucost collect prices, where the cloud sells them apart'
+        WHEN NOT sized THEN 'export kube_node_status_capacity from kube-state-metrics'
+        ELSE 'gpucost collect prices, or cost_basis = "opencost" or "scad" under [prices]'
+    END AS fix
+FROM alike
+GROUP BY subject, basis, sized
+UNION ALL
+SELECT 'basis_needs_requests', g.cluster, g.cluster, min(greatest(g.from_ms, c.from_ms)), max(least(g.to_ms, c.to_ms)),
+    'requests of CPU and memory were not collected for cluster ' || g.cluster || ' between '
+        || strftime(epoch_ms(min(greatest(g.from_ms, c.from_ms))), '%Y-%m-%dT%H:%M') || 'Z and '
+        || strftime(epoch_ms(max(least(g.to_ms, c.to_ms))), '%Y-%m-%dT%H:%M')
+        || 'Z: where they are missing, the whole price of a node rides on its GPUs',
+    'gpucost collect prometheus --from ' || strftime(epoch_ms(min(greatest(g.from_ms, c.from_ms))), '%Y-%m-%dT%H:%MZ')
+        || ' --to ' || strftime(epoch_ms(max(least(g.to_ms, c.to_ms))), '%Y-%m-%dT%H:%MZ')
+FROM request_gaps AS g
+JOIN collected AS c ON c.cluster = g.cluster AND c.from_ms < g.to_ms AND g.from_ms < c.to_ms
+GROUP BY g.cluster;

@@ -1,0 +1,113 @@
+"""The index over all teams, from its manifest, as Markdown and as HTML."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from gpucost.report.html.text import clean
+from gpucost.report.render_markdown import environment
+from gpucost.report.words import figure_text
+from gpucost.resources import reports_dir
+
+
+def to_markdown(manifest: dict[str, Any]) -> str:
+    """The index for people who read text; names cannot break out of their cells."""
+    return environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_told(manifest))
+
+
+def to_html(manifest: dict[str, Any]) -> str:
+    """The index as one page that needs nothing else; names are escaped."""
+    made = Environment(
+        loader=FileSystemLoader(reports_dir() / "chargeback"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=lambda value: clean(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return made.get_template("index.html.j2").render(_told(manifest))
+
+
+def _told(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What the templates print: every figure in words."""
+    currency, totals = manifest["currency"], manifest["totals"]
+    replaces = manifest["replaces"] or {"state": "", "teams": [], "totals": {}}
+    adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
+    gone = [one for one in replaces["teams"] if one["team"] not in {team["team"] for team in manifest["teams"]}]
+
+    def money(value: float | None, *, signed: bool = False) -> str:
+        text = figure_text(value, "money", currency, 2)
+        return f"+{text}" if signed and value and value > 0 and text.strip("0.,-").strip() else text
+
+    def line(one: dict[str, Any], adjustment: float | None) -> list[str]:
+        return [
+            figure_text(one["allocated_gpu_hours"], "hours", "", 1),
+            money(one["charge"]),
+            *([money(one["cost"]), money(one["shared_cost"])] if totals["shared_cost"] else []),
+            figure_text(_ratio(one["charge"], totals["charge"]), "ratio", "", 1),
+            money(one["idle_cost"]),
+            figure_text(one["efficiency"], "ratio", "", 1),
+            figure_text(one["spot_ratio"], "ratio", "", 1),
+            *([money(adjustment or 0.0, signed=True)] if manifest["replaces"] else []),
+        ]
+
+    whole = replaces["totals"]
+    return {
+        "month": manifest["month"],
+        "period": f"{manifest['from']} to {manifest['to']}, {manifest['timezone']}",
+        "currency": currency,
+        "state": manifest["state"],
+        "reasons": manifest["reasons"],
+        "missing": manifest["missing"],
+        "titles": [
+            "GPU-hours",
+            "Charged",
+            *(["Cost", "Shared"] if totals["shared_cost"] else []),
+            "Share",
+            "Idle cost",
+            "Efficiency",
+            "Spot",
+            *(["Adjustment"] if manifest["replaces"] else []),
+        ],
+        "teams": [
+            {"name": team["team"], "file": team["file"], "cells": line(team, adjusted.get(team["team"]))}
+            for team in manifest["teams"]
+        ],
+        "gone": [{"name": one["team"], "adjustment": money(one["adjustment"], signed=True)} for one in gone],
+        "total": line(totals, whole["charge"]["adjustment"] if whole else None),
+        "unallocated": money(totals["unallocated_cost"]),
+        "node_cost": money(totals["node_cost"]),
+        "estimated": money(totals["estimated_cost"]),
+        "replaced_state": replaces["state"],
+        "adjustments": [
+            {
+                "what": what,
+                "before": money(one["before"]),
+                "after": money(one["after"]),
+                "adjustment": money(one["adjustment"], signed=True),
+            }
+            for what, one in (
+                ("charged to teams", whole.get("charge")),
+                ("unallocated", whole.get("unallocated_cost")),
+                ("all nodes", whole.get("node_cost")),
+            )
+            if one
+        ],
+        "measured": figure_text(manifest["coverage"]["measured_ratio"], "ratio", "", 1),
+        "sources": ", ".join(
+            f"{figure_text(share, 'ratio', '', 1)} {name.replace('_', ' ')}"
+            for name, share in manifest["coverage"]["price_sources"].items()
+        ),
+        "not_collected": figure_text(manifest["coverage"]["not_collected_hours"], "hours", "", 1),
+        "reconciliation": (manifest["reconciliation"] or {}).get("sentence"),
+        "warnings": manifest["coverage"]["warnings"],
+        "focus": manifest["focus"],
+    }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return float(Decimal(str(part)) / Decimal(str(whole))) if whole else None

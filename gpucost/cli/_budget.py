@@ -1,0 +1,123 @@
+"""What `gpucost budget check`, `gpucost forecast` and `gpucost anomalies` share: costs by day, and how answers are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucost.cli._common import put, write_text
+from gpucost.cli._periods import parse_period
+from gpucost.cli._rows import RowFormat, write_rows
+
+if TYPE_CHECKING:
+    from gpucost.budget import Days, Forecast
+    from gpucost.config import Config
+    from gpucost.model import Period
+    from gpucost.report import ReportView
+    from gpucost.report.view import Figures, Table
+    from gpucost.store import Store
+
+
+def chosen_month(config: Config, store: Store, month: str | None, now: datetime) -> tuple[Period, str]:
+    """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
+    from gpucost.errors import UsageError
+    from gpucost.report import default_period
+
+    chosen = parse_period(config.tz, now, month=month)
+    if chosen is None:
+        with store.read() as con:
+            return default_period(con, config.tz, now)[:2]
+    if chosen[0].start > now:
+        raise UsageError(f"{chosen[1]} has not begun", "a forecast is of the current month; without --month it is taken")
+    return chosen
+
+
+def costs_by_day(
+    config: Config, store: Store, period: Period, now: datetime, back: int, by: tuple[str, ...] = ("team", "day")
+) -> tuple[ReportView, Days]:
+    """Costs of the days of `period` and of `back` days before it, by `by`, which ends with day; and a report for its coverage.
+
+    That is of `period` alone where it holds any data: what lies before is no matter of its figures.
+    """
+    from gpucost import pipeline
+    from gpucost.budget import days_of
+    from gpucost.errors import GpucostError, StoreError
+    from gpucost.model import Period
+    from gpucost.report import Query
+    from gpucost.timeline import local_midnight, name_of
+
+    first = period.start.astimezone(config.tz).date() - timedelta(days=back)
+    window = Period(local_midnight(first, config.tz), period.end)
+    query = Query(period=window, period_name=name_of(window, config.tz), by=by, now=now, with_sections=False)
+    view = pipeline.report(config, store, query)
+    days = days_of(view, config.tz, now)
+    asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True)
+    try:
+        return pipeline.report(config, store, asked), days
+    except StoreError:
+        raise
+    except GpucostError:  # no data in it yet
+        return view, days
+
+
+def local_days_of(config: Config, period: Period) -> tuple[date, ...]:
+    """The local days of `period`."""
+    from gpucost.timeline import local_days
+
+    return tuple(local_days(period, config.tz))
+
+
+def forecast_fields(forecast: Forecast) -> dict[str, Any]:
+    """A forecast as programs read it, money still Decimal."""
+    return {
+        "cost_to_date": forecast.to_date,
+        "forecast": forecast.expected,
+        "forecast_low": forecast.low,
+        "forecast_high": forecast.high,
+        "open_days": forecast.open_days,
+        "history_days": forecast.history_days,
+    }
+
+
+def write_answer(
+    view: ReportView,
+    title: str,
+    subtitle: str,
+    sections: Sequence[Table | Figures],
+    whole: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    format: RowFormat,
+    target: Path | None,
+) -> None:
+    """Write `sections` for people, `whole` as JSON with the coverage of `view`, or `rows` in `columns` as CSV."""
+    if format is RowFormat.csv:
+        write_rows(columns, [[row[name] for name in columns] for row in rows], format, target)
+    elif format is RowFormat.json:
+        from gpucost.report.render_data import coverage_dict
+
+        text = (
+            json.dumps({**whole, "coverage": coverage_dict(view.coverage)}, indent=2, ensure_ascii=False, default=_plain) + "\n"
+        )
+        if target is None:
+            put(text, nl=False)
+        else:
+            write_text(text, target)
+    else:
+        from gpucost.cli.report import ReportFormat, write_report
+
+        shown = replace(view, title=title, subtitle=subtitle, sections=tuple(sections))
+        write_report(shown, ReportFormat(format.value), target)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no place in an answer")

@@ -1,0 +1,27 @@
+"""What the commands of `gpucost export` share: where the text goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpucost.cli._common import note, output_file, put, write_text
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of stdout.", show_default=False
+    ),
+]
+
+
+def deliver(text: str, output: Path | None, what: str, *, quiet: bool) -> None:
+    """`text` to the file `output`, with a note that says `what` was written, or to stdout where it is None."""
+    target = output_file(output)
+    if target is None:
+        put(text, nl=False)
+        return
+    write_text(text, target)
+    note(f"{what} written to {target}", quiet=quiet)

@@ -1,0 +1,241 @@
+"""`gpucost reconcile`: where each billed GPU dollar went."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpucost.cli._common import (
+    ConfigOption,
+    QuietOption,
+    StoreOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    output_file,
+    put,
+    write_text,
+)
+from gpucost.cli._rows import RowFormat, render_rows
+
+if TYPE_CHECKING:
+    from gpucost.reconcile import Reconciliation
+
+SCHEMA = "gpucost.reconcile/1"
+_SHOWN = 10
+_FIGURES = ("rows", "billed", "effective", "difference", "cost", "hours")
+# In a narrow terminal the number of rows goes first, then the provider.
+_CAUSE_WEIGHTS = (2, 0, 0, 3, 0, 0, 0, 0)
+_NOT_EXPLAINED = 4
+
+
+class AccountFormat(StrEnum):
+    """How the account is written."""
+
+    table = "table"
+    markdown = "markdown"
+    json = "json"
+    csv = "csv"
+
+
+@handle_errors
+def reconcile(
+    month: Annotated[str, typer.Option("--month", metavar="YYYY-MM", help="The provider's billing period.", show_default=False)],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="LIST", help="Also line by line: any of day, node, team.", show_default=False)
+    ] = None,
+    format: Annotated[AccountFormat, typer.Option("--format", help="How to write it.")] = AccountFormat.table,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.", show_default=False),
+    ] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Prove where each billed GPU dollar of a month went.
+
+    Two accounts, exact to the cent: the effective cost of GPU instances = attributed + unallocated + billed time outside the
+    nodes' lives + billed instances that no metrics saw; and billed - effective cost = named lines. Nodes that no bill covers
+    stand beside, at their estimate. Ends with 4 where something is unexplained, or no bill of that month was collected.
+
+    \b
+    Examples:
+      gpucost reconcile --month 2026-10
+      gpucost reconcile --month 2026-10 --by team,day --format csv -o october.csv
+    """
+    from gpucost import pipeline
+    from gpucost.cli._fit import line_width
+    from gpucost.errors import UsageError
+    from gpucost.reconcile import DIMENSIONS
+
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+        raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
+    names = tuple(name.strip() for name in by.split(",") if name.strip()) if by else ()
+    for name in names:
+        if name not in DIMENSIONS:
+            raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
+    settings, opened = load(config, store)
+    target = output_file(output)
+    account = pipeline.reconcile(settings, opened, month, names)
+    renderers = {AccountFormat.json: _json, AccountFormat.csv: _csv}
+    if format in renderers:
+        text = renderers[format](account)
+    else:
+        text = _text(account, line_width(output), markdown=format is AccountFormat.markdown)
+    if target is None:
+        put(text, nl=False)
+    else:
+        write_text(text, target)
+    if account.problems:
+        from gpucost.cli._common import tell_error
+
+        tell_error(
+            f"{month} is not reconciled: {'; '.join(account.problems)}",
+            "gpucost reconcile --format json has every line and cause",
+        )
+        raise typer.Exit(_NOT_EXPLAINED)
+
+
+def as_dict(account: Reconciliation) -> dict[str, Any]:
+    """The account as JSON holds it; money still Decimal."""
+    return {
+        "schema": SCHEMA,
+        "month": account.month,
+        "currency": account.currency,
+        "providers": list(account.providers),
+        "is_final": account.is_final,
+        "is_exact": not account.problems,
+        "problems": list(account.problems),
+        "effective_cost": account.effective_cost,
+        "instance_hours": account.instance_hours,
+        "instances": account.machines,
+        "lines": account.lines,
+        "difference": account.difference,
+        "by": list(account.by),
+        "rows": [{"line": row.line, **row.keys, "cost": row.cost} for row in account.rows],
+        "billed_minus_effective": [
+            {
+                "provider": cause.provider,
+                "currency": cause.currency,
+                "kind": cause.kind,
+                "cause": cause.cause,
+                "rows": cause.rows,
+                "billed_cost": cause.billed_cost,
+                "effective_cost": cause.effective_cost,
+                "difference": cause.difference,
+            }
+            for cause in account.causes
+        ],
+        "beside": [{"kind": kind, "currency": currency, "cost": cost} for kind, currency, cost in account.beside],
+        "instances_without_metrics": [_machine(machine) for machine in account.unseen],
+        "nodes_without_bill": [_machine(machine) for machine in account.unbilled],
+        "final_cost": account.effective_cost if account.is_final else Decimal(0),
+        "estimated_cost": sum((machine.cost for machine in account.unbilled), Decimal(0)),
+    }
+
+
+def _machine(machine: Any) -> dict[str, Any]:
+    return {"name": machine.name, "instance_type": machine.instance_type, "hours": machine.hours, "cost": machine.cost}
+
+
+def _json(account: Reconciliation) -> str:
+    return json.dumps(as_dict(account), indent=2, ensure_ascii=False, default=float) + "\n"
+
+
+def _csv(account: Reconciliation) -> str:
+    if account.by:
+        lines = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
+    else:
+        lines = [(line, cost, account.currency) for line, cost in account.lines.items()]
+    return render_rows(("line", *account.by, "cost", "currency"), lines, RowFormat.csv)
+
+
+def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
+    from gpucost.reconcile.view import CENT, LINES
+
+    def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
+        from gpucost.cli._fit import figures_right, fitted
+
+        if markdown:
+            return render_rows(columns, rows, RowFormat.markdown)
+        shown = fitted(columns, rows, weights or [0] * len(columns), width)
+        return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table)
+
+    state = "final" if account.is_final else "not final yet"
+    parts = [
+        f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n",
+        _section(f"Effective cost of {account.machines:,} GPU instances, {account.instance_hours:,.1f} hours", markdown),
+        table(
+            ("", account.currency),
+            [
+                *(
+                    (words, _money(account.lines[line]))
+                    for line, words in LINES.items()
+                    if abs(account.lines[line]) >= CENT or line in ("attributed", "unallocated")
+                ),
+                ("not explained", _money(account.difference)),
+                ("effective cost", _money(account.effective_cost)),
+            ],
+        ),
+    ]
+    if account.rows:
+        rows = [
+            (row.line, *(value or "" for value in row.keys.values()), _money(row.cost))
+            for row in account.rows
+            if abs(row.cost) >= CENT
+        ]
+        parts += [
+            _section(f"By {' and '.join(account.by)}", markdown),
+            table(("line", *account.by, account.currency), rows),
+        ]
+    causes = [
+        (
+            c.provider,
+            c.kind,
+            c.cause,
+            f"{c.rows:,}",
+            _money(c.billed_cost),
+            _money(c.effective_cost),
+            _money(c.difference),
+            c.currency,
+        )
+        for c in account.causes
+        if c.difference
+    ]
+    parts += [
+        _section("Billed less effective cost, all charges", markdown),
+        table(("provider", "kind", "cause", "rows", "billed", "effective", "difference", "currency"), causes, _CAUSE_WEIGHTS)
+        if causes
+        else "no difference: every charge is effective as billed\n",
+    ]
+    if account.beside:
+        parts += [
+            _section("Beside, on the same instances", markdown),
+            table(("kind", "cost", "currency"), [(kind, _money(cost), currency) for kind, currency, cost in account.beside]),
+        ]
+    for title, machines in (
+        ("Billed instances that no metrics saw", account.unseen),
+        ("Nodes that no bill covers, estimated", account.unbilled),
+    ):
+        if machines:
+            shown = [(m.name, m.instance_type or "", f"{m.hours:,.1f}", _money(m.cost)) for m in machines[:_SHOWN]]
+            more = f"and {len(machines) - _SHOWN:,} more: --format json\n" if len(machines) > _SHOWN else ""
+            parts += [_section(title, markdown), table(("name", "type", "hours", account.currency), shown) + more]
+    return "\n".join(parts)
+
+
+def _section(text: str, markdown: bool) -> str:
+    return f"## {text}\n" if markdown else f"{text}\n"
+
+
+def _money(amount: Decimal) -> str:
+    return f"{amount:,.2f}"

@@ -1,0 +1,225 @@
+"""`gpucost whatif burst`: low-priority work in another region or cloud."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
+from gpucost.cli._whatif import AnswerFormat, write_answer
+from gpucost.cli._whatif_curve import MONTH_HOURS
+from gpucost.cli._whatif_options import (
+    ClusterOption,
+    GpusOption,
+    HoursOption,
+    NamespaceOption,
+    NodesOption,
+    OutputOption,
+    PricePer,
+    PricePerOption,
+    SaveOption,
+    SpotPriceOption,
+    StoreOptions,
+    TeamOption,
+    WorkloadOption,
+    cost_of,
+    decimal_number,
+    is_calculator,
+    node_shape,
+    number_option,
+    saved_answer,
+    stored_usage,
+)
+from gpucost.cli._whatif_places import described_work, places_of_fleet
+
+if TYPE_CHECKING:
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.burst import Work
+
+# Facts of public price lists, by heart and not read on that day; both can be given.
+_OTHER_CLOUD = Decimal("0.09")
+_OTHER_REGION = Decimal("0.02")
+_DEFAULTS_AS_OF = "2026-11-21"
+_WAIT_MINUTES = 15.0
+_GBIT_PER_SECOND = 5.0
+
+
+def _money(name: str, help: str) -> Any:
+    return typer.Option(name, metavar="MONEY", parser=decimal_number(), help=help, show_default=False)
+
+
+@handle_errors
+def whatif_burst(
+    spot_price: SpotPriceOption = None,
+    price_per: PricePerOption = PricePer.node,
+    gpus: GpusOption = None,
+    nodes: NodesOption = None,
+    hours: HoursOption = None,
+    instance_type: Annotated[
+        str | None,
+        typer.Option(
+            "--instance-type", metavar="TYPE", help="Instance the work runs on, for its spot price.", show_default=False
+        ),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", metavar="NAME", help="Primary region of that instance.", show_default=False)
+    ] = None,
+    gpu_model: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu-model", metavar="NAME", help="GPU that other places must have; else the instance's.", show_default=False
+        ),
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--place",
+            metavar="NAME=MONEY",
+            help="Another place and its spot price, in --price-per; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    to_provider: Annotated[
+        list[str] | None,
+        typer.Option("--to-provider", metavar="NAME", help="Only places of this cloud; repeatable.", show_default=False),
+    ] = None,
+    at_most_percent: Annotated[
+        float,
+        number_option(
+            "--at-most-percent",
+            "Worth it up to this share of the primary's spot price.",
+            above=True,
+            highest=100,
+            show_default=True,
+        ),
+    ] = 70.0,
+    egress_gb: Annotated[
+        Decimal,
+        typer.Option("--egress-gb", metavar="GB", parser=decimal_number(), help="Data that moves there and back, in all."),
+    ] = Decimal(0),
+    egress_price_per_gb: Annotated[
+        Decimal | None, _money("--egress-price-per-gb", "Default: 0.02 to a region of the same cloud, 0.09 to another cloud.")
+    ] = None,
+    wait_minutes: Annotated[
+        float | None, number_option("--wait-minutes", "Longer start on a paid node: instance, image, data. Default: 15.")
+    ] = None,
+    delay_cost_per_hour: Annotated[
+        Decimal | None, _money("--delay-cost-per-hour", "What an hour of waiting is worth. Default: 0.")
+    ] = None,
+    transfer_gbit_per_second: Annotated[
+        float | None, number_option("--transfer-gbit-per-second", "Speed at which data moves. Default: 5.", above=True)
+    ] = None,
+    team: TeamOption = None,
+    namespace: NamespaceOption = None,
+    workload: WorkloadOption = None,
+    cluster: ClusterOption = None,
+    month: MonthOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    last: LastOption = None,
+    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
+    output: OutputOption = None,
+    save: SaveOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Say whether low-priority work is worth moving to another region or cloud.
+
+    It is where its estimated cost there, data and waiting counted, is at most 70 % of what it costs at the primary's spot price.
+    Work is the pods of the store that the options name, or described: --nodes for --hours at --spot-price, or at the spot price
+    of --instance-type in --region. Places are those with a known spot price of the same GPU model (gpucost prices), and --place.
+
+    \b
+    Examples:
+      gpucost whatif burst --month 2026-10 --namespace ci --egress-gb 500
+      gpucost whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --egress-gb 2000
+      gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --egress-gb 500
+    """
+    from gpucost.config import load_config
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.burst import Moving, answer
+    from gpucost.whatif.burst_works import works_of
+
+    settings = load_config(config, store=store)
+    target = output_file(output)
+    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    described = {
+        "--spot-price": spot_price, "--nodes": nodes, "--gpus": gpus, "--hours": hours, "--instance-type": instance_type,
+        "--region": region, "--gpu-model": gpu_model, "--place": place or None,
+    }  # fmt: skip
+    moving = Moving(
+        at_most_percent=at_most_percent,
+        egress_gb=egress_gb,
+        price_per_gb_other_cloud=_OTHER_CLOUD if egress_price_per_gb is None else egress_price_per_gb,
+        price_per_gb_other_region=_OTHER_REGION if egress_price_per_gb is None else egress_price_per_gb,
+        wait_minutes=_WAIT_MINUTES if wait_minutes is None else wait_minutes,
+        delay_cost_per_hour=delay_cost_per_hour or Decimal(0),
+        transfer_gbit_per_second=transfer_gbit_per_second or _GBIT_PER_SECOND,
+    )
+    providers = tuple(to_provider or ())
+    if is_calculator(described, asked.given()):
+        shape = node_shape(nodes, gpus)
+        works: tuple[Work, ...] = (
+            described_work(
+                settings,
+                spot_price,
+                price_per,
+                shape,
+                gpus,
+                hours or MONTH_HOURS,
+                instance_type,
+                region,
+                gpu_model,
+                place or (),
+                providers,
+            ),
+        )
+        said: tuple[str, ...] = ()
+        period_name = f"{shape[0]} nodes for {hours or MONTH_HOURS:g} hours"
+        use = Assumption("work", period_name, "", "option")
+    else:
+        usage = stored_usage(settings, asked, quiet=quiet)
+        primaries, places = places_of_fleet(settings, usage.fleet, providers)
+        works, said = works_of(usage.fleet, cost_of(settings), primaries, places)
+        period_name = usage.period_name
+        use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
+    result = answer(
+        works,
+        moving,
+        cost_of(settings),
+        currency=settings.currency,
+        period=period_name,
+        assumptions=(use, *_of_moving(moving, egress_price_per_gb, wait_minutes, delay_cost_per_hour, transfer_gbit_per_second)),
+        findings=said,
+    )
+    write_answer(result, format, target, saved_answer(settings, save))
+
+
+def _of_moving(
+    moving: Any, price: Decimal | None, wait: float | None, delay: Decimal | None, speed: float | None
+) -> list[Assumption]:
+    from gpucost.whatif.answer import Assumption
+
+    told = [
+        Assumption("worth it", moving.at_most_percent, "% of the primary's spot price", "option"),
+        Assumption("data", moving.egress_gb, "GB in all", "option"),
+    ]
+    if price is None:
+        source = "default: usual list prices"
+        told += [
+            Assumption("egress, same cloud", moving.price_per_gb_other_region, "money per GB", source, _DEFAULTS_AS_OF),
+            Assumption("egress, other cloud", moving.price_per_gb_other_cloud, "money per GB", source, _DEFAULTS_AS_OF),
+        ]
+    else:
+        told.append(Assumption("egress", price, "money per GB", "option"))
+    return [
+        *told,
+        Assumption("longer start", moving.wait_minutes, "min, paid", "default: a guess" if wait is None else "option"),
+        Assumption("delay", moving.delay_cost_per_hour, "money per hour waited", "default" if delay is None else "option"),
+        Assumption("data moves at", moving.transfer_gbit_per_second, "Gbit/s", "default: a guess" if speed is None else "option"),
+    ]

@@ -1,0 +1,198 @@
+"""`gpucost whatif egress`: downloads per pod start against a shared cache."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
+from gpucost.cli._whatif import AnswerFormat, write_answer
+from gpucost.cli._whatif_options import (
+    DAYS,
+    ClusterOption,
+    DaysOption,
+    NamespaceOption,
+    NodesOption,
+    OutputOption,
+    SaveOption,
+    StoreOptions,
+    TeamOption,
+    WorkloadOption,
+    cost_of,
+    decimal_number,
+    is_calculator,
+    number_option,
+    saved_answer,
+    stored_usage,
+)
+from gpucost.errors import GpucostError, UsageError
+
+if TYPE_CHECKING:
+    from gpucost.whatif.answer import Assumption
+
+# Facts of public price lists, by heart and not read on that day; each can be given.
+_DOWNLOAD_PRICE = Decimal("0.09")
+_DOWNLOAD_SOURCE = "default: AWS, out to the internet, the first 10 TB a month"
+_CACHE_PRICE = Decimal("0.30")
+_CACHE_SOURCE = "default: AWS EFS Standard, us-east-1"
+_DEFAULTS_AS_OF = "2026-11-21"
+_DOWNLOAD_SPEED = 1.0
+_CACHE_SPEED = 10.0
+
+
+class SameData(StrEnum):
+    """Which pods of the store download the same data."""
+
+    workload = "workload"
+    namespace = "namespace"
+    all = "all"
+
+
+@handle_errors
+def whatif_egress(
+    gb_per_start: Annotated[
+        Decimal | None,
+        typer.Option(
+            "--gb-per-start",
+            metavar="GB",
+            parser=decimal_number(above=True),
+            help="Downloaded by each pod start.",
+            show_default=False,
+        ),
+    ] = None,
+    starts_per_day: Annotated[
+        float | None, number_option("--starts-per-day", "Pod starts per day, of all nodes together.", above=True)
+    ] = None,
+    nodes: NodesOption = None,
+    days: DaysOption = None,
+    price_per_gb: Annotated[
+        Decimal | None,
+        typer.Option(
+            "--price-per-gb",
+            metavar="MONEY",
+            parser=decimal_number(),
+            help="Of a GB downloaded: between clouds, regions or zones. Default: 0.09.",
+            show_default=False,
+        ),
+    ] = None,
+    changes: Annotated[
+        int,
+        typer.Option("--changes", min=1, metavar="COUNT", help="Versions of the data in the period: the cache downloads each."),
+    ] = 1,
+    cache_price_per_gb_month: Annotated[
+        Decimal | None,
+        typer.Option(
+            "--cache-price-per-gb-month",
+            metavar="MONEY",
+            parser=decimal_number(),
+            help="Of a GB that the cache keeps for a month. Default: 0.30.",
+            show_default=False,
+        ),
+    ] = None,
+    cache_read_price_per_gb: Annotated[
+        Decimal | None,
+        typer.Option(
+            "--cache-read-price-per-gb",
+            metavar="MONEY",
+            parser=decimal_number(),
+            help="Of a GB read from it, as between zones. Default: 0.",
+            show_default=False,
+        ),
+    ] = None,
+    download_gbit_per_second: Annotated[
+        float | None, number_option("--download-gbit-per-second", "Speed of a start's download. Default: 1.", above=True)
+    ] = None,
+    cache_gbit_per_second: Annotated[
+        float | None, number_option("--cache-gbit-per-second", "Speed of reading the cache. Default: 10.", above=True)
+    ] = None,
+    same_data: Annotated[
+        SameData, typer.Option("--same-data", help="Of the store's pods: who downloads the same data, and shares a copy.")
+    ] = SameData.workload,
+    team: TeamOption = None,
+    namespace: NamespaceOption = None,
+    workload: WorkloadOption = None,
+    cluster: ClusterOption = None,
+    month: MonthOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    last: LastOption = None,
+    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
+    output: OutputOption = None,
+    save: SaveOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Say what downloads at every pod start cost, and what a shared cache would save.
+
+    Starts are those of the store's pods, or described by options: --starts-per-day, or --nodes that each start once a day. The
+    cache downloads each version of the data once, keeps it for the period, and every start reads it there.
+
+    \b
+    Examples:
+      gpucost whatif egress --gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09
+      gpucost whatif egress --gb-per-start 40 --starts-per-day 300 --changes 4 --cache-price-per-gb-month 0.16
+      gpucost whatif egress --gb-per-start 15 --month 2026-10 --same-data namespace
+    """
+    from gpucost.config import load_config
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
+
+    settings = load_config(config, store=store)
+    target = output_file(output)
+    if gb_per_start is None:
+        raise UsageError("--gb-per-start is missing", "how many GB a pod downloads as it starts: its model, image or data")
+    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    if nodes is not None and starts_per_day is not None:
+        raise UsageError("--nodes and --starts-per-day both say how many starts there are", "leave out one of them")
+    if is_calculator({"--nodes": nodes, "--starts-per-day": starts_per_day, "--days": days}, asked.given()):
+        if nodes is None and starts_per_day is None:
+            raise UsageError("how many starts a day has is not told", "--starts-per-day or --nodes tell it")
+        counted_days = days or DAYS
+        per_day = starts_per_day if starts_per_day is not None else float(nodes or 1)
+        downloads: tuple[Downloads, ...] = (Downloads("the described starts", per_day * counted_days),)
+        hours, period_name = 24.0 * counted_days, f"{counted_days} days"
+        counted = Assumption("starts", per_day, "per day", "option: each node once a day" if nodes else "option")
+    else:
+        usage = stored_usage(settings, asked, quiet=quiet)
+        downloads = starts_of(usage.fleet, usage.period, same_data.value)
+        hours, period_name = (usage.period.end_ms - usage.period.start_ms) / 3_600_000, usage.period_name
+        if not downloads:
+            raise GpucostError(
+                f"no pod of {usage.scope_name} started in {period_name}", "--starts-per-day or --nodes describe starts"
+            )
+        counted = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
+    transfer = Transfer(
+        gb_per_start=gb_per_start,
+        price_per_gb=_DOWNLOAD_PRICE if price_per_gb is None else price_per_gb,
+        cache_price_per_gb_month=_CACHE_PRICE if cache_price_per_gb_month is None else cache_price_per_gb_month,
+        cache_read_price_per_gb=Decimal(0) if cache_read_price_per_gb is None else cache_read_price_per_gb,
+        changes=changes,
+        download_gbit_per_second=download_gbit_per_second or _DOWNLOAD_SPEED,
+        cache_gbit_per_second=cache_gbit_per_second or _CACHE_SPEED,
+    )
+    given = (
+        Assumption("data", gb_per_start, "GB per start", "option"),
+        counted,
+        _told("download", transfer.price_per_gb, "money per GB", price_per_gb, _DOWNLOAD_SOURCE),
+        _told("cache", transfer.cache_price_per_gb_month, "money per GB-month", cache_price_per_gb_month, _CACHE_SOURCE),
+        _told("cache reads", transfer.cache_read_price_per_gb, "money per GB", cache_read_price_per_gb, "default: one zone"),
+        _told("download speed", transfer.download_gbit_per_second, "Gbit/s", download_gbit_per_second, "default: a guess"),
+        _told("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
+    )
+    result = answer(
+        downloads, transfer, cost_of(settings), hours=hours, currency=settings.currency, period=period_name, assumptions=given
+    )
+    write_answer(result, format, target, saved_answer(settings, save))
+
+
+def _told(name: str, value: Decimal | float, unit: str, given: object, default: str) -> Assumption:
+    """Where a value comes from: an option, or a default and its day."""
+    from gpucost.whatif.answer import Assumption
+
+    return Assumption(name, value, unit, default, _DEFAULTS_AS_OF) if given is None else Assumption(name, value, unit, "option")

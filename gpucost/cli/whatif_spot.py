@@ -1,0 +1,256 @@
+"""`gpucost whatif spot`: on-demand usage moved to spot, or the reverse."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
+from gpucost.cli._whatif import AnswerFormat, write_answer
+from gpucost.cli._whatif_options import (
+    ActiveHoursPerDayOption,
+    ClusterOption,
+    DaysOption,
+    GpusOption,
+    HoursOption,
+    NamespaceOption,
+    NodesOption,
+    OnDemandPriceOption,
+    OutputOption,
+    PricePer,
+    PricePerOption,
+    SaveOption,
+    SeedOption,
+    SpotPriceOption,
+    StoreOptions,
+    TeamOption,
+    WorkloadOption,
+    cost_of,
+    hours_needed,
+    is_calculator,
+    number_option,
+    saved_answer,
+    stored_usage,
+)
+from gpucost.cli._whatif_spot import Described, chosen_rate, job_replay, market_store, quote_of, usage_replay
+from gpucost.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpucost.config import Config
+    from gpucost.whatif.answer import Answer
+    from gpucost.whatif.spot.options import Options
+    from gpucost.whatif.spot.rates import Rate
+
+
+class MoveTo(StrEnum):
+    """Where usage moves to."""
+
+    spot = "spot"
+    on_demand = "on-demand"
+
+
+@handle_errors
+def whatif_spot(
+    on_demand_price: OnDemandPriceOption = None,
+    spot_price: SpotPriceOption = None,
+    price_per: PricePerOption = PricePer.node,
+    instance_type: Annotated[
+        str | None,
+        typer.Option("--instance-type", metavar="TYPE", help="Look prices, GPUs and interruptions of it up.", show_default=False),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", metavar="REGION", help="Of --instance-type.", show_default=False)
+    ] = None,
+    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of --instance-type.", show_default=False)] = None,
+    nodes: NodesOption = None,
+    gpus: GpusOption = None,
+    hours: HoursOption = None,
+    active_hours_per_day: ActiveHoursPerDayOption = None,
+    days: DaysOption = None,
+    interruptions_per_hour: Annotated[
+        float | None,
+        number_option("--interruptions-per-hour", "Interruptions of one node per hour. Default: the catalog's band of the type."),
+    ] = None,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--trace",
+            metavar="PATH",
+            help="Estimate interruptions from traces: a file or directory; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint_minutes: Annotated[
+        float | None, number_option("--checkpoint-minutes", "Work between two checkpoints. Default: 30.", above=True)
+    ] = None,
+    checkpoint_write_minutes: Annotated[
+        float | None, number_option("--checkpoint-write-minutes", "What writing a checkpoint takes. Default: 0.")
+    ] = None,
+    restart_minutes: Annotated[
+        float | None,
+        number_option(
+            "--restart-minutes", "From an interruption until work goes on: provision, pull the image, load. Default: 0."
+        ),
+    ] = None,
+    notice_seconds: Annotated[
+        float | None,
+        number_option("--notice-seconds", "Notice of an interruption; a checkpoint that fits it saves the work. Default: 0."),
+    ] = None,
+    capacity_wait_minutes: Annotated[
+        float | None,
+        number_option("--capacity-wait-minutes", "Wait for capacity after an interruption: time, not paid. Default: 0."),
+    ] = None,
+    first_hour_free: Annotated[
+        bool, typer.Option("--first-hour-free", help="Instances interrupted within their first hour cost nothing (EC2).")
+    ] = False,
+    move_to: Annotated[MoveTo, typer.Option("--move-to", help="spot: on-demand usage moves to spot; on-demand: the reverse.")] = (
+        MoveTo.spot
+    ),
+    backtest: Annotated[
+        bool,
+        typer.Option("--backtest", help="Replay a job (--instance-type, --hours), or real usage, over the store's spot prices."),
+    ] = False,
+    on_demand_share: Annotated[
+        float,
+        number_option("--on-demand-share", "With --backtest: what stays on demand as an anchor.", highest=1, show_default=True),
+    ] = 0.3,
+    runs: Annotated[
+        int, typer.Option("--runs", min=100, max=1_000_000, metavar="COUNT", help="Simulated runs of the job.")
+    ] = 10_000,
+    seed: SeedOption = 0,
+    team: TeamOption = None,
+    namespace: NamespaceOption = None,
+    workload: WorkloadOption = None,
+    cluster: ClusterOption = None,
+    month: MonthOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    last: LastOption = None,
+    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
+    output: OutputOption = None,
+    save: SaveOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Say what moving on-demand usage to spot would save, interruptions counted.
+
+    With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator, no store needed. Without them: the usage
+    in the store of the last complete month, or of the period and the team named. Spot prices come from --spot-price, else the
+    store's spot price history, else own spot nodes of the type, else the catalog.
+
+    Traces are JSON with metadata.gap_seconds and data (instances at each tick), CSV of milliseconds,add|remove,node, or counts:
+    date,time,instances or elapsed,instances. Interruptions come from an option, else the catalog's bands by instance type.
+
+    \b
+    Examples:
+      gpucost whatif spot --on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.33 --checkpoint-minutes 30
+      gpucost whatif spot --instance-type p4d.24xlarge --region us-east-1 --nodes 4 --restart-minutes 10
+      gpucost whatif spot --team research --month 2026-10
+      gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
+      gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
+    """
+    from gpucost.config import load_config
+    from gpucost.whatif.spot.options import Options, Target
+
+    target = output_file(output)
+    settings = load_config(config, store=store)
+    given = {
+        "checkpoint_minutes": checkpoint_minutes,
+        "checkpoint_write_minutes": checkpoint_write_minutes,
+        "restart_minutes": restart_minutes,
+        "notice_seconds": notice_seconds,
+        "capacity_wait_minutes": capacity_wait_minutes,
+    }
+    times = {name: value for name, value in given.items() if value is not None}
+    options = Options(
+        **times, first_hour_free=first_hour_free, runs=runs, seed=seed, to=Target(move_to.value), given=frozenset(times)
+    )
+    rate = chosen_rate(interruptions_per_hour, trace, quiet=quiet)
+    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    described: dict[str, object] = {
+        "--on-demand-price": on_demand_price,
+        "--instance-type": instance_type,
+        "--region": region,
+        "--zone": zone,
+        "--nodes": nodes,
+        "--gpus": gpus,
+        "--hours": hours,
+        "--active-hours-per-day": active_hours_per_day,
+        "--days": days,
+    }
+    needed = hours_needed(hours, active_hours_per_day, days)
+    fleet = Described(on_demand_price, spot_price, price_per, instance_type, region, zone, nodes, gpus, needed)
+    if backtest:
+        answer = _backtest(settings, options, rate, fleet, asked, on_demand_share, described, quiet=quiet)
+    elif is_calculator(described, asked.given()):
+        answer = _calculated(settings, options, rate, fleet)
+    else:
+        answer = _from_store(settings, options, rate, fleet, asked, quiet=quiet)
+    write_answer(answer, format, target, saved_answer(settings, save))
+
+
+def _calculated(settings: Config, options: Options, rate: Rate | None, fleet: Described) -> Answer:
+    from gpucost.whatif.spot import calculator
+    from gpucost.whatif.spot.market import typical_rate
+
+    with market_store(settings) as con:
+        quote, band = quote_of(con, settings, fleet)
+        chosen = rate or band or typical_rate(con)
+    return calculator.answer(options, chosen, quote, cost_of(settings))
+
+
+def _from_store(
+    settings: Config, options: Options, rate: Rate | None, fleet: Described, asked: StoreOptions, *, quiet: bool
+) -> Answer:
+    from gpucost.store import Store
+    from gpucost.whatif.spot import stored
+    from gpucost.whatif.spot.market import read_market, typical_rate
+    from gpucost.whatif.spot.moving import Question
+
+    usage = stored_usage(settings, asked, quiet=quiet)
+    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
+    with Store(settings.store).read() as con:
+        market = read_market(con, types, settings.currency, settings.prices.stale_after_days, usage.period)
+        typical = typical_rate(con)
+    question = Question(
+        fleet=usage.fleet,
+        period_name=usage.period_name,
+        scope_name=usage.scope_name,
+        is_narrowed=usage.is_narrowed,
+        market=market,
+        typical=typical,
+        rate=rate,
+        price=fleet.spot_price,
+        price_per=fleet.price_per.value,
+    )
+    return stored.answer(options, question, cost_of(settings))
+
+
+def _backtest(
+    settings: Config,
+    options: Options,
+    rate: Rate | None,
+    fleet: Described,
+    asked: StoreOptions,
+    on_demand_share: float,
+    described: dict[str, object],
+    *,
+    quiet: bool,
+) -> Answer:
+    from gpucost.whatif.spot import replayed
+
+    if options.to.value != MoveTo.spot.value:
+        raise UsageError("--backtest compares spot with on demand; there is nothing to reverse", "leave out --move-to")
+    if fleet.spot_price is not None:
+        raise UsageError("--backtest takes spot prices from the store's history", "leave out --spot-price")
+    if is_calculator(described, asked.scope()):
+        question = job_replay(settings, fleet, asked, rate, on_demand_share)
+    else:
+        question = usage_replay(settings, stored_usage(settings, asked, quiet=quiet), rate, on_demand_share)
+    return replayed.answer(options, question, cost_of(settings))

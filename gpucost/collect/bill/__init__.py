@@ -1,0 +1,1 @@
+"""Billing exports: what the clouds write down, into one table of charges."""

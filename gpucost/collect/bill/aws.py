@@ -1,0 +1,101 @@
+"""AWS Cost and Usage Reports: legacy (`lineItem/UsageStartDate`), CUR and CUR 2.0 (`line_item_usage_start_date`), one mapping.
+
+CUR 2.0's names are the ones that the SQL reads; how other deliveries (Athena, connectors) case and part them never matters.
+Sources: AWS CUR User Guide and AWS Data Exports User Guide, data dictionaries.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpucost.collect.bill.formats import Format, squeeze
+
+_NAMES = [
+    "bill_billing_period_start_date",
+    "bill_invoice_id",
+    "bill_payer_account_id",
+    "capacity_reservation_capacity_reservation_arn",
+    "capacity_reservation_capacity_reservation_type",
+    "line_item_availability_zone",
+    "line_item_currency_code",
+    "line_item_line_item_description",
+    "line_item_line_item_type",
+    "line_item_net_unblended_cost",
+    "line_item_operation",
+    "line_item_product_code",
+    "line_item_resource_id",
+    "line_item_tax_type",
+    "line_item_unblended_cost",
+    "line_item_usage_account_id",
+    "line_item_usage_account_name",
+    "line_item_usage_amount",
+    "line_item_usage_end_date",
+    "line_item_usage_start_date",
+    "line_item_usage_type",
+    "pricing_public_on_demand_cost",
+    "pricing_purchase_option",
+    "pricing_term",
+    "pricing_unit",
+    "product",
+    "product_instance_type",
+    "product_product_family",
+    "product_product_name",
+    "product_region",
+    "product_sku",
+    "reservation_effective_cost",
+    "reservation_net_effective_cost",
+    "reservation_net_unused_amortized_upfront_fee_for_billing_period",
+    "reservation_net_unused_recurring_fee",
+    "reservation_reservation_a_r_n",
+    "reservation_unused_amortized_upfront_fee_for_billing_period",
+    "reservation_unused_recurring_fee",
+    "resource_tags",
+    "savings_plan_net_savings_plan_effective_cost",
+    "savings_plan_savings_plan_a_r_n",
+    "savings_plan_savings_plan_effective_cost",
+    "savings_plan_total_commitment_to_date",
+    "savings_plan_used_commitment",
+    "split_line_item_net_split_cost",
+    "split_line_item_parent_resource_id",
+    "split_line_item_split_cost",
+]
+
+# The legacy report says a reservation's ARN in one word; Athena tables drop the doubled prefixes.
+_SPELLINGS = {
+    "reservation_reservation_a_r_n": ("reservation/ReservationARN", "reservation_arn"),
+    "savings_plan_savings_plan_a_r_n": ("savingsPlan/SavingsPlanARN", "savings_plan_arn"),
+    "product_region": ("product/regionCode",),
+    "product_product_name": ("product/servicename",),
+    "line_item_currency_code": ("pricing/currency",),
+    "bill_payer_account_id": ("payer_account_id",),
+}
+
+_TAG = re.compile(r"^(?:resourceTags/|resource_tags_)(?:user[:_]|(aws)[:_])?(.+)$", re.IGNORECASE)
+
+
+def _tag(column: str) -> str | None:
+    """The key of a tag column: `resourceTags/user:team` and `resource_tags_user_team` are `team`, AWS's own keep `aws:`."""
+    found = _TAG.match(column)
+    if found is None or squeeze(column) == "resourcetags":
+        return None
+    return f"aws:{found.group(2)}" if found.group(1) else found.group(2)
+
+
+CUR = Format(
+    name="aws-cur",
+    title="an AWS Cost and Usage Report",
+    providers=("aws",),
+    columns={name: _SPELLINGS.get(name, ()) for name in _NAMES},
+    required=(
+        "line_item_usage_start_date",
+        "line_item_usage_end_date",
+        "line_item_usage_type",
+        "line_item_unblended_cost",
+        "line_item_usage_account_id",
+    ),
+    sql=("aws_cur_read", "aws_cur_facts", "aws_capacity_blocks", "aws_cur"),
+    findings="aws_cur_findings",
+    tag=_tag,
+)
+
+FORMATS = (CUR,)

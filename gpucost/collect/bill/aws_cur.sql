@@ -1,0 +1,157 @@
+-- reads: cur, cur_facts, block_shares
+-- writes: mapped (view): charges
+-- invariant: one charge per row; billed cost is the unblended cost, whose sum is the invoice; effective cost by the rules below
+CREATE OR REPLACE TEMP VIEW mapped AS
+WITH ruled AS (
+    SELECT c.*, n.has_net, n.tells_invoices, b.share,
+           line_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'SppDiscount', 'DistributorDiscount', 'Discount')
+               AS is_discount,
+           CASE
+               -- Split rows inform shares: what they say is on their parent's row already.
+               WHEN is_split THEN 0
+               -- What a savings plan covers costs what the plan charges for it.
+               WHEN line_type = 'SavingsPlanCoveredUsage' THEN coalesce(plan_cost, unblended)
+               -- What a reservation covers costs the reservation's amortized price. A blank one is told, see cost_cause.
+               WHEN line_type = 'DiscountedUsage' THEN coalesce(reservation_cost, unblended)
+               -- It takes back what covered usage was billed at, and that is not what it costs.
+               WHEN line_type = 'SavingsPlanNegation' THEN 0
+               -- An upfront fee stands on covered usage and recurring fees, amortized.
+               WHEN line_type = 'SavingsPlanUpfrontFee' THEN 0
+               -- Of a commitment, what nothing used.
+               WHEN line_type = 'SavingsPlanRecurringFee' THEN coalesce(committed, 0) - coalesce(used, 0)
+               -- Of a reservation, what nothing used.
+               WHEN line_type = 'RIFee' THEN coalesce(unused_upfront, 0) + coalesce(unused_recurring, 0)
+               -- A Capacity Block's fee stands on the hours that it reserved; so do their shares.
+               WHEN share IS NOT NULL THEN share
+               -- A fee for a reservation or plan stands on other rows, amortized; other fees stay.
+               WHEN line_type = 'Fee' AND coalesce(reservation_reservation_a_r_n, savings_plan_savings_plan_a_r_n) IS NOT NULL
+                   THEN 0
+               -- A discount that net columns have taken off other rows is not taken off again.
+               WHEN line_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'SppDiscount', 'DistributorDiscount',
+                                  'Discount') AND has_net
+                   THEN coalesce(net_unblended, 0)
+               ELSE coalesce(net_unblended, unblended)
+           END AS effective,
+           CASE WHEN is_split THEN 0 ELSE unblended END AS billed
+    FROM cur AS c
+    CROSS JOIN cur_facts AS n
+    LEFT JOIN block_shares AS b USING (source_file, file_row_number)
+), told AS (
+    SELECT *,
+           CASE WHEN is_split THEN 'split'
+                WHEN line_type = 'Tax' THEN 'tax'
+                WHEN line_type = 'Refund' THEN 'refund'
+                WHEN line_type = 'Credit' OR is_discount THEN 'credit'
+                WHEN coalesce(line_item_product_code, '') ILIKE '%support%' THEN 'support'
+                WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee') AND effective <> 0 THEN 'commitment_unused'
+                WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee', 'SavingsPlanUpfrontFee', 'SavingsPlanNegation')
+                     OR (line_type = 'Fee' AND (of_block OR coalesce(reservation_reservation_a_r_n,
+                                                                    savings_plan_savings_plan_a_r_n) IS NOT NULL))
+                    THEN 'commitment_fee'
+                WHEN is_reserved_unused THEN 'reserved_unused'
+                WHEN is_instance THEN 'instance'
+                WHEN line_item_usage_type LIKE '%Bytes%' OR line_item_usage_type LIKE '%NatGateway%'
+                     OR line_item_usage_type LIKE '%IPv4%' OR line_item_usage_type LIKE '%ElasticIP%'
+                     OR line_item_usage_type LIKE '%VpcEndpoint%' OR line_item_usage_type LIKE '%LoadBalancer%'
+                     OR line_item_usage_type LIKE '%LCUUsage%' OR product_product_family ILIKE 'data transfer'
+                    THEN 'network'
+                WHEN line_item_usage_type LIKE '%EBS:%' OR line_item_usage_type LIKE '%TimedStorage%'
+                     OR product_product_family ILIKE 'storage%'
+                    THEN 'storage'
+                ELSE 'other'
+           END AS kind
+    FROM ruled
+)
+SELECT 'aws' AS provider,
+       strftime(coalesce(TRY_CAST(bill_billing_period_start_date AS TIMESTAMPTZ)::TIMESTAMP, starts), '%Y-%m') AS billing_period,
+       -- AWS numbers a bill's rows when it closes the month.
+       CASE WHEN tells_invoices THEN bill_invoice_id IS NOT NULL END AS is_invoiced,
+       -- What names the charge, without its amounts. Line item ids differ between exports of one bill and cannot.
+       hash(starts, ends, line_type, line_item_product_code, line_item_usage_type, line_item_operation, line_item_tax_type,
+            reservation_reservation_a_r_n, savings_plan_savings_plan_a_r_n,
+            coalesce(line_item_resource_id, line_item_usage_account_id)) AS charge_key,
+       starts AS charge_period_start,
+       ends AS charge_period_end,
+       CASE WHEN line_type = 'Tax' THEN 'Tax'
+            WHEN line_type = 'Refund' THEN 'Adjustment'
+            WHEN kind = 'credit' THEN 'Credit'
+            WHEN line_type IN ('Fee', 'RIFee', 'SavingsPlanRecurringFee', 'SavingsPlanUpfrontFee') THEN 'Purchase'
+            ELSE 'Usage'
+       END AS charge_category,
+       CASE WHEN line_type IN ('RIFee', 'SavingsPlanRecurringFee') THEN 'Recurring'
+            WHEN line_type IN ('Fee', 'SavingsPlanUpfrontFee', 'Tax', 'Refund') THEN 'One-Time'
+            ELSE 'Usage-Based'
+       END AS charge_frequency,
+       line_item_line_item_description AS charge_description,
+       billed AS billed_cost,
+       effective AS effective_cost,
+       on_demand_cost AS list_cost,
+       coalesce(line_item_currency_code, 'USD') AS billing_currency,
+       bill_payer_account_id AS billing_account_id,
+       line_item_usage_account_id AS sub_account_id,
+       line_item_usage_account_name AS sub_account_name,
+       coalesce(product_product_name, product_facts ->> '$.product_name', line_item_product_code) AS service_name,
+       CASE kind WHEN 'instance' THEN 'Compute' WHEN 'reserved_unused' THEN 'Compute' WHEN 'storage' THEN 'Storage'
+                 WHEN 'network' THEN 'Networking' END AS service_category,
+       coalesce(product_region, product_facts ->> '$.region', nullif(regexp_replace(line_item_availability_zone, '[a-z]$', ''), ''))
+           AS region,
+       CASE WHEN regexp_matches(line_item_availability_zone, '[0-9][a-z]$') THEN line_item_availability_zone END AS zone,
+       line_item_resource_id AS resource_id,
+       product_sku AS sku_id,
+       line_item_usage_type AS sku_description,
+       CASE WHEN kind IN ('instance', 'reserved_unused') THEN machine END AS instance_type,
+       CASE WHEN line_item_usage_type LIKE '%SpotUsage%' OR pricing_term = 'Spot' OR pricing_purchase_option = 'Spot' THEN 'Dynamic'
+            WHEN line_type IN ('DiscountedUsage', 'SavingsPlanCoveredUsage') THEN 'Committed'
+            WHEN line_type = 'Usage' THEN 'Standard'
+       END AS pricing_category,
+       amount AS pricing_quantity,
+       pricing_unit,
+       CASE WHEN line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') THEN amount END AS consumed_quantity,
+       CASE WHEN line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') THEN pricing_unit END AS consumed_unit,
+       coalesce(savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n) AS commitment_discount_id,
+       CASE WHEN line_type LIKE 'SavingsPlan%' THEN 'Spend'
+            WHEN line_type IN ('DiscountedUsage', 'RIFee') THEN 'Usage' END AS commitment_discount_category,
+       CASE WHEN line_type LIKE 'SavingsPlan%' THEN 'Savings Plan'
+            WHEN line_type IN ('DiscountedUsage', 'RIFee') THEN 'Reserved Instance' END AS commitment_discount_type,
+       CASE WHEN line_type IN ('DiscountedUsage', 'SavingsPlanCoveredUsage') THEN 'Used'
+            WHEN kind = 'commitment_unused' THEN 'Unused' END AS commitment_discount_status,
+       capacity_reservation AS capacity_reservation_id,
+       CASE WHEN kind = 'reserved_unused' THEN 'Unused'
+            WHEN kind = 'instance' AND capacity_reservation IS NOT NULL THEN 'Used' END AS capacity_reservation_status,
+       -- CUR 2.0 has tags in a map and says there whose a tag is: user_team is team, as in the columns of the others.
+       CASE WHEN resource_tags IS NOT NULL
+            THEN map_from_entries(list_transform(
+                     list_filter(map_entries(TRY_CAST(TRY_CAST(resource_tags AS JSON) AS MAP(VARCHAR, VARCHAR))),
+                                 lambda tag: coalesce(tag.value, '') <> ''),
+                     lambda tag: {'key': regexp_replace(tag.key, '^user[_:]', ''), 'value': tag.value}))
+            ELSE map_from_entries(list_filter(map_entries(tag_columns), lambda tag: coalesce(tag.value, '') <> ''))
+       END AS tags,
+       kind,
+       -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
+       CASE WHEN contains(coalesce(split_line_item_parent_resource_id, line_item_resource_id), 'i-')
+            THEN nullif(regexp_extract(coalesce(split_line_item_parent_resource_id, line_item_resource_id),
+                                       '(^|/)(i-[0-9a-f]+)$', 2), '')
+       END AS instance_key,
+       CASE WHEN kind IN ('instance', 'reserved_unused') THEN hours END AS instance_hours,
+       CASE WHEN kind = 'split' THEN 'split'
+            WHEN line_type = 'DiscountedUsage' AND reservation_cost IS NULL THEN 'reservation_cost_missing'
+            WHEN line_type = 'SavingsPlanCoveredUsage' AND plan_cost IS NULL THEN 'commitment_cost_missing'
+            WHEN line_type = 'SavingsPlanRecurringFee' AND committed IS NULL THEN 'commitment_cost_missing'
+            WHEN line_type = 'RIFee' AND unused_upfront IS NULL AND unused_recurring IS NULL THEN 'commitment_cost_missing'
+            WHEN share IS NOT NULL THEN 'capacity_block'
+            WHEN kind = 'instance' AND effective = 0
+                THEN CASE WHEN line_item_line_item_description ILIKE '%free tier%' THEN 'free_tier'
+                          WHEN line_item_usage_type LIKE '%HostBoxUsage%' THEN 'dedicated_host'
+                          ELSE 'zero_unexplained' END
+            WHEN line_type IN ('SavingsPlanCoveredUsage', 'SavingsPlanNegation', 'DiscountedUsage') THEN 'covered_usage'
+            WHEN line_type IN ('SavingsPlanRecurringFee', 'SavingsPlanUpfrontFee', 'RIFee') OR (line_type = 'Fee' AND effective = 0
+                 AND billed <> 0) THEN 'fee_amortized'
+            WHEN effective = billed THEN 'same'
+            WHEN has_net THEN 'discount_spread'
+            ELSE 'same'
+       END AS cost_cause,
+       split_line_item_parent_resource_id AS split_parent_id,
+       TRY_CAST(coalesce(split_line_item_net_split_cost, split_line_item_split_cost) AS DECIMAL(38, 12)) AS split_cost,
+       source_file,
+       file_row_number + 1 AS source_row
+FROM told;

@@ -1,0 +1,75 @@
+-- reads: azure_rows, azure_bases
+-- writes: mapped, one charge per row of the export
+-- invariant: amortized cost is effective, actual cost is billed; of an amortized export, what a commitment pays is not billed
+CREATE OR REPLACE TEMP VIEW mapped AS
+SELECT
+    'azure' AS provider,
+    'azure-' || b.basis AS format,
+    r.billing_period,
+    NULL::BOOLEAN AS is_invoiced,
+    hash(r.subscription_id, r.day, r.meter_id, r.meter_category, r.meter_subcategory, r.meter_name, r.product_name, r.resource_id, r.vm_name,
+        r.charge_type, r.pricing_model, r.benefit_id, r.unit, CAST(r.tags AS VARCHAR)) AS charge_key,
+    r.day AS charge_period_start,
+    r.day + INTERVAL 1 DAY AS charge_period_end,
+    CASE
+        WHEN r.kind = 'tax' THEN 'Tax'
+        WHEN r.kind = 'credit' THEN 'Credit'
+        WHEN r.charge_type = 'purchase' THEN 'Purchase'
+        WHEN r.charge_type = 'refund' THEN CASE WHEN r.kind = 'commitment_fee' THEN 'Purchase' ELSE 'Adjustment' END
+        WHEN r.charge_type LIKE '%adjustment' THEN 'Adjustment'
+        ELSE 'Usage'
+    END AS charge_category,
+    CASE WHEN r.charge_type = 'refund' THEN 'Correction' END AS charge_class,
+    CASE lower(r.frequency) WHEN 'onetime' THEN 'One-Time' WHEN 'recurring' THEN 'Recurring' WHEN 'usagebased' THEN 'Usage-Based' END AS charge_frequency,
+    nullif(concat_ws(' - ', nullif(r.product_name, ''), nullif(r.meter_name, '')), '') AS charge_description,
+    CASE WHEN b.basis = 'amortized' AND r.is_of_commitment THEN 0 WHEN r.is_blank THEN 0 ELSE r.cost END AS billed_cost,
+    CASE WHEN r.is_blank THEN 0 ELSE r.cost END AS effective_cost,
+    r.payg_cost AS list_cost,
+    NULL::DECIMAL(38, 12) AS contracted_cost,
+    upper(r.currency) AS billing_currency,
+    r.billing_account_id,
+    r.subscription_id AS sub_account_id,
+    r.subscription_name AS sub_account_name,
+    nullif(r.meter_category, '') AS service_name,
+    nullif(r.service_family, '') AS service_category,
+    r.region,
+    r.zone,
+    r.resource_id,
+    coalesce(r.resource_name, nullif(regexp_extract(r.resource_id, '([^/]+)$', 1), '')) AS resource_name,
+    coalesce(r.resource_type, nullif(regexp_extract(r.resource_id, '/providers/([^/]+/[^/]+)/', 1), '')) AS resource_type,
+    r.meter_id AS sku_id,
+    nullif(concat_ws(' ', nullif(r.meter_subcategory, ''), nullif(r.meter_name, '')), '') AS sku_description,
+    CASE WHEN r.kind IN ('instance', 'commitment_unused', 'reserved_unused') THEN r.vm_size END AS instance_type,
+    CASE
+        WHEN r.kind IN ('tax', 'credit') THEN NULL
+        WHEN r.is_spot THEN 'Dynamic'
+        WHEN r.is_of_commitment THEN 'Committed'
+        ELSE 'Standard'
+    END AS pricing_category,
+    CAST(r.quantity AS DECIMAL(38, 12)) AS pricing_quantity,
+    r.unit AS pricing_unit,
+    CAST(r.quantity AS DECIMAL(38, 12)) AS consumed_quantity,
+    r.unit AS consumed_unit,
+    r.benefit_id AS commitment_discount_id,
+    CASE WHEN r.is_of_commitment THEN CASE WHEN r.pricing_model = 'savingsplan' OR r.charge_type = 'unusedsavingsplan' THEN 'Spend' ELSE 'Usage' END END
+        AS commitment_discount_category,
+    CASE WHEN r.is_of_commitment THEN CASE WHEN r.pricing_model = 'savingsplan' OR r.charge_type = 'unusedsavingsplan' THEN 'Savings Plan' ELSE 'Reservation' END END
+        AS commitment_discount_type,
+    CASE WHEN r.kind = 'commitment_unused' THEN 'Unused' WHEN r.is_of_commitment AND r.charge_type = 'usage' THEN 'Used' END
+        AS commitment_discount_status,
+    CASE WHEN r.kind = 'reserved_unused' THEN r.resource_id END AS capacity_reservation_id,
+    CASE WHEN r.kind = 'reserved_unused' THEN 'Unused' END AS capacity_reservation_status,
+    r.tags,
+    r.instance_key,
+    r.kind,
+    r.instance_hours,
+    CASE
+        WHEN b.basis = 'amortized' AND r.kind = 'commitment_unused' AND r.cost <> 0 THEN 'commitment_unused'
+        WHEN b.basis = 'amortized' AND r.is_of_commitment AND r.cost <> 0 THEN 'covered_usage'
+        -- Actual cost charges covered machines nothing, and so does an export without prices: that is no price.
+        WHEN r.kind = 'instance' AND coalesce(r.cost, 0) = 0 THEN 'zero_unexplained'
+        ELSE 'same'
+    END AS cost_cause,
+    r.source_file,
+    r.file_row_number + 1 AS source_row
+FROM azure_rows AS r JOIN azure_bases AS b USING (source_file);

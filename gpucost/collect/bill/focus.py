@@ -1,0 +1,85 @@
+"""FOCUS cost and usage, 1.0 to 1.4, of any provider (focus.finops.org): spelled as in the specification or in snake case."""
+
+from __future__ import annotations
+
+from gpucost.collect.bill.formats import Format
+
+# x_: what AWS and Azure add; it tells a machine's hours from what is charged beside it.
+_NAMES = [
+    "AvailabilityZone",
+    "BilledCost",
+    "BillingAccountId",
+    "BillingCurrency",
+    "BillingPeriodStart",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+    "CommitmentDiscountCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "CommitmentDiscountType",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "ContractedCost",
+    "EffectiveCost",
+    "InvoiceId",
+    "InvoiceIssuerName",
+    "ListCost",
+    "PricingCategory",
+    "PricingQuantity",
+    "PricingUnit",
+    "ProviderName",
+    "PublisherName",
+    "RegionId",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceName",
+    "ServiceProviderName",
+    "ServiceSubcategory",
+    "SkuId",
+    "SkuMeter",
+    "SkuPriceDetails",
+    "SkuPriceId",
+    "SubAccountId",
+    "SubAccountName",
+    "Tags",
+    "x_UsageType",
+    "x_Operation",
+    "x_SkuDetails",
+    "x_SkuMeterName",
+    "x_InstanceType",
+]
+
+
+def _snake(name: str) -> str:
+    return "".join(
+        ("_" if letter.isupper() and at and name[at - 1] != "_" else "") + letter.lower() for at, letter in enumerate(name)
+    )
+
+
+FOCUS = Format(
+    name="focus",
+    title="a FOCUS cost and usage file",
+    providers=(),
+    columns={_snake(name): () for name in _NAMES},
+    required=(
+        "billed_cost",
+        "effective_cost",
+        "charge_category",
+        "charge_period_start",
+        "charge_period_end",
+        "billing_period_start",
+        "billing_currency",
+    ),
+    sql=("focus_facts", "focus"),
+    findings="focus_findings",
+)
+
+FORMATS = (FOCUS,)

@@ -1,0 +1,112 @@
+-- reads: raw (FOCUS cost and usage rows as text), focus_facts
+-- writes: mapped (view): charges
+-- invariant: one charge per row; billed and effective cost are the file's own
+CREATE OR REPLACE TEMP VIEW mapped AS
+WITH typed AS (
+    SELECT *,
+           TRY_CAST(charge_period_start AS TIMESTAMPTZ)::TIMESTAMP AS starts,
+           TRY_CAST(charge_period_end AS TIMESTAMPTZ)::TIMESTAMP AS ends,
+           TRY_CAST(billed_cost AS DECIMAL(38, 12)) AS billed,
+           TRY_CAST(effective_cost AS DECIMAL(38, 12)) AS effective,
+           coalesce(service_provider_name, provider_name, publisher_name, invoice_issuer_name) AS named_provider,
+           lower(coalesce(consumed_unit, pricing_unit, '')) AS unit,
+           coalesce(TRY_CAST(consumed_quantity AS DECIMAL(38, 12)), TRY_CAST(pricing_quantity AS DECIMAL(38, 12))) AS quantity,
+           lower(concat_ws(' ', x_usage_type, x_sku_meter_name, sku_meter, charge_description)) AS words,
+           regexp_matches(unit, '^(1 )?h(ou)?rs?$|instance.?hours?') AS in_hours,
+           coalesce(
+               x_instance_type,
+               TRY_CAST(sku_price_details AS JSON) ->> '$.InstanceType',
+               TRY_CAST(x_sku_details AS JSON) ->> '$.InstanceType',
+               nullif(regexp_extract(x_usage_type, '(?:BoxUsage|SpotUsage|DedicatedUsage|UnusedBox|UnusedDed):(.+)$', 1), '')
+           ) AS machine,
+           coalesce(service_category, '') = 'Compute'
+               AND (service_subcategory IN ('Virtual Machines', 'Servers')
+                    OR regexp_matches(lower(coalesce(resource_type, '')), 'instance|virtual ?machine|bare ?metal|server')
+                    OR regexp_matches(coalesce(resource_id, ''), '(^|[:/])i-[0-9a-f]+$|/instances/|/virtualmachines/', 'i')
+                    OR coalesce(x_usage_type, '') ~ '.*(BoxUsage|SpotUsage|DedicatedUsage):.*') AS of_machine
+    FROM raw
+), told AS (
+    SELECT *,
+           CASE WHEN charge_category = 'Tax' THEN 'tax'
+                WHEN charge_category = 'Credit' THEN 'credit'
+                WHEN charge_category = 'Adjustment' AND billed < 0 THEN 'refund'
+                WHEN lower(coalesce(service_name, '')) LIKE '%support%' THEN 'support'
+                WHEN charge_category = 'Purchase' AND commitment_discount_id IS NOT NULL THEN 'commitment_fee'
+                WHEN charge_category <> 'Usage' THEN 'other'
+                WHEN capacity_reservation_status = 'Unused' OR coalesce(x_usage_type, '') ~ '.*(UnusedBox|UnusedDed).*'
+                    THEN 'reserved_unused'
+                WHEN commitment_discount_status = 'Unused' THEN 'commitment_unused'
+                WHEN service_category = 'Storage' OR words LIKE '%ebs:%' OR words LIKE '%storage%' OR words LIKE '%snapshot%'
+                    THEN 'storage'
+                WHEN service_category = 'Networking' OR words LIKE '%data transfer%' OR words LIKE '%datatransfer%'
+                     OR words LIKE '%egress%'
+                    THEN 'network'
+                WHEN of_machine AND in_hours AND words NOT LIKE '%license%' AND words NOT LIKE '%ip address%'
+                     AND coalesce(resource_type, '') NOT IN ('Compute Fleet')
+                    THEN 'instance'
+                ELSE 'other'
+           END AS kind
+    FROM typed
+)
+SELECT CASE WHEN lower(named_provider) LIKE 'aws%' OR lower(named_provider) LIKE 'amazon%' THEN 'aws'
+            WHEN lower(named_provider) LIKE 'google%' OR lower(named_provider) = 'gcp' THEN 'gcp'
+            WHEN lower(named_provider) LIKE 'microsoft%' OR lower(named_provider) LIKE 'azure%' THEN 'azure'
+            WHEN lower(named_provider) LIKE 'oracle%' THEN 'oci'
+            ELSE lower(named_provider)
+       END AS provider,
+       strftime(TRY_CAST(billing_period_start AS TIMESTAMPTZ)::TIMESTAMP, '%Y-%m') AS billing_period,
+       CASE WHEN tells_invoices THEN invoice_id IS NOT NULL END AS is_invoiced,
+       -- What names the charge, without its amounts. What has no resource is told apart by its account.
+       hash(starts, ends, charge_category, charge_class, service_name, sku_id, sku_price_id, charge_description, x_usage_type,
+            x_operation, commitment_discount_id, commitment_discount_status,
+            coalesce(resource_id, billing_account_id || ' ' || coalesce(sub_account_id, ''))) AS charge_key,
+       starts AS charge_period_start,
+       ends AS charge_period_end,
+       charge_category, charge_class, charge_frequency, charge_description,
+       billed AS billed_cost,
+       effective AS effective_cost,
+       TRY_CAST(list_cost AS DECIMAL(38, 12)) AS list_cost,
+       TRY_CAST(contracted_cost AS DECIMAL(38, 12)) AS contracted_cost,
+       billing_currency, billing_account_id, sub_account_id, sub_account_name, service_name, service_category,
+       region_id AS region,
+       availability_zone AS zone,
+       resource_id, resource_name, resource_type, sku_id,
+       coalesce(charge_description, x_sku_meter_name, sku_meter) AS sku_description,
+       CASE WHEN kind IN ('instance', 'reserved_unused') THEN machine END AS instance_type,
+       pricing_category,
+       TRY_CAST(pricing_quantity AS DECIMAL(38, 12)) AS pricing_quantity,
+       pricing_unit,
+       TRY_CAST(consumed_quantity AS DECIMAL(38, 12)) AS consumed_quantity,
+       consumed_unit, commitment_discount_id, commitment_discount_category, commitment_discount_type, commitment_discount_status,
+       capacity_reservation_id, capacity_reservation_status,
+       TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
+       kind,
+       -- As Kubernetes' provider ids have it: i-…, project/zone/name, an Azure resource id; else the resource's own.
+       CASE WHEN kind IN ('instance', 'storage', 'network') AND of_machine
+            THEN lower(CASE WHEN regexp_matches(resource_id, '(^|/)i-[0-9a-fA-F]+$')
+                                THEN regexp_extract(resource_id, '(^|/)(i-[0-9a-fA-F]+)$', 2)
+                            WHEN regexp_matches(resource_id, 'projects/[^/]+/(zones/[^/]+/)?instances/[^/]+$')
+                                THEN concat_ws('/', regexp_extract(resource_id, 'projects/([^/]+)', 1),
+                                               coalesce(nullif(regexp_extract(resource_id, 'zones/([^/]+)', 1), ''),
+                                                        availability_zone),
+                                               regexp_extract(resource_id, 'instances/([^/]+)$', 1))
+                            ELSE resource_id
+                       END)
+       END AS instance_key,
+       CASE WHEN kind IN ('instance', 'reserved_unused') AND in_hours THEN quantity::DOUBLE END AS instance_hours,
+       CASE WHEN kind = 'instance' AND effective = 0 AND coalesce(TRY_CAST(list_cost AS DECIMAL(38, 12)), 1) <> 0
+                 AND charge_class IS NULL AND commitment_discount_id IS NULL AND capacity_reservation_id IS NULL
+                THEN 'zero_unexplained'
+            WHEN effective = billed THEN 'same'
+            WHEN charge_category = 'Purchase' AND effective = 0 THEN 'fee_amortized'
+            WHEN kind = 'commitment_unused' THEN 'commitment_unused'
+            WHEN kind = 'reserved_unused' THEN 'reserved_unused'
+            WHEN commitment_discount_id IS NOT NULL THEN 'covered_usage'
+            WHEN kind IN ('tax', 'credit', 'refund') THEN 'amortized_' || kind
+            WHEN effective = round(effective) AND abs(effective - billed) < 1 THEN 'rounded_by_export'
+            ELSE 'stated_by_export'
+       END AS cost_cause,
+       source_file,
+       file_row_number + 1 AS source_row
+FROM told
+CROSS JOIN focus_facts;

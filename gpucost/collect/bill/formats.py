@@ -1,0 +1,162 @@
+"""What kinds of billing export there are, and which one a file is: by its columns, never by its name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from gpucost.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PACKAGE = "gpucost.collect.bill"
+
+
+class NotThis(DataError):
+    """A file that this command does not take: unknown, another provider's, or none that holds charges."""
+
+
+def _no_tag(column: str) -> str | None:  # noqa: ARG001  (a format without tag columns)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of export: the columns that its SQL reads, and how a file of it is known.
+
+    `columns` maps the name that the SQL uses to other spellings of it; how a name is cased and parted never matters.
+    `required` are the columns that make a file one of this kind. `sql` are files of this package without their ending:
+    run in order, the last one makes the view `mapped`. `findings` is an SQL file that answers level, code, message, fix.
+    `tag` gives the key of a tag column by the column's name, None for any other column. `catalog`: the SQL reads the
+    catalog's tables. Every format's SQL may read the variable `currency`, for exports that name none.
+    """
+
+    name: str
+    title: str
+    providers: tuple[str, ...]
+    columns: Mapping[str, Sequence[str]]
+    required: tuple[str, ...]
+    sql: tuple[str, ...]
+    findings: str | None = None
+    tag: Callable[[str], str | None] = field(default=_no_tag)
+    obsolete: str | None = None
+    catalog: bool = False
+
+    @property
+    def rules_digest(self) -> str:
+        """What the mapping is: bills read by other rules are read again."""
+        import hashlib
+
+        return hashlib.sha256("\n".join(sql_text(name) for name in self.sql).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A known kind of file that holds no charges: the columns that tell it, and what to say."""
+
+    columns: tuple[str, ...]
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where a file has what its format wants: positions in the header, None where it lacks the column."""
+
+    columns: dict[str, int | None]
+    tags: dict[str, int]
+
+
+@cache
+def sql_text(name: str) -> str:
+    """The text of `<name>.sql` of this package."""
+    return (files(PACKAGE) / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def squeeze(name: str) -> str:
+    """A column's name without case and separators: `lineItem/UsageStartDate` and `line_item_usage_start_date` are one.
+
+    Azure translates names and puts its own behind: `Abonnement-GUID (SubscriptionGuid)` is `SubscriptionGuid`.
+    """
+    if own := re.fullmatch(r".+\(([A-Za-z0-9_ ]+)\)\s*", name):
+        name = own.group(1)
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
+
+
+def all_formats() -> tuple[Format, ...]:
+    """Every format, the more particular first."""
+    from gpucost.collect.bill import aws, azure, focus, gcp
+
+    return (*aws.FORMATS, *gcp.FORMATS, *focus.FORMATS, *azure.FORMATS)
+
+
+def recognize(header: Sequence[str], name: str) -> Format:
+    """The format whose required columns are all in `header`. Raises NotThis, saying what the file seems to be."""
+    there = {squeeze(column) for column in header}
+    for known in all_formats():
+        if all(there & _spellings(known, column) for column in known.required):
+            if known.obsolete:
+                raise NotThis(f"{name} is {known.title}", known.obsolete)
+            return known
+    from gpucost.collect.bill.foreign import FOREIGN
+
+    for foreign in FOREIGN:
+        if there.issuperset(squeeze(column) for column in foreign.columns):
+            raise NotThis(f"{name} is {foreign.what}", foreign.fix)
+    raise NotThis(f"{name} is no billing export that gpucost knows: {_nearest(there)}", _EXPECTED)
+
+
+def locate(known: Format, header: Sequence[str], name: str) -> Columns:
+    """Where the columns of a format stand in `header`. Raises DataError where two columns mean the same one."""
+    at: dict[str, list[int]] = {}
+    tags: dict[str, int] = {}
+    for position, column in enumerate(header):
+        if (key := known.tag(column)) is not None:
+            tags.setdefault(key, position)
+        else:
+            at.setdefault(squeeze(column), []).append(position)
+    found: dict[str, int | None] = {}
+    for column in known.columns:
+        # The first spelling that is there: the name itself, then the others in their order.
+        spelled = next((at[word] for word in _ordered(known, column) if word in at), [])
+        if len(spelled) > 1 and column in (exact := [header[position] for position in spelled]):
+            spelled = [spelled[exact.index(column)]]
+        if len(spelled) > 1:
+            twice = " and ".join(header[position] for position in spelled)
+            raise DataError(f"{name}: two columns mean {column}: {twice}", "remove one of them from the export")
+        found[column] = spelled[0] if spelled else None
+    return Columns(found, tags)
+
+
+_EXPECTED = (
+    "expected an AWS Cost and Usage Report (legacy CUR or CUR 2.0), a Google Cloud detailed usage cost export, an Azure cost "
+    "export, or a FOCUS 1.0 to 1.4 cost and usage file; see docs/billing.md"
+)
+
+
+def _ordered(known: Format, column: str) -> list[str]:
+    return [squeeze(column), *(squeeze(other) for other in known.columns[column])]
+
+
+def _spellings(known: Format, column: str) -> set[str]:
+    return set(_ordered(known, column))
+
+
+def _nearest(there: Iterable[str]) -> str:
+    """How close the columns come to a format: what is missing from the one that shares most."""
+    words = set(there)
+    best, missing, share = None, [""], 0.0
+    for known in all_formats():
+        lacking = [column for column in known.required if not words & _spellings(known, column)]
+        has = 1 - len(lacking) / len(known.required)
+        if has > share:
+            best, missing, share = known, lacking, has
+    if best is None or share < 0.4:
+        return "its columns are unlike any of them"
+    return f"it is like {best.title}, but has no column {', '.join(missing)}"

@@ -1,0 +1,97 @@
+-- reads: raw (a Google Cloud export as text, flattened or nested), the macro gcp_json
+-- writes: gcp_read (view): one typed row per row of the export, its credits summed by what they are
+-- invariant: as many rows as raw; cost + usage_credits + other_credits is what Google bills for the row
+CREATE OR REPLACE TEMP VIEW gcp_read AS
+WITH texts AS (
+    SELECT
+        source_file,
+        file_row_number,
+        billing_account_id,
+        coalesce(service_id, gcp_json(service)->>'$.id') AS service_id,
+        coalesce(service_description, gcp_json(service)->>'$.description') AS service,
+        coalesce(sku_id, gcp_json(sku)->>'$.id') AS sku_id,
+        coalesce(sku_description, gcp_json(sku)->>'$.description', '') AS sku,
+        TRY_CAST(usage_start_time AS TIMESTAMP) AS start_at,
+        TRY_CAST(usage_end_time AS TIMESTAMP) AS end_at,
+        coalesce(project_id, gcp_json(project)->>'$.id') AS project_id,
+        coalesce(project_name, gcp_json(project)->>'$.name') AS project_name,
+        coalesce(location_region, gcp_json(location)->>'$.region') AS region,
+        coalesce(location_zone, gcp_json(location)->>'$.zone') AS zone,
+        TRY_CAST(cost AS DECIMAL(38, 12)) AS cost,
+        TRY_CAST(nullif(cost_at_list, '') AS DECIMAL(38, 12)) AS cost_at_list,
+        TRY_CAST(nullif(cost_at_effective_price_default, '') AS DECIMAL(38, 12)) AS cost_at_contract,
+        currency,
+        TRY_CAST(nullif(coalesce(usage_amount, gcp_json(usage)->>'$.amount'), '') AS DOUBLE) AS amount,
+        coalesce(usage_unit, gcp_json(usage)->>'$.unit') AS unit,
+        TRY_CAST(nullif(coalesce(usage_amount_in_pricing_units, gcp_json(usage)->>'$.amount_in_pricing_units'), '') AS DOUBLE)
+            AS pricing_amount,
+        coalesce(usage_pricing_unit, gcp_json(usage)->>'$.pricing_unit') AS pricing_unit,
+        coalesce(invoice_month, gcp_json(invoice)->>'$.month') AS invoice_month,
+        lower(coalesce(nullif(cost_type, ''), 'regular')) AS cost_type,
+        nullif(coalesce(adjustment_info_type, gcp_json(adjustment_info)->>'$.type'), '') AS adjustment,
+        nullif(coalesce(resource_name, gcp_json(resource)->>'$.name'), '') AS resource_name,
+        nullif(coalesce(resource_global_name, gcp_json(resource)->>'$.global_name'), '') AS global_name,
+        nullif(coalesce(subscription_instance_id, gcp_json(subscription)->>'$.instance_id'), '') AS subscription_id,
+        nullif(coalesce(consumption_model_description, gcp_json(consumption_model)->>'$.description'), '') AS consumption_model,
+        from_json(gcp_json(labels), '[{"key": "VARCHAR", "value": "VARCHAR"}]') AS labels,
+        from_json(gcp_json(system_labels), '[{"key": "VARCHAR", "value": "VARCHAR"}]') AS system_labels,
+        from_json(
+            -- Some writers flatten a list of one credit to the credit itself.
+            CASE WHEN gcp_json(credits) LIKE '{%' THEN '[' || gcp_json(credits) || ']' ELSE gcp_json(credits) END,
+            '[{"type": "VARCHAR", "name": "VARCHAR", "full_name": "VARCHAR", "id": "VARCHAR", "amount": "VARCHAR"}]'
+        ) AS credits
+    FROM raw
+),
+credited AS (
+    SELECT
+        *,
+        -- Exports older than September 2020 have no types, only names.
+        list_transform(credits, lambda c: {
+            'type': coalesce(nullif(c.type, ''), CASE
+                WHEN c.name ILIKE '%sustained%' THEN 'SUSTAINED_USAGE_DISCOUNT'
+                WHEN c.name ILIKE '%committed%dollar%' OR c.name ILIKE '%spend%committed%' THEN 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE'
+                WHEN c.name ILIKE '%committed%' THEN 'COMMITTED_USAGE_DISCOUNT'
+                WHEN c.name ILIKE '%reseller%' THEN 'RESELLER_MARGIN'
+                WHEN c.name ILIKE '%discount%' THEN 'DISCOUNT'
+                ELSE 'PROMOTION'
+            END),
+            'words': concat_ws(' ', c.name, c.full_name, c.id),
+            'amount': TRY_CAST(coalesce(nullif(c.amount, ''), '0') AS DECIMAL(38, 12))
+        }) AS parsed
+    FROM texts
+)
+SELECT
+    -- Of a row with a credit that is no number it is not known what is billed.
+    * EXCLUDE (credits, parsed, labels, system_labels)
+        REPLACE (CASE WHEN len(list_filter(parsed, lambda c: c.amount IS NULL)) > 0 THEN NULL ELSE cost END AS cost),
+    coalesce(list_sum(list_transform(
+        list_filter(parsed, lambda c: c.type IN (
+            'SUSTAINED_USAGE_DISCOUNT', 'COMMITTED_USAGE_DISCOUNT', 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE', 'DISCOUNT',
+            'SPENDING_BASED_DISCOUNT', 'RESELLER_MARGIN', 'SUBSCRIPTION_BENEFIT', 'FEE_UTILIZATION_OFFSET'
+        )), lambda c: c.amount
+    )), 0) AS usage_credits,
+    -- Promotions, free tier and whatever Google adds to its list: they lower the bill, not what the usage cost.
+    coalesce(list_sum(list_transform(
+        list_filter(parsed, lambda c: c.type NOT IN (
+            'SUSTAINED_USAGE_DISCOUNT', 'COMMITTED_USAGE_DISCOUNT', 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE', 'DISCOUNT',
+            'SPENDING_BASED_DISCOUNT', 'RESELLER_MARGIN', 'SUBSCRIPTION_BENEFIT', 'FEE_UTILIZATION_OFFSET'
+        )), lambda c: c.amount
+    )), 0) AS other_credits,
+    coalesce(list_sum(list_transform(
+        list_filter(parsed, lambda c: c.type = 'COMMITTED_USAGE_DISCOUNT'), lambda c: c.amount)), 0) AS resource_cud,
+    coalesce(list_sum(list_transform(
+        list_filter(parsed, lambda c: c.type = 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE'), lambda c: c.amount)), 0) AS spend_cud,
+    list_filter(parsed, lambda c: c.type = 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE')[1].words AS spend_cud_words,
+    len(list_filter(parsed, lambda c: c.type = 'FEE_UTILIZATION_OFFSET')) > 0 AS has_offset,
+    -- A key that stands there twice keeps its first value.
+    map_from_entries(list_transform(
+        list_filter(labels, lambda l, i: l.key IS NOT NULL AND list_position(list_transform(labels, lambda o: o.key), l.key) = i),
+        lambda l: {'key': l.key, 'value': l.value}
+    )) AS tags,
+    list_filter(system_labels, lambda l: l.key = 'compute.googleapis.com/machine_spec')[1].value AS machine_type,
+    TRY_CAST(list_filter(system_labels, lambda l: l.key = 'compute.googleapis.com/cores')[1].value AS DOUBLE) AS cores,
+    TRY_CAST(list_filter(system_labels, lambda l: l.key = 'compute.googleapis.com/memory')[1].value AS DOUBLE) / 1024 AS memory_gib,
+    coalesce(lower(list_filter(system_labels, lambda l: l.key = 'compute.googleapis.com/is_unused_reservation')[1].value), '')
+        = 'true' AS is_unused_reservation,
+    list_filter(system_labels, lambda l: l.key = 'compute.googleapis.com/reservation_name')[1].value AS reservation_name
+FROM credited;

@@ -1,0 +1,121 @@
+-- reads: gcp_rows
+-- writes: gcp_fees: each row's part in commitments: covered rows their share of the fee, fee rows what nobody used
+-- invariant: per pool of commitments and slot of time, shares + unused = fees
+CREATE OR REPLACE TEMP TABLE gcp_fees AS
+WITH charges AS (
+    SELECT * REPLACE (CASE WHEN family IN ('', 'n1') THEN 'n1' ELSE family END AS family), kind = 'commitment_fee' AS is_fee
+    FROM gcp_rows
+    WHERE kind = 'commitment_fee' OR resource_cud <> 0 OR spend_cud <> 0
+),
+entries AS (
+    -- A fee with offsets is the newer model: the offsets are what was used, and the usage is charged the discounted price.
+    SELECT
+        row_id,
+        true AS is_fee,
+        -- Commitments on resources cover vCPUs, memory or GPUs of a region; commitments on spend a product everywhere.
+        CASE WHEN regexp_matches(lower(sku), 'dollar|spend|flex') THEN 'spend' ELSE 'resource' END AS basis,
+        sku AS words,
+        service,
+        region,
+        component,
+        family,
+        billing_account_id,
+        currency,
+        start_at,
+        epoch(end_at - start_at) AS seconds,
+        cost + usage_credits AS fee,
+        NULL::DECIMAL(38, 12) AS covered,
+        pricing_amount AS units,
+        pricing_unit
+    FROM charges WHERE is_fee AND NOT has_offset
+    UNION ALL
+    -- What Google took off over the row's own price: how many of its units the commitment covered.
+    SELECT
+        row_id, false, 'resource', sku, service, region, component, family, billing_account_id, currency,
+        start_at, NULL, NULL, -resource_cud,
+        CASE WHEN cost <> 0 THEN pricing_amount * CAST(-resource_cud AS DOUBLE) / CAST(cost AS DOUBLE) END, pricing_unit
+    FROM charges WHERE NOT is_fee AND resource_cud <> 0
+    UNION ALL
+    SELECT
+        row_id, false, 'spend', spend_cud_words, service, region, component, family, billing_account_id, currency,
+        start_at, NULL, NULL, -spend_cud, NULL, pricing_unit
+    FROM charges WHERE NOT is_fee AND spend_cud <> 0
+),
+pooled AS (
+    SELECT
+        *,
+        CASE basis
+            WHEN 'resource' THEN concat_ws('|', billing_account_id, currency, basis, region, component, family)
+            ELSE concat_ws('|', billing_account_id, currency, basis, CASE
+                WHEN regexp_matches(lower(words), '\bgce\b|compute|flex') THEN 'compute engine' ELSE lower(service)
+            END)
+        END AS pool
+    FROM entries
+),
+slotted AS (
+    -- Fees come by the hour, in some exports by the day or month: a pool is compared at the pace of its slowest fee.
+    -- Google's days and months begin at midnight Pacific time.
+    SELECT
+        *,
+        CASE
+            WHEN max(CASE WHEN is_fee THEN seconds END) OVER (PARTITION BY pool) <= 3600 THEN date_trunc('hour', start_at)
+            WHEN max(CASE WHEN is_fee THEN seconds END) OVER (PARTITION BY pool) <= 90000
+            THEN date_trunc('day', start_at AT TIME ZONE 'UTC' AT TIME ZONE 'America/Los_Angeles')
+            ELSE date_trunc('month', start_at AT TIME ZONE 'UTC' AT TIME ZONE 'America/Los_Angeles')
+        END AS slot
+    FROM pooled
+),
+slots AS (
+    SELECT
+        pool,
+        slot,
+        sum(fee) AS fee,
+        sum(covered) AS covered,
+        sum(units) FILTER (is_fee) AS committed_units,
+        sum(units) FILTER (NOT is_fee) AS covered_units,
+        -- Units can be compared where every row has them and all are of one kind.
+        count(DISTINCT pricing_unit) = 1 AND count(*) = count(units) AS has_units
+    FROM slotted GROUP BY pool, slot
+),
+used AS (
+    SELECT
+        *,
+        CASE
+            WHEN coalesce(fee, 0) <= 0 OR coalesce(covered, 0) <= 0 THEN 0
+            WHEN has_units AND committed_units > 0 AND covered_units > 0 THEN least(1, covered_units / committed_units)
+            -- Commitments on spend bill no units. Where they are used in full, a fee stands to what it covers as the
+            -- commitment's price to the price on demand; that is the least ratio of the pool's slots.
+            ELSE least(1, CAST(covered AS DOUBLE) / CAST(fee AS DOUBLE) * min(CASE WHEN fee > 0 AND covered > 0
+                THEN CAST(fee AS DOUBLE) / CAST(covered AS DOUBLE) END) OVER (PARTITION BY pool))
+        END AS used_share
+    FROM slots
+),
+shares AS (
+    SELECT
+        e.row_id,
+        e.is_fee,
+        e.pool,
+        e.slot,
+        u.fee AS slot_fee,
+        coalesce(u.fee, 0) = 0 AS is_without_fee,
+        CASE
+            WHEN e.is_fee THEN CAST(CAST(e.fee AS DOUBLE) * (1 - u.used_share) AS DECIMAL(38, 12))
+            WHEN u.used_share = 0 THEN 0
+            ELSE CAST(CAST(u.fee AS DOUBLE) * u.used_share * CAST(e.covered AS DOUBLE) / CAST(u.covered AS DOUBLE) AS DECIMAL(38, 12))
+        END AS share
+    FROM slotted AS e JOIN used AS u USING (pool, slot)
+)
+-- A row covered by two commitments has a share of both.
+SELECT row_id, bool_or(is_fee) AS is_fee, bool_or(is_without_fee) AS is_without_fee, sum(share) AS share
+FROM (
+    SELECT
+        * EXCLUDE (share),
+        -- What rounding leaves over goes to a fee row, so that nothing of a fee is lost.
+        share + CASE
+            WHEN is_fee AND row_number() OVER (PARTITION BY pool, slot ORDER BY is_fee DESC, share DESC, row_id) = 1
+            THEN slot_fee - sum(share) OVER (PARTITION BY pool, slot)
+            ELSE 0
+        END AS share
+    FROM shares
+)
+GROUP BY row_id;

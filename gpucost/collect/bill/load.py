@@ -1,0 +1,265 @@
+"""One run over billing exports: find the files, know their format, read, map, and replace what the store had of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from gpucost.collect.bill import azure_manifest, formats, manifest, mapping, opening
+from gpucost.collect.bill.meter import Meter, Progress
+from gpucost.collect.result import Finding
+from gpucost.errors import DataError, GpucostError
+from gpucost.store import bill_files, charges
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from gpucost.collect.bill.formats import Format
+    from gpucost.collect.bill.manifest import Manifest
+    from gpucost.collect.bill.trees import Entry, Tree
+    from gpucost.store import Store
+    from gpucost.store.charges import BillResult
+
+# What is found where there is no export.
+_NOTHING = ("not_loaded", "leftovers")
+
+
+@dataclass(slots=True)
+class BillRun:
+    """What a run came to: one result per bill, findings, and what failed (nothing of that was loaded)."""
+
+    results: list[BillResult] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[GpucostError] = field(default_factory=list)
+
+
+def collect_bills(
+    store: Store,
+    trees: Sequence[Tree],
+    provider: str | None,
+    *,
+    currency: str = "USD",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> BillRun:
+    """Loads the exports below `trees`: of `provider` alone, or FOCUS files of any provider where it is None.
+
+    Each billing period that a manifest vouches for is loaded by itself; loose files are loaded together, by format. What
+    fails is told in `errors`, and the rest goes on. `force` replaces bills that would otherwise stay. `currency` is that
+    of exports that name none.
+    """
+    run = BillRun()
+    with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work), currency) as con:
+        _Run(store, con, Path(work), provider, force, Meter(progress), run).all(trees)
+    return run
+
+
+@dataclass(slots=True)
+class _Run:
+    store: Store
+    con: duckdb.DuckDBPyConnection
+    work: Path
+    provider: str | None
+    force: bool
+    meter: Meter
+    run: BillRun
+    _serial: int = 0
+
+    def all(self, trees: Sequence[Tree]) -> None:
+        sets: list[tuple[Tree, Manifest, list[Entry]]] = []
+        loose: list[tuple[Tree, Entry]] = []
+        for tree in trees:
+            try:
+                found, rest = self._plan(tree)
+            except GpucostError as error:
+                self.run.errors.append(error)
+                continue
+            sets += found
+            loose += [(tree, entry) for entry in rest]
+        self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(entry.size for _, entry in loose)
+        for tree, told, entries in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
+            try:
+                self._whole(tree, told, entries)
+            except formats.NotThis as error:
+                self._pass_over(tree, error)
+            except GpucostError as error:
+                self.run.errors.append(error)
+        self._loose(loose)
+        if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
+            self.run.errors.append(DataError("nothing was loaded: none of the files is a billing export that this command takes"))
+
+    def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
+        """The billing periods that manifests vouch for, and the loose files."""
+        entries = tree.entries()
+        told = tree.told()
+        others = []
+        for entry in entries:
+            said = None
+            if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
+                self.meter.tell(f"reading {tree.shown(entry)}")
+                text = tree.fetch(entry, self.work).read_bytes()
+                said = azure_manifest.parse(text, entry) or manifest.parse(text, entry, tree.shown(entry))
+            if said is None:
+                others.append(entry)
+            else:
+                told.append(said)
+        by_key = {entry.key: entry for entry in others}
+        if told and tree.is_file and not tree.told():
+            # The manifest alone was named: its files lie around it.
+            by_key |= {entry.key: entry for entry in tree.around()}
+        sets = []
+        # An Azure manifest of which nothing is there lies among files of other exports: it governs none of them.
+        stray = {item.key for item in told if item.delivered and not manifest.is_here(item, by_key)}
+        roots = {manifest.governed(item) for item in told if item.key not in stray}
+        for chosen in manifest.choose(told):
+            try:
+                sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
+            except GpucostError as error:
+                self.run.errors.append(error)
+        loose = [entry for entry in others if not any(_below(entry.key, root) for root in roots)]
+        named = {entry.key for _, _, files in sets for entry in files}
+        left = [entry for entry in others if entry not in loose and entry.key not in named]
+        if left:
+            self._find("note", "leftovers", f"{tree.name}: {len(left)} files that no manifest names do not count")
+        if not sets and not loose and not self.run.errors:
+            raise DataError(f"there is no billing export below {tree.name}", "files end in .csv, .parquet, .json, .gz or .zip")
+        return sets, loose
+
+    def _whole(self, tree: Tree, told: Manifest, entries: list[Entry]) -> None:
+        digests = [tree.digest(entry) for entry in entries]
+        if not entries:
+            raise DataError(f"{tree.name}: {told.key} names no files", "get the manifest again")
+        if self._is_loaded(told, digests):
+            self._find("note", "unchanged", f"{told.source} {told.billing_period}: already loaded, unchanged")
+            self.meter.advance(sum(entry.size for entry in entries))
+            return
+        read: list[tuple[Format, str, Path]] = []
+        for entry in entries:
+            read += self._read(tree, entry)
+            self.meter.advance(entry.size)
+        known = {kind.name: kind for kind, _, _ in read}
+        if len(known) > 1:
+            raise DataError(
+                f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}", "get the export again"
+            )
+        kind = read[0][0]
+        mapped = self._target("mapped")
+        findings = mapping.map_rows(self.con, kind, [path for _, _, path in read], mapped)
+        files = charges.BillFiles([mapped], kind.name, _digest(kind, digests), told.source, is_whole=True)
+        self._replace(files, findings)
+
+    def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
+        """Whether the store has just these files of a period, read by the rules of today."""
+        if self.force or not self.store.exists:
+            return False
+        with self.store.read() as con:
+            loaded = charges.loaded_digest(con, told.source, told.billing_period)
+        return loaded is not None and any(_digest(kind, digests) == loaded for kind in formats.all_formats())
+
+    def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
+        groups: dict[str, tuple[Format, dict[str, Path], list[str]]] = {}
+        seen: dict[str, str] = {}
+        errors_before = len(self.run.errors)
+        for tree, entry in loose:
+            try:
+                digest = tree.digest(entry)
+                if digest in seen:
+                    self._find("note", "same_file", f"{tree.shown(entry)} is the same as {seen[digest]}: it counts once")
+                    self.meter.advance(entry.size)
+                    continue
+                for kind, name, path in self._read(tree, entry):
+                    _, staged, digests = groups.setdefault(kind.name, (kind, {}, []))
+                    staged[name] = path
+                    digests.append(digest)
+                seen[digest] = tree.shown(entry)
+            except formats.NotThis as error:
+                self._pass_over(tree, error)
+            except GpucostError as error:
+                self.run.errors.append(error)
+            self.meter.advance(entry.size)
+        if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
+            # A file of the batch is broken: nothing of the batch is loaded.
+            self._leave(sum(len(staged) for _, staged, _ in groups.values()))
+            return
+        for group in groups.values():
+            try:
+                self._group(*group)
+            except GpucostError as error:
+                self.run.errors.append(error)
+                self._leave(len(group[1]) - 1)
+
+    def _leave(self, count: int) -> None:
+        if count > 0:
+            self._find("warning", "batch_left", f"{count:,} files beside it were not loaded either", "load them without it")
+
+    def _pass_over(self, tree: Tree, error: formats.NotThis) -> None:
+        """What is no export for this command fails where it was named, and is told of where a directory was."""
+        if tree.is_file:
+            self.run.errors.append(error)
+        else:
+            self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
+
+    def _group(self, kind: Format, staged: dict[str, Path], digests: list[str]) -> None:
+        mapped = self._target("mapped")
+        findings, lost = mapping.map_loose(self.con, kind, staged, mapped)
+        for old, new in sorted(lost.items()):
+            self._find("note", "superseded", f"{old} does not count: {new} holds the same bill and is the newer one")
+        self._replace(charges.BillFiles([mapped], kind.name, _digest(kind, digests)), findings)
+
+    def _replace(self, files: charges.BillFiles, findings: Sequence[Finding]) -> None:
+        held = mapping.providers(self.con)
+        if self.provider is not None and held - {self.provider}:
+            raise DataError(
+                f"a {files.format} file holds charges of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
+            )
+        self.meter.tell("writing to the store")
+        with self.store.write() as con:
+            results = charges.replace(con, files, force=self.force)
+        if not results:
+            self._find("note", "no_charges", f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges")
+        self.run.results += results
+        if any(result.loaded for result in results):
+            self.run.findings += findings
+
+    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, str, Path]]:
+        """A file, or those in an archive, as text columns in Parquet; what was fetched for that is not kept."""
+        directory = self.work / f"files-{self._number()}"
+        directory.mkdir()
+        found = []
+        with self.meter.reading(self.con, tree.shown(entry), entry.size):
+            for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
+                kind = formats.recognize(file.header, file.name)
+                self._check_provider(kind, file.name)
+                found.append((kind, file.name, mapping.stage(self.con, kind, file, self._target("raw"))))
+        rmtree(directory)
+        return found
+
+    def _check_provider(self, known: Format, name: str) -> None:
+        if self.provider is None and known.name != "focus":
+            command = f"gpucost collect {known.providers[0]}"
+            raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"{command} loads it")
+        if self.provider is not None and known.providers and self.provider not in known.providers:
+            raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.providers[0]} loads it")
+
+    def _target(self, what: str) -> Path:
+        return self.work / f"{what}-{self._number()}.parquet"
+
+    def _number(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _find(self, level: str, code: str, message: str, fix: str | None = None) -> None:
+        self.run.findings.append(Finding("warning" if level == "warning" else "note", code, message, fix))
+
+
+def _digest(known: Format, digests: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join([known.name, known.rules_digest, *sorted(digests)]).encode()).hexdigest()
+
+
+def _below(key: str, root: str) -> bool:
+    return root in ("", ".") or key.startswith(root + "/")

@@ -1,0 +1,77 @@
+"""Files of one format, staged as text, into rows of charges: the SQL of the format, then the checks that every format passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, cast
+
+from gpucost.catalog import load_catalog
+from gpucost.collect.bill import formats
+from gpucost.collect.result import Finding
+from gpucost.errors import DataError
+from gpucost.store import bill_files, bill_twins
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import duckdb
+
+    from gpucost.collect.bill.formats import Format
+    from gpucost.collect.bill.opening import Opened
+
+
+def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Path:
+    """One file as text columns named as the format's SQL reads them. Raises DataError."""
+    if opened.kind == "json":
+        raise DataError(f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line")
+    header = list(opened.header)
+    if opened.kind == "jsonl":
+        # Lines leave out what is null: a column may be there for the first time far down.
+        there = formats.locate(known, header, opened.name).columns
+        header += [column for column, at in there.items() if at is None]
+    where = formats.locate(known, header, opened.name)
+    file = bill_files.RawFile(
+        opened.path, opened.name, opened.kind, header, where.columns, where.tags, opened.gzipped, opened.delimiter
+    )
+    bill_files.stage(con, file, target)
+    return target
+
+
+def map_rows(con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Path], target: Path) -> list[Finding]:
+    """Writes the charges of staged files to `target`, and answers what the format finds worth saying.
+
+    Raises DataError, with file and row, where a charge lacks what every charge has.
+    """
+    bill_files.raw_view(con, staged)
+    if known.catalog:
+        load_catalog(con)
+    with bill_files.values_in_words(con):
+        for name in known.sql:
+            con.execute(formats.sql_text(name))
+        con.sql(formats.sql_text("formatted")).write_parquet(str(target), compression="snappy")
+    con.read_parquet(str(target)).create_view("charges_read", replace=True)
+    for wrong in bill_files.rows(con.execute(formats.sql_text("unread"))):
+        raise DataError(
+            f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read",
+            f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded",
+        )
+    if known.findings is None:
+        return []
+    found = bill_files.rows(con.execute(formats.sql_text(known.findings)))
+    return [Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found]
+
+
+def map_loose(
+    con: duckdb.DuckDBPyConnection, known: Format, staged: dict[str, Path], target: Path
+) -> tuple[list[Finding], dict[str, str]]:
+    """As `map_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
+    findings = map_rows(con, known, list(staged.values()), target)
+    lost = bill_twins.superseded(con, target)
+    if lost:
+        findings = map_rows(con, known, [path for name, path in staged.items() if name not in lost], target)
+    return findings, lost
+
+
+def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
+    """Whose charges the rows mapped last are."""
+    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM charges_read").fetchall()}

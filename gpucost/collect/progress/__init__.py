@@ -1,0 +1,1 @@
+"""Units of work: what trainers, serving engines and experiment trackers say they did. One module per source."""

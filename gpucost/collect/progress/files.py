@@ -1,0 +1,182 @@
+"""Reads work done from CSV and JSONL files: one row per workload, moment and amount."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from gpucost.collect.progress.levels import levels
+from gpucost.errors import DataError, SourceError, UsageError
+from gpucost.model import Period, from_ms, to_ms
+from gpucost.store import runs
+from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
+
+if TYPE_CHECKING:
+    from gpucost.store import Store
+
+KIND = "progress"
+NEEDED = ("workload", "time", "unit", "value")
+TEXTS = ("cluster", "namespace", "pod", "workload", "model")
+MORE = ("cluster", "namespace", "pod", "model", "run", "kind", "failed")
+SUFFIXES = (".csv", ".jsonl", ".ndjson")
+KINDS = ("event", "counter", "gauge")
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What one file brought; `period` runs from its first to its last moment."""
+
+    path: Path
+    period: Period
+    load: ProgressLoad
+
+
+def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResult]:
+    """Loads files of work, all of them or, where one cannot be used, none; a file replaces what it brought before.
+
+    Raises UsageError where a path does not exist, SourceError or DataError where a file cannot be read or used.
+    """
+    found = [(path, *_read(path, tz)) for path in _files(paths)]
+    results = []
+    with store.write() as con:
+        for path, batch, (first, last) in found:
+            source, span = str(path.resolve()), (first, last + 1)
+            run_id = runs.begin(con, KIND, source, span)
+            loaded = load_values(con, source, ALWAYS, batch)
+            runs.log_load(con, run_id, KIND, source, span, rows=loaded.values)
+            runs.finish(con, run_id)
+            results.append(FileResult(path, Period(from_ms(span[0]), from_ms(span[1])), loaded))
+    return results
+
+
+def _files(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(entry for entry in path.rglob("*") if entry.suffix in SUFFIXES and entry.is_file())
+            if not inside:
+                raise UsageError(f"{path} holds no .csv and no .jsonl file", "name the files, or another directory")
+            yield from inside
+        elif path.exists():
+            yield path
+        else:
+            raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, or a directory of them")
+
+
+def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
+    values: dict[ProgressSeries, tuple[list[int], list[float]]] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = _csv(path, file) if path.suffix == ".csv" else _jsonl(path, file)
+            for number, row in rows:
+                series, at_ms, value = _value(path, number, row, tz)
+                times, amounts = values.setdefault(series, ([], []))
+                times.append(at_ms)
+                amounts.append(value)
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is no text in UTF-8") from None
+    if not values:
+        raise DataError(f"{path} holds no rows", f"it needs the columns {', '.join(NEEDED)}")
+    batch = ProgressBatch()
+    for series, (times, amounts) in values.items():
+        if series.unit == "epoch" and series.kind == "gauge":
+            times, amounts = levels(zip(times, amounts, amounts, strict=True), series.marks)
+        batch.add(series, np.array(times, dtype=np.int64), np.array(amounts, dtype=np.float64))
+    moments = [moment for times, _ in values.values() for moment in times]
+    return batch, (min(moments), max(moments))
+
+
+def _csv(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    reader = csv.DictReader(file, strict=True)
+    columns = reader.fieldnames or []
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        raise DataError(
+            f"{path}: there is no column {missing[0]}", f"it needs {', '.join(NEEDED)}; it may have {', '.join(MORE)}"
+        )
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise DataError(f"{path}, line {reader.line_num}: as many fields as columns are needed")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _jsonl(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, line {number}: is no JSON object")
+        missing = [name for name in NEEDED if name not in row]
+        if missing:
+            raise DataError(f"{path}, line {number}: {missing[0]} is missing", f"it needs {', '.join(NEEDED)}")
+        yield number, row
+
+
+def _value(path: Path, number: int, row: Mapping[str, Any], tz: ZoneInfo) -> tuple[ProgressSeries, int, float]:
+    def text(name: str) -> str:
+        value = row.get(name)
+        return "" if value is None else str(value).strip()
+
+    def wrong(name: str, needed: str) -> DataError:
+        return DataError(f"{path}, line {number}: {name} {text(name)!r} is {needed}")
+
+    if not (text("workload") or text("pod")):
+        raise wrong("workload", "empty, and no pod is named either")
+    unit = text("unit")
+    if not unit:
+        raise wrong("unit", "empty: epoch, request, prompt_token, generation_token or your own word")
+    try:
+        at_ms = _moment(text("time"), tz)
+    except ValueError:
+        raise wrong("time", "no time such as 2026-10-01T06:00:00Z, and no Unix seconds") from None
+    try:
+        value = float(text("value"))
+    except ValueError:
+        value = math.nan
+    kind = text("kind") or ("gauge" if unit == "epoch" else "event")
+    if kind not in KINDS:
+        raise wrong("kind", f"none of {', '.join(KINDS)}")
+    if not math.isfinite(value) or (value < 0 and kind != "gauge"):
+        raise wrong("value", "no number from 0")
+    failed = text("failed").lower()
+    if failed not in ("", "0", "1", "true", "false"):
+        raise wrong("failed", "neither true nor false")
+    series = ProgressSeries(
+        mapping="file",
+        unit=unit,
+        kind=kind,
+        labels=(),
+        run_id=text("run"),
+        is_failure=failed in ("1", "true"),
+        **{name: text(name) for name in TEXTS},  # type: ignore[arg-type]
+    )
+    return series, at_ms, value
+
+
+def _moment(text: str, tz: ZoneInfo) -> int:
+    """Milliseconds of a time with offset, a local one without, or Unix seconds. Raises ValueError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        instant = datetime.fromisoformat(text)
+        return to_ms(instant if instant.tzinfo else instant.replace(tzinfo=tz))
+    if not 0 <= seconds < 32503680000:
+        raise ValueError(text)
+    return round(seconds * 1000)

@@ -1,0 +1,68 @@
+"""Which metrics count work, and what their labels mean: the ready-made mappings, and those of the configuration."""
+
+from __future__ import annotations
+
+import tomllib
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from gpucost.config import Config, Unit
+from gpucost.store.progress import ProgressSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def mappings(config: Config) -> list[Unit]:
+    """The mappings of the configuration, and the ready-made ones whose names it does not use."""
+    own = {unit.name for unit in config.units}
+    return [*config.units, *(unit for unit in ready_made() if unit.name not in own)]
+
+
+def ready_made() -> list[Unit]:
+    """The mappings that gpucost brings, from mappings.toml."""
+    text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
+    return [Unit.model_validate(item) for item in tomllib.loads(text)["units"]]
+
+
+def selector(unit: Unit) -> str:
+    """The PromQL selector of a mapping by metric."""
+    matchers = [f'{label}=~"{"|".join(_quoted(value) for value in values)}"' for label, values in unit.match.items()]
+    return f"{unit.metric}{{{','.join(matchers)}}}"
+
+
+def series_of(unit: Unit, labels: Mapping[str, str], cluster: str) -> ProgressSeries:
+    """What one series of a mapping is about. Labels that an exporter had to rename (`exported_*`) win, as for GPUs."""
+
+    def label(*names: str | None) -> str:
+        return next((labels[name] for name in names if name and labels.get(name)), "")
+
+    failed = any(_is_failure(labels, name, values) for name, values in unit.failure.items())
+    return ProgressSeries(
+        mapping=unit.name,
+        unit=unit.unit,
+        kind=unit.kind,
+        labels=tuple(sorted((name, value) for name, value in labels.items() if value)),
+        cluster=cluster,
+        namespace=label("exported_namespace", "namespace", "kubernetes_namespace"),
+        pod=label("exported_pod", "pod", "pod_name", "kubernetes_pod_name"),
+        workload=label(unit.workload_label),
+        model=label(unit.model_label),
+        run_id=label(unit.run_label),
+        marks=unit.marks or ("end" if unit.kind == "counter" else "begin"),
+        resumes=unit.resumes,
+        is_failure=failed,
+    )
+
+
+def _is_failure(labels: Mapping[str, str], name: str, values: list[str]) -> bool:
+    if name == "*":
+        return True
+    return any(fnmatchcase(labels.get(name, ""), value) for value in values)
+
+
+def _quoted(value: str) -> str:
+    import re
+
+    return re.escape(value).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,132 @@
+"""Collects counters and gauges of work from a server that speaks Prometheus' HTTP API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from gpucost.collect.base import Collector, Progress
+from gpucost.collect.progress.mappings import selector, series_of
+from gpucost.collect.prometheus_client import PrometheusClient, Retries
+from gpucost.collect.prometheus_failures import TooMuch
+from gpucost.collect.result import CollectResult, Finding
+from gpucost.collect.windows import default_spans, halves, whole_hours
+from gpucost.errors import SourceError, UsageError
+from gpucost.model import Period, from_ms, to_ms
+from gpucost.store import runs
+from gpucost.store.progress import ProgressBatch, load_values
+from gpucost.store.samples import Answer, LoadResult, MetricSamples
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from gpucost.config import PrometheusSource, Unit
+    from gpucost.store import Store
+    from gpucost.store.runs import Span
+
+_QUERY_STEP = "60s"
+
+
+class ProgressCollector(Collector[list[tuple["Unit", Answer]]]):
+    """One server's metrics of work, by the mappings whose metrics it has."""
+
+    kind: ClassVar[str] = "progress"
+
+    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[Unit]) -> None:
+        super().__init__(source.source, store, source.concurrency)
+        self._config = source
+        self._client = client
+        self._units = units
+
+    def keep_known(self, spans: list[Span]) -> list[Unit]:
+        """Leaves out mappings whose metrics the server does not have; those that are left."""
+        names = self._client.label_values("__name__", spans[0][0], spans[-1][1])
+        if names is not None:
+            self._units = [unit for unit in self._units if unit.query is not None or unit.metric in names]
+        return self._units
+
+    def fetch(self, span: Span) -> list[tuple[Unit, Answer]]:
+        """All mappings' samples in one window."""
+        return [(unit, answer) for unit in self._units for answer in self._fetch(unit, span)]
+
+    def write(
+        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[Unit, Answer]]
+    ) -> LoadResult | None:
+        """Replaces what the store has of this server's work in the window."""
+        found = ProgressBatch()
+        metrics: dict[str, MetricSamples] = {}
+        for unit, answer in batch:
+            cuts = np.flatnonzero(np.diff(answer.series_index)) + 1
+            for part in np.split(np.arange(len(answer.ts_ms)), cuts):
+                if not len(part):
+                    continue
+                labels = dict(answer.series[int(answer.series_index[part[0]])])
+                cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
+                found.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
+            if len(answer.ts_ms):
+                metrics[unit.name] = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+        loaded = load_values(con, self.source, span, found)
+        runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
+        dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
+        return LoadResult(loaded.values, loaded.new_series, dropped, metrics)
+
+    def _fetch(self, unit: Unit, span: Span) -> list[Answer]:
+        start, end = span
+        name = unit.metric or unit.name
+        length = f"{end - start}ms"
+        query = f"{selector(unit)}[{length}]" if unit.query is None else f"({unit.query})[{length}:{_QUERY_STEP}]"
+        try:
+            return [self._client.matrix(name, query, end - 1)]
+        except TooMuch as error:
+            parts = halves(span)
+            if len(parts) == 1:
+                raise SourceError(f"one hour of {name} is more than the server will answer: {error.message}", error.fix) from None
+            self.window_hours = max(1, self.window_hours // 2)
+            return [answer for part in parts for answer in self._fetch(unit, part)]
+
+
+def collect_progress(
+    source: PrometheusSource,
+    store: Store,
+    units: list[Unit],
+    period: Period | None,
+    progress: Progress | None = None,
+    now: datetime | None = None,
+    timezone: ZoneInfo | None = None,
+    retries: Retries | None = None,
+) -> CollectResult:
+    """Collects one server's metrics of work into the store.
+
+    Without a period: the current month so far (in `timezone`) at first, later what is missing since then and the time since
+    the last collected moment less two hours. With one: all of it anew. Raises SourceError where the server does not answer.
+    """
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    now_ms = to_ms(moment)
+    if period is not None and (period.is_empty or period.start_ms >= now_ms):
+        raise UsageError(f"the period {period} is empty, or has not begun")
+    client = PrometheusClient(source, retries)
+    try:
+        client.value("vector(1)", now_ms)
+        collector = ProgressCollector(source, store, client, units)
+        with store.write() as con:
+            asked, loaded = runs.asked(con, "progress", source.source), runs.loaded(con, "progress", source.source)
+        if period is not None:
+            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
+        else:
+            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            spans = default_spans(to_ms(month), now_ms, asked, loaded)
+        known = collector.keep_known(spans)
+        result = collector.run(spans, period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1])), progress)
+        result.gaps = []  # work has no heartbeat: an hour without any is no gap
+        if not known:
+            words = f"{source.url} has none of the metrics of work that gpucost knows"
+            result.findings.append(
+                Finding("note", "no_units", words, "name yours under [[units]] in gpucost.toml; see docs/units.md")
+            )
+        result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+        return result
+    finally:
+        client.close()

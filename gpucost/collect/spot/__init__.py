@@ -1,0 +1,7 @@
+"""Spot price history: from AWS and Azure, or from files that hold their answers."""
+
+from __future__ import annotations
+
+from gpucost.collect.spot.run import SpotResult, collect_spot, import_spot
+
+__all__ = ["SpotResult", "collect_spot", "import_spot"]

@@ -1,0 +1,120 @@
+"""Recording and alerting rules for Prometheus, out of the templates in reports/."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpucost.collect.prometheus_selectors import GPU_RESOURCES
+from gpucost.errors import UsageError
+from gpucost.export.templates import number, quoted, render
+
+if TYPE_CHECKING:
+    from gpucost.config import Config
+    from gpucost.export.prices import RulePrices
+
+GPU_RESOURCE = f'resource=~"{GPU_RESOURCES}"'
+
+# How inventory tells capacity types (gpucost/inventory/26_node_facts.sql): the first of these that a node carries …
+_BOUGHT = (
+    "label_karpenter_sh_capacity_type",
+    "label_eks_amazonaws_com_capacityType",
+    "label_eks_amazonaws_com_capacity_type",
+    "label_cloud_google_com_gke_provisioning",
+    "label_kubernetes_azure_com_scalesetpriority",
+    "label_node_kubernetes_io_lifecycle",
+    "label_node_lifecycle",
+)
+# … or any of these.
+_RESERVED = (
+    "label_karpenter_k8s_aws_capacity_reservation_id",
+    "label_cloud_google_com_reservation_name",
+    "label_karpenter_sh_capacity_reservation_id",
+)
+_TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
+_REGIONS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
+_FIRST = ";*([^;]*).*"  # of values that label_join joined by ";"
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def recording_rules(config: Config, prices: RulePrices) -> str:
+    """Recording rules (YAML): GPUs by namespace and state, unallocated GPUs by node, and their cost an hour.
+
+    Raises UsageError where the configuration names a metric or label that PromQL cannot spell.
+    """
+    activity = config.activity
+    return render(
+        "recording-rules.yml.j2",
+        cluster_label=cluster_label(config),
+        gpu_resource=GPU_RESOURCE,
+        node_info=_node_info(),
+        device_metric=_metric(activity.device_metric),
+        device_scale=number(activity.device_scale),
+        mig_metric=_metric(activity.mig_metric),
+        mig_scale=number(activity.mig_scale),
+        same_metric=activity.device_metric == activity.mig_metric,
+        idle_threshold=number(config.idle.threshold_percent),
+        prices_from=prices.source,
+        price_keys=("instance_type", "region", "capacity_type") if prices.by_region else ("instance_type", "capacity_type"),
+        instance_prices=[price for price in prices.prices if price.instance_type is not None],
+        node_prices=[price for price in prices.prices if price.node is not None],
+    )
+
+
+def alerting_rules(config: Config) -> str:
+    """Alerting rules (YAML) with the thresholds of [alerts], [idle] and [targets]; they read what the recording rules record."""
+    budget = config.alerts.budget_per_month
+    return render(
+        "alerts.yml.j2",
+        cluster_label=cluster_label(config),
+        gpu_resource=GPU_RESOURCE,
+        alerts=config.alerts,
+        idle_threshold=number(config.idle.threshold_percent),
+        spot_ratio=number(config.targets.spot_ratio),
+        currency=config.currency,
+        budget=None if budget is None else number(budget),
+        team_budgets=[(team, number(amount)) for team, amount in sorted(config.alerts.team_budgets.items())],
+    )
+
+
+def cluster_label(config: Config) -> str:
+    """The label that tells clusters apart, of the first server. Raises UsageError for what is no label's name."""
+    name = config.prometheus[0].cluster_label if config.prometheus else "cluster"
+    if not _LABEL.fullmatch(name):
+        raise UsageError(f"{name!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
+    return name
+
+
+def _metric(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
+    return name
+
+
+def _node_info() -> str:
+    """PromQL: kube_node_labels with labels instance_type, region and capacity_type, as inventory reads them."""
+    said = ("bought", "instance_type", "region", "label_kubernetes_io_hostname", "label_nvidia_com_gpu_product")
+    steps = (
+        ("label_join", "instance_type", ";", *_TYPES),
+        ("label_replace", "instance_type", "$1", "instance_type", _FIRST),
+        ("label_join", "region", ";", *_REGIONS),
+        ("label_replace", "region", "$1", "region", _FIRST),
+        ("label_join", "bought", ";", *_BOUGHT),
+        ("label_replace", "bought", "$1", "bought", _FIRST),
+        ("label_replace", "capacity_type", "on_demand", "", ""),
+        ("label_replace", "capacity_type", "reserved", "bought", "(?i)(reserved|capacity[-_]block|reservation)"),
+        ("label_replace", "capacity_type", "spot", "bought", "(?i)(spot|preemptible|ec2spot)"),
+        ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_spot", "true"),
+        ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_preemptible", "true"),
+        ("label_join", "reservation", ";", "capacity_type", *_RESERVED),
+        ("label_replace", "capacity_type", "reserved", "reservation", "on_demand;.*[^;].*"),
+        # a node that exports no labels: nothing says how it was bought
+        ("label_join", "said", ";", "capacity_type", *said),
+        ("label_replace", "capacity_type", "unknown", "said", "on_demand;*"),
+    )
+    text = "kube_node_labels"
+    for function, *arguments in steps:
+        text = f"{function}({text},\n  {', '.join(quoted(argument) for argument in arguments)})"
+    return text

@@ -1,0 +1,44 @@
+-- reads: focus_machine_periods, billed_nodes, cost_hourly, nodes, allocations
+-- writes: focus_holders, one row per (machine, charge period, holder): its share of what the machine was charged, and its GPU-hours
+-- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, and time that no metrics saw, are holders of their own
+CREATE OR REPLACE TEMP TABLE focus_holders AS
+WITH cells AS (
+    SELECT p.instance_key, p.from_ms, p.to_ms, p.seen_ratio, c.kind, c.team, n.cluster, n.node, n.gpu_model, n.capacity_type, a.namespace, a.workload,
+        (least(c.to_ms, p.to_ms) - greatest(c.from_ms, p.from_ms)) / (c.to_ms - c.from_ms) AS part,
+        c.cost + c.unallocated_cost AS cost, c.allocated_gpu_ms + c.unallocated_gpu_ms AS gpu_ms
+    FROM focus_machine_periods AS p
+    JOIN billed_nodes AS m USING (instance_key)
+    JOIN nodes AS n USING (node_id)
+    JOIN cost_hourly AS c ON c.node_id = n.node_id AND c.from_ms < p.to_ms AND p.from_ms < c.to_ms
+    LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+),
+summed AS (
+    SELECT instance_key, from_ms, to_ms, seen_ratio, kind, team, cluster, node, gpu_model, capacity_type, namespace, workload,
+        -- decimals: sums of doubles hang on the order of rows
+        sum((cost * part)::DECIMAL(38, 9)) AS cost, sum((gpu_ms * part)::DECIMAL(38, 6)) AS gpu_ms
+    FROM cells
+    GROUP BY ALL
+),
+weighed AS (
+    -- cost tells what each takes, also where cores and memory are charged; time only where nothing cost anything
+    SELECT *, CASE WHEN sum(cost) OVER w > 0 THEN cost / sum(cost) OVER w WHEN sum(gpu_ms) OVER w > 0 THEN gpu_ms / sum(gpu_ms) OVER w ELSE 0 END AS weight
+    FROM summed
+    WINDOW w AS (PARTITION BY instance_key, from_ms, to_ms)
+),
+held AS (
+    SELECT instance_key, from_ms, to_ms, kind, team, cluster, node, namespace, workload, gpu_model, capacity_type,
+        weight * seen_ratio AS share, gpu_ms / 3600000 AS gpu_hours
+    FROM weighed
+    WHERE weight > 0
+),
+rest AS (
+    SELECT p.instance_key, p.from_ms, p.to_ms, CASE WHEN p.has_node THEN 'outside_node_life' ELSE 'instance_without_metrics' END AS kind,
+        1 - coalesce(sum(h.share::DECIMAL(38, 15)), 0)::DOUBLE AS share
+    FROM focus_machine_periods AS p
+    LEFT JOIN held AS h USING (instance_key, from_ms, to_ms)
+    GROUP BY p.instance_key, p.from_ms, p.to_ms, p.has_node
+    HAVING 1 - coalesce(sum(h.share::DECIMAL(38, 15)), 0)::DOUBLE > 1e-9
+)
+SELECT * FROM held
+UNION ALL BY NAME
+SELECT * FROM rest;

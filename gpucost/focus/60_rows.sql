@@ -1,0 +1,91 @@
+-- reads: focus_charges, focus_splits, focus_estimates; $month the billing period, $currency the report's
+-- writes: focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
+-- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
+CREATE OR REPLACE TEMP TABLE focus_rows AS
+WITH parts AS (
+    SELECT s.*, c.* EXCLUDE (charge_id, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity, kind),
+        false AS is_estimate
+    FROM focus_splits AS s JOIN focus_charges AS c USING (charge_id)
+    UNION ALL BY NAME
+    SELECT holder, team, cluster, node, namespace, workload, gpu_model, capacity_type, gpu_hours, gpu_hours AS measured_gpu_hours, 1::DECIMAL(18, 12) AS ratio,
+        0 AS billed_cost, cost AS effective_cost, cost AS list_cost, cost AS contracted_cost,
+        gpu_hours::DECIMAL(38, 12) AS pricing_quantity, gpu_hours::DECIMAL(38, 12) AS consumed_quantity,
+        provider, 'gpucost-estimate' AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
+        'Usage' AS charge_category, 'Estimate by gpucost: no bill covers this' AS charge_description, $currency AS billing_currency,
+        'GPU nodes' AS service_name, region, zone, machine AS resource_id, node AS resource_name, 'Virtual Machine' AS resource_type,
+        'GPU-Hours' AS pricing_unit, 'GPU-Hours' AS consumed_unit,
+        CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, true AS is_estimate
+    FROM focus_estimates
+),
+told AS (
+    SELECT *, holder <> 'instance_without_metrics' AS is_split,
+        CASE provider WHEN 'aws' THEN 'AWS' WHEN 'gcp' THEN 'Google Cloud' WHEN 'azure' THEN 'Microsoft' WHEN 'oci' THEN 'Oracle' ELSE coalesce(provider, 'Own machines') END AS seller,
+        map_from_entries(list_filter(
+            [('cluster', cluster), ('namespace', namespace), ('team', team), ('workload', workload)],
+            lambda tag: struct_extract_at(tag, 2) IS NOT NULL)) AS own_tags,
+        coalesce(tags, MAP([]::VARCHAR[], []::VARCHAR[])) AS origin_tags
+    FROM parts
+)
+SELECT
+    zone AS AvailabilityZone,
+    billed_cost::DECIMAL(38, 12) AS BilledCost,
+    payer AS BillingAccountId,
+    NULL::VARCHAR AS BillingAccountName,
+    billing_currency AS BillingCurrency,
+    ($month || '-01')::DATE::TIMESTAMP::TIMESTAMPTZ AS BillingPeriodStart,
+    (($month || '-01')::DATE + INTERVAL 1 MONTH)::TIMESTAMPTZ AS BillingPeriodEnd,
+    capacity_reservation_id AS CapacityReservationId,
+    CASE WHEN capacity_reservation_id IS NOT NULL THEN coalesce(capacity_reservation_status, 'Used') END AS CapacityReservationStatus,
+    charge_category AS ChargeCategory,
+    charge_class AS ChargeClass,
+    coalesce(charge_description, sku_description, instance_type) AS ChargeDescription,
+    coalesce(charge_frequency, 'Usage-Based') AS ChargeFrequency,
+    charge_period_start::TIMESTAMPTZ AS ChargePeriodStart,
+    charge_period_end::TIMESTAMPTZ AS ChargePeriodEnd,
+    commitment_discount_category AS CommitmentDiscountCategory,
+    commitment_discount_id AS CommitmentDiscountId,
+    commitment_discount_status AS CommitmentDiscountStatus,
+    commitment_discount_type AS CommitmentDiscountType,
+    consumed_quantity::DECIMAL(38, 12) AS ConsumedQuantity,
+    CASE WHEN consumed_quantity IS NULL THEN NULL WHEN coalesce(consumed_unit, pricing_unit, 'h') SIMILAR TO '(?i)(1 )?h(ou)?rs?|h' THEN 'Hours' ELSE coalesce(consumed_unit, pricing_unit) END AS ConsumedUnit,
+    contracted_cost::DECIMAL(38, 12) AS ContractedCost,
+    effective_cost::DECIMAL(38, 12) AS EffectiveCost,
+    seller AS HostProviderName,
+    NULL::VARCHAR AS InvoiceId,
+    CASE WHEN is_estimate THEN 'No invoice: an estimate by gpucost' ELSE seller END AS InvoiceIssuerName,
+    list_cost::DECIMAL(38, 12) AS ListCost,
+    coalesce(pricing_category, 'Standard') AS PricingCategory,
+    pricing_quantity::DECIMAL(38, 12) AS PricingQuantity,
+    CASE WHEN pricing_quantity IS NULL THEN NULL WHEN coalesce(pricing_unit, consumed_unit, 'h') SIMILAR TO '(?i)(1 )?h(ou)?rs?|h' THEN 'Hours' ELSE coalesce(pricing_unit, consumed_unit) END AS PricingUnit,
+    seller AS ProviderName,
+    seller AS PublisherName,
+    region AS RegionId,
+    region AS RegionName,
+    coalesce(resource_id, instance_key) AS ResourceId,
+    resource_name AS ResourceName,
+    coalesce(resource_type, 'Virtual Machine') AS ResourceType,
+    'Compute' AS ServiceCategory,
+    coalesce(service_name, seller) AS ServiceName,
+    seller AS ServiceProviderName,
+    'Virtual Machines' AS ServiceSubcategory,
+    sku_id AS SkuId,
+    sub_account_id AS SubAccountId,
+    sub_account_name AS SubAccountName,
+    to_json(origin_tags)::VARCHAR AS OriginTags,
+    to_json(map_concat(origin_tags, own_tags))::VARCHAR AS Tags,
+    CASE WHEN is_split THEN 'gpucost-held-time' END AS AllocatedMethodId,
+    CASE WHEN is_split THEN json_object('Elements', [
+        json_object('AllocatedRatio', ratio, 'UsageUnit', 'GPU-Hours', 'UsageQuantity', round(coalesce(measured_gpu_hours, 0), 9))])::VARCHAR END AS AllocatedMethodDetails,
+    CASE WHEN holder = 'allocated' THEN concat_ws('/', cluster, namespace, workload) END AS AllocatedResourceId,
+    CASE WHEN holder = 'allocated' THEN workload END AS AllocatedResourceName,
+    CASE WHEN holder = 'allocated' THEN to_json(own_tags)::VARCHAR END AS AllocatedTags,
+    holder AS kind,
+    cluster, node, team, namespace, workload, gpu_model, capacity_type,
+    round(coalesce(gpu_hours, 0), 9) AS gpu_hours,
+    ratio AS share,
+    is_estimate,
+    lpad(lower(to_hex(charge_key)), 16, '0') AS origin_charge_key,
+    source_file AS origin_file,
+    source_row AS origin_row
+FROM told
+ORDER BY is_estimate, charge_id, charge_period_start, resource_id, kind, cluster, node, team NULLS LAST, namespace, workload, gpu_model, capacity_type;

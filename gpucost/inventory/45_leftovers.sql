@@ -1,0 +1,40 @@
+-- reads: facts, node_facts, unit_shares
+-- writes: leftovers, one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
+-- invariant: 0 < gpus; stretches of a node do not overlap
+CREATE OR REPLACE TEMP TABLE leftovers AS
+WITH sliced AS (
+    SELECT n.* FROM node_facts AS n SEMI JOIN (FROM unit_shares WHERE profile IS NOT NULL) AS u USING (node_id)
+),
+offered AS (
+    SELECT n.node_id, n.gpu_count, n.up_from_ms, n.up_to_ms, f.resource, f.value, greatest(f.first_ms, n.up_from_ms) AS from_ms,
+        least(f.end_ms, n.up_to_ms) AS to_ms
+    FROM sliced AS n
+    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+        AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
+    WHERE is_accelerator(f.resource)
+),
+edges AS (
+    SELECT node_id, from_ms AS at_ms FROM offered UNION SELECT node_id, to_ms FROM offered
+),
+stretches AS (
+    SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges
+),
+-- several exporters that say the same say it once
+units AS (
+    SELECT t.node_id, t.from_ms, t.to_ms, o.resource, o.gpu_count, o.up_from_ms, max(o.value) AS units
+    FROM stretches AS t JOIN offered AS o ON o.node_id = t.node_id AND o.from_ms <= t.from_ms AND t.to_ms <= o.to_ms
+    GROUP BY ALL
+),
+covered AS (
+    SELECT u.node_id, u.from_ms, u.to_ms, u.gpu_count, u.up_from_ms, sum(u.units * s.share) AS gpus
+    FROM units AS u
+    JOIN unit_shares AS s ON s.node_id = u.node_id AND s.resource = u.resource AND s.from_ms <= u.from_ms AND u.from_ms < s.to_ms
+    GROUP BY ALL
+    HAVING bool_or(s.profile IS NOT NULL AND u.units > 0)
+)
+SELECT node_id,
+    -- before the first scrape the node was cut as it was then
+    CASE WHEN from_ms = min(from_ms) OVER (PARTITION BY node_id) THEN up_from_ms ELSE from_ms END AS from_ms,
+    to_ms, gpu_count - gpus AS gpus
+FROM covered
+WHERE gpu_count - gpus > 1e-6;

@@ -1,0 +1,1 @@
+"""The summary of a report, sent to people: Slack, any webhook, mail."""

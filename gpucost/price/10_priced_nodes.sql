@@ -1,0 +1,28 @@
+-- reads: nodes, catalog_prices, list_prices, spot_prices, $node_id
+-- writes: priced_nodes, the nodes to price (one, or all where $node_id is null), spelled as prices are
+-- invariant: one row per node life; text is lower-cased, but for labels and their values
+CREATE OR REPLACE TEMP TABLE priced_nodes AS
+WITH sellers AS (
+    SELECT lower(instance_type) AS instance_type, min(lower(provider)) AS seller
+    FROM (
+        SELECT instance_type, provider FROM catalog_prices
+        UNION SELECT instance_type, provider FROM list_prices
+        UNION SELECT instance_type, provider FROM spot_prices
+    )
+    GROUP BY ALL
+)
+SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, n.gpu_count::DECIMAL(12, 6) AS gpu_count, n.gpu_model, n.labels,
+    lower(n.provider) AS provider, lower(n.zone) AS zone, lower(n.instance_type) AS instance_type,
+    -- aws spells a zone us-east-1a or us-west-2-lax-1a, gcp us-central1-a, azure eastus-1
+    coalesce(lower(n.region),
+        nullif(regexp_extract(lower(n.zone), '^([a-z]+(-[a-z]+)+-[0-9]+)', 1), ''),
+        nullif(regexp_extract(lower(n.zone), '^(.+)-[a-z0-9]$', 1), '')) AS region,
+    lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id,
+    -- whose list prices count: where the node does not say, whoever sells its instance type
+    coalesce(lower(n.provider), s.seller) AS seller,
+    -- aws:///us-east-1a/i-0123
+    lower(regexp_extract(n.machine_id, '[^/]+$')) AS instance_id,
+    CASE n.capacity_type WHEN 'unknown' THEN 'on_demand' ELSE n.capacity_type END AS capacity_type
+FROM nodes AS n
+LEFT JOIN sellers AS s ON s.instance_type = lower(n.instance_type)
+WHERE $node_id IS NULL OR n.node_id = $node_id;

@@ -1,0 +1,21 @@
+-- reads: priced_nodes, book_fits
+-- writes: book_ties, moments in a node's life when two price book rows that fit it are equally specific and none is more so
+-- invariant: only rows with different selectors can tie; steps of one selector do not: the latest that has begun holds
+CREATE OR REPLACE TEMP TABLE book_ties AS
+WITH selecting AS (
+    SELECT * FROM book_fits WHERE len(selector[1]) > 0
+),
+rivals AS (
+    SELECT a.node_id, a.line AS one_line, b.line AS other_line, a.specificity, greatest(a.start_ms, b.start_ms) AS begins_ms
+    FROM selecting AS a
+    JOIN selecting AS b ON b.node_id = a.node_id AND b.specificity = a.specificity AND a.line < b.line AND b.selector <> a.selector
+),
+undecided AS (
+    SELECT r.one_line, r.other_line, n.node, greatest(r.begins_ms, n.up_from_ms) AS at_ms,
+        least(n.up_to_ms, coalesce(min(f.start_ms), n.up_to_ms)) AS until_ms
+    FROM rivals AS r
+    JOIN priced_nodes AS n USING (node_id)
+    LEFT JOIN book_fits AS f ON f.node_id = r.node_id AND f.specificity > r.specificity
+    GROUP BY r.one_line, r.other_line, r.begins_ms, n.node_id, n.node, n.up_from_ms, n.up_to_ms
+)
+SELECT one_line, other_line, node, at_ms FROM undecided WHERE at_ms < until_ms;

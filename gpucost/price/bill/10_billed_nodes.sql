@@ -1,0 +1,26 @@
+-- reads: nodes, bill_rows
+-- writes: billed_nodes (stored), machines of bills that are GPU nodes, by provider id
+-- invariant: a node is matched by its own id, else by its scale set's, else not at all
+DELETE FROM billed_nodes;
+INSERT INTO billed_nodes BY NAME
+WITH machines AS (
+    SELECT node_id, provider,
+        -- aws:///us-east-1a/i-0123 -> i-0123; gce://project/zone/name and azure:///subscriptions/… as they are
+        CASE WHEN regexp_matches(lower(machine_id), '^aws://') THEN regexp_extract(lower(machine_id), '[^/]+$')
+            ELSE ltrim(regexp_replace(lower(machine_id), '^[a-z]+://', ''), '/') END AS machine_key
+    FROM nodes
+    WHERE machine_id IS NOT NULL
+),
+billed AS (
+    SELECT DISTINCT instance_key, ltrim(lower(instance_key), '/') AS machine_key
+    FROM bill_rows
+    WHERE instance_key IS NOT NULL AND kind = 'instance'
+),
+own AS (
+    SELECT b.instance_key, m.node_id, false AS is_scale_set FROM machines AS m JOIN billed AS b USING (machine_key)
+)
+FROM own
+UNION ALL
+SELECT b.instance_key, m.node_id, true
+FROM machines AS m JOIN billed AS b ON b.machine_key = regexp_extract(m.machine_key, '^(.*/virtualmachinescalesets/[^/]+)/virtualmachines/[^/]+$', 1)
+WHERE m.node_id NOT IN (SELECT node_id FROM own);

@@ -1,0 +1,15 @@
+-- reads: billed_hours, billed_nodes, nodes
+-- writes: warnings (stored), code unexplained_zero: machines that a bill says ran for nothing, and not why
+-- invariant: such hours have no price from the bill
+DELETE FROM warnings WHERE code = 'unexplained_zero';
+INSERT INTO warnings BY NAME
+SELECT 'unexplained_zero' AS code, CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,
+    coalesce(h.instance_type, h.instance_key) AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
+    format('the bill of {}, {}, has {:.1f} hours of {} at no cost and names no reason: they are priced as if no bill covered them',
+        h.provider, h.billing_period, sum(h.instance_hours), coalesce(h.instance_type, 'machines')) AS message,
+    'gpucost sql "from charges where cost_cause = ''zero_unexplained''" shows the rows' AS fix
+FROM billed_hours AS h
+LEFT JOIN billed_nodes AS b USING (instance_key)
+LEFT JOIN nodes AS n USING (node_id)
+WHERE h.is_unexplained
+GROUP BY h.provider, h.billing_period, coalesce(h.instance_type, h.instance_key), h.instance_type;

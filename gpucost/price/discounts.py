@@ -1,0 +1,64 @@
+"""Negotiated discounts: [[prices.discounts]] as rows that the stage joins to nodes."""
+
+from __future__ import annotations
+
+import difflib
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gpucost.engine.local import run_stage
+from gpucost.errors import PriceError
+from gpucost.model import to_ms
+from gpucost.price.book_fields import capacity_type
+from gpucost.timeline import local_midnight
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Config
+
+
+def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
+    """Create the temporary table discounts, numbered from 1 in the config's order; periods are local days.
+
+    Expects the catalog's tables. Raises PriceError for a GPU model that neither the catalog nor any node knows.
+    """
+    all_of_them = config.prices.discounts
+
+    def instant(day: date | None) -> int | None:
+        return to_ms(local_midnight(day, config.tz)) if day else None
+
+    def folded(texts: list[str | None]) -> list[str | None]:
+        return [text.lower() if text else None for text in texts]
+
+    columns = {
+        "number": list(range(1, len(all_of_them) + 1)),
+        "factor": [f"{1 - item.percent / Decimal(100):f}" for item in all_of_them],
+        "provider": folded([item.provider for item in all_of_them]),
+        "instance_family": folded([item.instance_family for item in all_of_them]),
+        "gpu_model": [item.gpu_model for item in all_of_them],
+        "capacity_type": [capacity_type(item.purchase_option) for item in all_of_them],
+        "price_sources": [list(item.price_sources) for item in all_of_them],
+        "from_ms": [instant(item.effective_start) for item in all_of_them],
+        "to_ms": [instant(item.effective_end) for item in all_of_them],
+    }
+    run_stage(con, __package__ or "", "15_discounts", columns)
+    _refuse_unknown_models(con)
+
+
+def _refuse_unknown_models(con: DuckDBPyConnection) -> None:
+    unknown = con.execute(
+        "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n USING (gpu_model) "
+        "WHERE NOT d.is_known ORDER BY ALL"
+    ).fetchone()
+    if unknown is None:
+        return
+    number, model = unknown
+    known = [str(name) for (name,) in con.execute("SELECT gpu_model FROM gpu_models ORDER BY ALL").fetchall()]
+    near = difflib.get_close_matches(model, known, 3, 0.5)
+    raise PriceError(
+        f"[[prices.discounts]] number {number}: gpu_model {model!r} is no GPU model that the catalog or a node has",
+        f"did you mean {' or '.join(near)}?" if near else "spell it as in the report by gpu_model",
+    )

@@ -1,0 +1,178 @@
+"""Why a node costs what it does at a moment: every price that fits it, which wins, and what rates and discounts make of it."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.errors import GpucostError, UsageError
+from gpucost.model import from_ms, iso, to_ms
+from gpucost.price import price_nodes
+from gpucost.price.reasons import why_lost, why_won
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node's life and what decides its price."""
+
+    node_id: int
+    cluster: str
+    node: str
+    up_from: datetime
+    up_to: datetime
+    provider: str | None
+    region: str | None
+    zone: str | None
+    instance_type: str | None
+    capacity_type: str
+    gpu_model: str | None
+    gpu_count: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A price that fits a node at a moment, per hour of the whole node, before rates and discounts."""
+
+    price_per_hour: Decimal
+    currency: str
+    price_source: str
+    price_as_of: date | None
+    origin: str
+    holds_from: datetime
+    holds_to: datetime
+    wins: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is done to the winner's price, and the price after it; `factor` is a rate, or what a discount leaves."""
+
+    step: str
+    detail: str
+    factor: Decimal
+    price_per_hour: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class NodePrice:
+    """The answer. Prices are in `currency`; null where nothing prices the node then, and `fix` says what would."""
+
+    node: Node
+    at: datetime
+    currency: str
+    candidates: tuple[Candidate, ...]
+    steps: tuple[Step, ...]
+    price_per_hour: Decimal | None
+    fix: str | None
+
+    @property
+    def price_per_gpu_hour(self) -> Decimal | None:
+        """The node's price spread evenly over its GPUs."""
+        return None if self.price_per_hour is None else self.price_per_hour / Decimal(repr(self.node.gpu_count))
+
+
+def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None) -> NodePrice:
+    """The price of a node at a moment, its last one where `at` is None; `con` may be read-only.
+
+    Raises UsageError for a name that no node, or more than one cluster has, GpucostError for a moment at which it was not up,
+    and PriceError as pricing does.
+    """
+    node = _node(con, name, at, cluster)
+    at_ms = to_ms(at) if at else to_ms(node.up_to) - 1
+    price_nodes(con, config, node.node_id)
+    rows = con.execute(
+        "SELECT price_per_hour, currency, price_source, price_as_of, origin, from_ms, to_ms, rank FROM price_candidates "
+        "WHERE from_ms <= $at AND $at < to_ms ORDER BY rank DESC",
+        {"at": at_ms},
+    ).fetchall()
+    candidates = tuple(
+        Candidate(price, currency, source, as_of, origin, from_ms(start), from_ms(end), not place, _why(rows, place))
+        for place, (price, currency, source, as_of, origin, start, end, _) in enumerate(rows)
+    )
+    steps, price = _steps(con, config, at_ms)
+    return NodePrice(node, from_ms(at_ms), config.currency, candidates, steps, price, None if steps else _fix(con, node, at_ms))
+
+
+def _why(rows: list[tuple[Any, ...]], place: int) -> str:
+    (_, _, source, _, _, _, _, rank), best = rows[place], rows[0]
+    if place:
+        return why_lost(source, rank, best[2], best[7])
+    return why_won(source, rank, rows[1][2], rows[1][7]) if len(rows) > 1 else "the only price that fits"
+
+
+def _steps(con: DuckDBPyConnection, config: Config, at_ms: int) -> tuple[tuple[Step, ...], Decimal | None]:
+    segment = con.execute(
+        "SELECT price_per_hour, origin, listed_per_hour, currency, rate, coalesce(discounts, []) FROM price_segments "
+        "WHERE from_ms <= $at AND $at < to_ms",
+        {"at": at_ms},
+    ).fetchone()
+    if segment is None:
+        return (), None
+    final, origin, price, currency, rate, numbers = segment
+    steps = [Step("price", f"{origin}, in {currency}", Decimal(1), price)]
+    if currency != config.currency:
+        day = from_ms(at_ms).astimezone(config.tz).date()
+        price = price * rate
+        steps.append(Step("rate", f"1 {currency} in {config.currency} on {day}", rate, price))
+    for number in numbers:
+        discount = config.prices.discounts[number - 1]
+        kept = 1 - discount.percent / 100
+        price = price * kept
+        shown = discount.model_dump(exclude={"percent", "price_sources"}, exclude_none=True)
+        asked = ", ".join(f"{key} = {value}" for key, value in shown.items()) or "all nodes"
+        steps.append(Step("discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {asked}", kept, price))
+    return tuple(steps), final
+
+
+def _fix(con: DuckDBPyConnection, node: Node, at_ms: int) -> str | None:
+    found = con.execute(
+        "SELECT fix FROM warnings WHERE code = 'unpriced_node' AND subject = coalesce($type, $model, 'unnamed type') "
+        "AND from_ms <= $at AND $at < to_ms AND coalesce(cluster = $cluster, true) ORDER BY ALL LIMIT 1",
+        {"type": node.instance_type, "model": node.gpu_model, "at": at_ms, "cluster": node.cluster},
+    ).fetchone()
+    return found[0] if found else None
+
+
+def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str | None) -> Node:
+    rows = con.execute(
+        "SELECT node_id, cluster, node, up_from_ms, up_to_ms, provider, region, zone, instance_type, capacity_type, gpu_model, "
+        "gpu_count FROM nodes WHERE node = $node AND coalesce(cluster = $cluster, true) ORDER BY up_from_ms, cluster",
+        {"node": name, "cluster": cluster},
+    ).fetchall()
+    lives = [
+        Node(number, in_cluster, node, from_ms(start), from_ms(end), *facts)
+        for number, in_cluster, node, start, end, *facts in rows
+    ]
+    if not lives:
+        raise _unknown(con, name, cluster)
+    fitting = [life for life in lives if life.up_from <= at < life.up_to] if at else lives
+    if not fitting:
+        spans = "; ".join(f"{iso(life.up_from)} .. {iso(life.up_to)}" for life in lives[-3:])
+        when = iso(at) if at else "any time"
+        raise GpucostError(f"node {name} was not up at {when}", f"it was up {spans}: --at takes a time in there")
+    clusters = sorted({life.cluster for life in fitting})
+    if len(clusters) > 1:
+        raise UsageError(f"node {name} is in {len(clusters)} clusters: {', '.join(clusters)}", f"add --cluster {clusters[0]}")
+    return max(fitting, key=lambda life: life.up_to)
+
+
+def _unknown(con: DuckDBPyConnection, name: str, cluster: str | None) -> GpucostError:
+    names = [str(row[0]) for row in con.execute("SELECT DISTINCT node FROM nodes ORDER BY ALL").fetchall()]
+    if not names:
+        return GpucostError("no node with GPUs was seen yet", "gpucost collect prometheus")
+    where = f" in cluster {cluster}" if cluster else ""
+    if name in names:
+        found = con.execute("SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name]).fetchall()
+        clusters = [str(row[0]) for row in found]
+        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(clusters)}")
+    near = difflib.get_close_matches(name, names, 3, 0.5) or names[:3]
+    return UsageError(f"there is no node {name} with GPUs{where}", f"did you mean {' or '.join(near)}?")

@@ -1,0 +1,31 @@
+-- reads: queue_levels; $from_ms, $to_ms the period, $since_ms the beginning of its last 7 days, $half_life_ms
+-- writes: nothing; answers one row per (cluster, queue, resource): time-weighted averages, the 95th percentile and the maximum
+-- invariant: averages are over the time a gauge is known for; the decayed ones weigh a moment by 2^(-age / half-life)
+WITH weighed AS (
+    SELECT *,
+        greatest(0, to_ms - greatest(from_ms, $from_ms)) AS ms,
+        -- the integral of the weight over the stretch, in units of half-life / ln 2
+        CASE WHEN to_ms > $since_ms
+            THEN power(2.0, (to_ms - $to_ms) / $half_life_ms::DOUBLE) - power(2.0, (greatest(from_ms, $since_ms) - $to_ms) / $half_life_ms::DOUBLE)
+            ELSE 0 END AS weight
+    FROM queue_levels
+),
+ordered AS (
+    SELECT *, sum(ms) OVER w AS up_to, sum(ms) OVER (PARTITION BY cluster, cluster_queue, resource, used IS NULL) AS known
+    FROM weighed
+    WINDOW w AS (PARTITION BY cluster, cluster_queue, resource, used IS NULL ORDER BY used, from_ms)
+)
+SELECT cluster, cluster_queue, resource,
+    arg_max(quota, from_ms) FILTER (ms > 0) AS quota,
+    sum(used * ms) FILTER (used IS NOT NULL) / nullif(sum(ms) FILTER (used IS NOT NULL), 0) AS used_average,
+    min(used) FILTER (ms > 0 AND up_to >= 0.95 * known) AS used_p95,
+    max(used) FILTER (ms > 0) AS used_max,
+    sum(borrowed * ms) FILTER (borrowed IS NOT NULL) / nullif(sum(ms) FILTER (borrowed IS NOT NULL), 0) AS borrowed_average,
+    max(borrowed) FILTER (ms > 0) AS borrowed_max,
+    sum(pending * ms) FILTER (pending IS NOT NULL) / nullif(sum(ms) FILTER (pending IS NOT NULL), 0) AS pending_average,
+    max(pending) FILTER (ms > 0) AS pending_max,
+    sum(quota * weight) FILTER (quota IS NOT NULL) / nullif(sum(weight) FILTER (quota IS NOT NULL), 0) AS recent_quota,
+    sum(used * weight) FILTER (used IS NOT NULL) / nullif(sum(weight) FILTER (used IS NOT NULL), 0) AS recent_used
+FROM ordered
+GROUP BY ALL
+ORDER BY ALL;

@@ -1,0 +1,37 @@
+-- reads: billed_hours, billed_nodes, nodes, collected, $month
+-- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it
+-- invariant: costs are in the report's currency; seen_ms is time that a node was up and collected, within the charge period
+CREATE OR REPLACE TEMP TABLE machine_hours AS
+WITH ranked AS (
+    -- a machine's hour that a later billing period corrects is seen once
+    SELECT *, row_number() OVER (PARTITION BY instance_key, from_ms ORDER BY billing_period, bill_id) = 1 AS is_first,
+        -- of the machine, or of another one that shares its cost (docs/billing-prices.md)
+        min(billing_period) OVER pool <> max(billing_period) OVER pool AS is_settled_elsewhere
+    FROM billed_hours
+    WINDOW pool AS (PARTITION BY provider, account, region, instance_type, capacity_type, currency, from_ms, to_ms)
+),
+asked AS (
+    SELECT row_number() OVER () AS machine_hour, bill_id, provider, instance_key, instance_type, account, region, capacity_type, from_ms, to_ms,
+        instance_hours, is_unexplained, is_first, is_settled_elsewhere,
+        (effective_cost * rate)::DECIMAL(38, 9) AS effective_cost,
+        ((price_per_hour * rate)::DECIMAL(38, 12))::DECIMAL(38, 9) AS price_per_hour
+    FROM ranked
+    WHERE billing_period = $month
+),
+seen AS (
+    SELECT a.machine_hour, any_value(n.node) AS node, any_value(n.cluster) AS cluster,
+        sum(greatest(0, least(n.up_to_ms, c.to_ms, a.to_ms) - greatest(n.up_from_ms, c.from_ms, a.from_ms))) AS seen_ms
+    FROM asked AS a
+    JOIN billed_nodes AS b USING (instance_key)
+    JOIN nodes AS n USING (node_id)
+    LEFT JOIN collected AS c ON c.cluster = n.cluster AND c.from_ms < a.to_ms AND a.from_ms < c.to_ms
+    GROUP BY a.machine_hour
+),
+known AS (
+    SELECT DISTINCT instance_key FROM billed_nodes
+)
+SELECT a.*, s.node, s.cluster, k.instance_key IS NOT NULL AS has_node,
+    CASE WHEN a.is_first AND a.price_per_hour IS NOT NULL THEN coalesce(s.seen_ms, 0) ELSE 0 END AS seen_ms
+FROM asked AS a
+LEFT JOIN seen AS s USING (machine_hour)
+LEFT JOIN known AS k USING (instance_key);

@@ -1,0 +1,9 @@
+-- reads: machine_charges; $month
+-- writes: nothing; answers what else is billed on the machines with GPUs, by kind and currency: storage, network, ...
+-- invariant: no row of kind instance is in it
+SELECT kind, billing_currency AS currency, sum(effective_cost) AS cost
+FROM machine_charges
+WHERE billing_period = $month
+GROUP BY ALL
+HAVING sum(effective_cost) <> 0
+ORDER BY ALL;

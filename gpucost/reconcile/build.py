@@ -1,0 +1,97 @@
+"""Builds the account of a billing period from the stored bill and what was attributed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine.local import answer_rows, run_stage
+from gpucost.errors import IncompleteError
+from gpucost.model import to_ms
+from gpucost.reconcile.view import LINES, Cause, LineRow, Machine, Reconciliation
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_PACKAGE = "gpucost.reconcile"
+
+
+def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
+    """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
+
+    Works on a read-only connection; makes temporary tables. Raises IncompleteError where no bill of that month was collected.
+    """
+    causes = _ask(con, "60_charges", {"month": month})
+    if not causes:
+        raise IncompleteError(*_no_bill(con, month))
+    sqlfiles.run(con, "machine_charges")
+    run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
+    for name in ("20_bill_lines", "30_metric_lines"):
+        run_stage(con, _PACKAGE, name)
+    sums = _ask(con, "40_lines", {"by": []})
+    (total,) = _ask(con, "41_total", {})
+    start, end = _utc_month(month)
+    named = {row["line"]: Decimal(row["cost"]) for row in sums}
+    return Reconciliation(
+        month=month,
+        currency=currency,
+        providers=tuple(sorted({row["provider"] for row in causes})),
+        is_final=all(row["is_final"] for row in causes),
+        effective_cost=Decimal(total["effective_cost"]),
+        instance_hours=float(total["instance_hours"]),
+        machines=int(total["machines"]),
+        lines={line: named.get(line, Decimal(0)) for line in LINES},
+        rows=tuple(
+            LineRow(row["line"], {key: _text(row[key]) for key in by}, Decimal(row["cost"]))
+            for row in _ask(con, "40_lines", {"by": list(by)})
+        )
+        if by
+        else (),
+        by=by,
+        causes=tuple(
+            Cause(
+                row["provider"],
+                row["currency"],
+                row["kind"],
+                row["cause"],
+                row["rows"],
+                Decimal(row["billed_cost"]),
+                Decimal(row["effective_cost"]),
+            )
+            for row in causes
+        ),
+        beside=tuple((row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})),
+        unseen=tuple(
+            Machine(row["instance_key"], row["instance_type"], float(row["instance_hours"]), Decimal(row["cost"]))
+            for row in _ask(con, "50_unseen_machines", {})
+        ),
+        unbilled=tuple(
+            Machine(row["node"], row["instance_type"], float(row["gpu_hours"] or 0), Decimal(row["cost"]))
+            for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
+        ),
+        unexplained_hours=float(total["unexplained_hours"]),
+    )
+
+
+def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return answer_rows(con, _PACKAGE, name, params)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _utc_month(month: str) -> tuple[int, int]:
+    first = date.fromisoformat(f"{month}-01")
+    after = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+    return to_ms(datetime(first.year, first.month, 1, tzinfo=UTC)), to_ms(datetime(after.year, after.month, 1, tzinfo=UTC))
+
+
+def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:
+    months = [row[0] for row in con.execute("SELECT DISTINCT billing_period FROM bills ORDER BY ALL").fetchall()]
+    if not months:
+        return f"no bill of {month} was collected, nor any other", "gpucost collect aws|gcp|azure|focus PATH"
+    return f"no bill of {month} was collected; there are {', '.join(months)}", "gpucost collect aws|gcp|azure|focus PATH"

@@ -1,0 +1,107 @@
+"""How a report's rows and totals changed since the period before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gpucost.model import MS_PER_HOUR, Period, from_ms
+from gpucost.report.rows import NO_MEASURES
+from gpucost.report.view import Change, Changes, Column, Measures, NodeTotals, ReportView, Row, Unallocated, Value
+from gpucost.timeline import is_month, local_midnight, month_period
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+_ZERO = Decimal(0)
+
+
+def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
+    """The period before, as long: of a month the month before, else what ends where `period` begins.
+
+    `end_ms` is where what is known of the period ends: of a month that is not over, as much of the month before is taken.
+    """
+    if not is_month(period, tz):
+        length = timedelta(milliseconds=period.end_ms - period.start_ms)
+        first, last = period.start.astimezone(tz).date(), period.end.astimezone(tz).date()
+        if (local_midnight(first, tz), local_midnight(last, tz)) == (period.start, period.end):
+            return Period(local_midnight(first - (last - first), tz), period.start)  # whole days stay whole where clocks change
+        return Period(period.start - length, period.start)
+    before = month_period(period.start.astimezone(tz).date() - timedelta(days=1), tz)
+    if end_ms >= period.end_ms:
+        return before
+    known = -(-(end_ms - period.start_ms) // MS_PER_HOUR) * MS_PER_HOUR
+    return Period(before.start, from_ms(min(before.end_ms, before.start_ms + max(known, MS_PER_HOUR))))
+
+
+def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
+    """The rows with their change; rows that were there only before follow those of their kind, with nothing but that."""
+    known = {_key(row): row for row in earlier}
+    there = {_key(row) for row in rows}
+    found = [replace(row, change=change(_cost(row), _cost(known.get(_key(row))))) for row in rows]
+    gone = [
+        replace(
+            row,
+            measures=NO_MEASURES,
+            unallocated=Unallocated(0.0, 0.0, _ZERO) if row.unallocated else None,
+            shared=None,
+            change=change(_ZERO, _cost(row)),
+        )
+        for row in earlier
+        if _key(row) not in there and row.kind != "shared" and _cost(row)
+    ]
+    order = {"allocated": 0, "unallocated": 1, "shared": 2}
+    return sorted([*found, *gone], key=lambda row: order[row.kind])
+
+
+def changes(totals: Measures, nodes: NodeTotals | None, earlier: ReportView, name: str) -> Changes:
+    """How the totals changed since `earlier`, the report on the period called `name`."""
+    before = earlier.node_totals
+    return Changes(
+        period=earlier.period,
+        period_name=name,
+        cost=change(totals.cost, earlier.totals.cost),
+        unallocated_cost=change(nodes.unallocated_cost, before.unallocated_cost) if nodes and before else None,
+        node_cost=change(nodes.node_cost, before.node_cost) if nodes and before else None,
+    )
+
+
+def change(cost: Decimal, previous: Decimal) -> Change:
+    """The change from `previous` to `cost`, percent to 6 decimals."""
+    percent = round(float((cost - previous) / previous * 100), 6) if previous else None
+    return Change(previous, cost - previous, percent)
+
+
+def change_columns(found: Changes | None) -> list[Column]:
+    """None where nothing is compared."""
+    if found is None:
+        return []
+    return [Column("Previous", "money", 2, weight=1), Column("Change", "change", 1)]
+
+
+def change_note(found: Changes | None) -> str | None:
+    """What the columns compare with."""
+    return f"Previous is {found.period_name}." if found else None
+
+
+def change_cells(compared: Changes | None, found: Change | None) -> list[Value]:
+    """What it was, and by which share that changed."""
+    if compared is None:
+        return []
+    if found is None:
+        return ["", ""]
+    if found.cost_change_percent is None:
+        return [found.previous_cost, "new" if found.cost_change else ""]
+    return [found.previous_cost, found.cost_change_percent / 100]
+
+
+def _key(row: Row) -> tuple[str, tuple[str | None, ...]]:
+    return (row.kind, tuple(row.keys.values()))
+
+
+def _cost(row: Row | None) -> Decimal:
+    if row is None:
+        return _ZERO
+    return row.unallocated.unallocated_cost if row.unallocated else row.measures.cost

@@ -1,0 +1,29 @@
+-- reads: report_facts, report_cost_cells, report_node_cells, nodes
+-- writes: nothing; answers one row per node that those asked for were on, the dearest first: their part of its cost, that of others, and what nobody held
+-- invariant: cost + others_cost + unallocated_cost = node_cost; the costs of by_source add up to node_cost, too
+WITH held AS (
+    SELECT node_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost) AS cost, sum(estimated_cost) AS estimated_cost
+    FROM report_facts
+    WHERE kind = 'allocated'
+    GROUP BY node_id
+),
+whole AS (
+    SELECT node_id, sum(cost) AS cost, sum(unallocated_cost) AS unallocated_cost
+    FROM report_cost_cells SEMI JOIN held USING (node_id)
+    GROUP BY node_id
+),
+by_source AS (
+    SELECT node_id, price_source, sum(node_cost) AS cost FROM report_node_cells SEMI JOIN held USING (node_id) GROUP BY ALL
+),
+sources AS (
+    SELECT node_id, sum(cost) AS node_cost, list({'source': price_source, 'cost': cost} ORDER BY cost DESC, price_source) AS by_source
+    FROM by_source
+    GROUP BY node_id
+)
+SELECT n.node_id, n.cluster, n.node, n.machine_id, n.instance_type, n.capacity_type, n.gpu_model, n.gpu_count,
+    h.gpu_ms, h.cost, h.estimated_cost, w.cost - h.cost AS others_cost, w.unallocated_cost, s.node_cost, s.by_source
+FROM held AS h
+JOIN whole AS w USING (node_id)
+JOIN sources AS s USING (node_id)
+JOIN nodes AS n USING (node_id)
+ORDER BY h.cost DESC, n.cluster, n.node, n.node_id;

@@ -1,0 +1,32 @@
+-- reads: cost_daily or cost_hourly, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters filter (empty: all)
+-- writes: series_facts, one row per (moment, kind, place, holder) with the sums of time and money
+-- invariant: sums over series_facts are the sums over the cells of the period that pass the filters, as in report_facts
+CREATE OR REPLACE TEMP TABLE series_facts AS
+WITH cells AS (
+    SELECT * FROM cost_daily
+    WHERE $by_day AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+    UNION ALL BY NAME
+    SELECT * FROM cost_hourly
+    WHERE NOT $by_day AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+),
+begun AS (
+    SELECT c.from_ms, h.moment
+    FROM (SELECT DISTINCT from_ms FROM cells) AS c
+    JOIN series_hours AS h ON c.from_ms >= h.from_ms AND c.from_ms < h.to_ms
+)
+SELECT
+    b.moment, c.kind, n.cluster, n.gpu_model, n.capacity_type, a.namespace, a.workload, c.team,
+    sum(c.active_gpu_ms::DECIMAL(38, 6))::DOUBLE      AS active_gpu_ms,
+    sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE        AS idle_gpu_ms,
+    sum(c.unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE  AS unmeasured_gpu_ms,
+    sum(c.unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated_gpu_ms,
+    sum(c.cost)                                       AS cost,
+    sum(c.unallocated_cost)                           AS unallocated_cost
+FROM cells AS c
+JOIN begun AS b USING (from_ms)
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
+  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
+  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], c.team))
+GROUP BY ALL;

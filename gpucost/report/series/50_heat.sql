@@ -1,0 +1,27 @@
+-- reads: cost_hourly, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all)
+-- writes: nothing; answers GPU-milliseconds by local weekday and hour
+-- invariant: sums are those over series_facts
+WITH cells AS (
+    SELECT * FROM cost_hourly
+    WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+),
+begun AS (
+    SELECT c.from_ms, h.weekday, h.hour
+    FROM (SELECT DISTINCT from_ms FROM cells) AS c
+    JOIN series_hours AS h ON c.from_ms >= h.from_ms AND c.from_ms < h.to_ms
+)
+SELECT
+    b.weekday, b.hour,
+    sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE                               AS idle,
+    sum((c.active_gpu_ms + c.idle_gpu_ms)::DECIMAL(38, 6))::DOUBLE           AS measured,
+    sum(c.unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE                        AS unallocated,
+    sum((c.allocated_gpu_ms + c.unallocated_gpu_ms)::DECIMAL(38, 6))::DOUBLE AS offered
+FROM cells AS c
+JOIN begun AS b USING (from_ms)
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
+  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
+  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], c.team))
+GROUP BY ALL
+ORDER BY ALL;

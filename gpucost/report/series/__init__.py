@@ -1,0 +1,1 @@
+"""Series: a report's period in steps, as charts draw it."""

@@ -1,0 +1,45 @@
+"""The columns of the report's first table that tell what is shared: unallocated cost, each rule's, and what it all comes to."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from gpucost.report.view import Column, Shared, Value
+
+_ZERO = Decimal(0)
+
+
+def shared_columns(shared: Shared | None) -> list[Column]:
+    """None where nothing is shared."""
+    if shared is None:
+        return []
+    unallocated = [Column("Shared unallocated", "money", 2, weight=1)] if shared.unallocated_cost is not None else []
+    return [*unallocated, *(Column(name, "money", 2, weight=1) for name in shared.costs), Column("Charged", "money", 2)]
+
+
+def held_cells(shared: Shared | None, cost: Decimal) -> list[Value]:
+    """A row's shares, and what they come to with its own cost."""
+    if shared is None:
+        return []
+    shares = [] if shared.unallocated_cost is None else [shared.unallocated_cost]
+    shares += shared.costs.values()
+    return [*shares, sum(shares, cost)]
+
+
+def free_cells(shared: Shared | None, unallocated_cost: Decimal) -> list[Value]:
+    """What nobody held: the part that went to others as an amount below zero, and what stays."""
+    if shared is None:
+        return []
+    blank = [""] * len(shared.costs)
+    if shared.unallocated_cost is None:
+        return [*blank, unallocated_cost]
+    stays = shared.remaining_unallocated_cost or _ZERO
+    return [stays - unallocated_cost, *blank, stays]
+
+
+def all_cells(shared: Shared | None, node_cost: Decimal) -> list[Value]:
+    """The whole fleet: what unallocated cost went from one row to another is nothing in all."""
+    if shared is None:
+        return []
+    moved = [] if shared.unallocated_cost is None else [_ZERO]
+    return [*moved, *shared.costs.values(), node_cost + shared.shared_cost]

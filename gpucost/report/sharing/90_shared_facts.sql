@@ -1,0 +1,36 @@
+-- reads: report_pots, report_uses, report_slot_shares, nodes, allocations, allocation_traits, report_slots; $teams, $namespaces, $clusters filter (empty: all)
+-- writes: report_shared_facts, what was shared, by rule (null: unallocated cost); in rows of kind 'unallocated' what stays of it, in rows of kind 'shared' what went to a team that held nothing, or to nobody
+-- invariant: filters apart, over a rule's rows sum(amount) is the rule's amount from the bill, and 0 where it moves cost between namespaces; unallocated cost is what was shared of it and what stays
+CREATE OR REPLACE TEMP TABLE report_shared_facts AS
+WITH claimed AS (
+    SELECT p.*, p.pot IN (SELECT pot FROM report_slot_shares) AS is_claimed FROM report_pots AS p
+),
+moved AS (
+    SELECT 'allocated' AS kind, p.rule, s.team, s.node_id, s.allocation_id, s.slot, s.amount
+    FROM report_slot_shares AS s JOIN claimed AS p USING (pot)
+    UNION ALL
+    -- an owner that held nothing; what is billed and has nobody to go to
+    SELECT 'shared', p.rule, p.owner, NULL, NULL, NULL, p.amount
+    FROM claimed AS p JOIN report_rules AS r USING (rule)
+    WHERE NOT p.is_claimed AND (p.owner IS NOT NULL OR r.of <> 'namespaces')
+    UNION ALL
+    -- namespaces whose cost went to others
+    SELECT 'allocated', p.rule, u.team, u.node_id, u.allocation_id, u.slot, -u.cost
+    FROM claimed AS p JOIN report_uses AS u ON u.source = p.rule
+    WHERE p.is_claimed OR p.owner IS NOT NULL
+    UNION ALL
+    SELECT 'unallocated', NULL, NULL, u.node_id, NULL, u.slot, u.unallocated_cost
+    FROM report_uses AS u JOIN claimed AS p
+        ON p.rule IS NULL AND (u.cluster, u.gpu_model, u.capacity_type) IS NOT DISTINCT FROM (p.cluster, p.gpu_model, p.capacity_type)
+    WHERE u.kind = 'unallocated' AND NOT p.is_claimed
+)
+SELECT m.kind, m.rule, m.team, m.amount, n.cluster, n.node, n.gpu_model, n.capacity_type, n.region, n.zone,
+    a.namespace, a.workload, t.workload_type, a.pod, a.uid, s.month, s.day, s.hour
+FROM moved AS m
+LEFT JOIN nodes AS n ON n.node_id = m.node_id
+LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id
+LEFT JOIN allocation_traits AS t ON t.allocation_id = m.allocation_id
+LEFT JOIN report_slots AS s ON s.from_ms = m.slot
+WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
+  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
+  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], m.team));

@@ -1,0 +1,195 @@
+"""Reads the files of a billing export strictly and in bulk: text columns, unchanged, in Parquet files beside each other.
+
+Nothing here touches the store: the work is done before its lock is taken, in memory that does not grow with the files.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpucost.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import duckdb
+
+# Enough for the largest row groups of both cores; what does not fit goes to the work directory.
+MEMORY_LIMIT = "1500MB"
+# How exporters write that there is no value.
+BLANK = ("", "NULL", "null", "None")
+_ROW_GROUP = 60_000
+_NESTED = ("map", "struct", "list", "array", "json", "variant", "union")
+_LINE = re.compile(r"on Line: (\d+)")
+_COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RawFile:
+    """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
+
+    `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `tags` maps
+    tag keys to positions.
+    """
+
+    path: Path
+    name: str
+    kind: Literal["csv", "parquet", "jsonl"]
+    header: Sequence[str]
+    columns: Mapping[str, int | None]
+    tags: Mapping[str, int]
+    gzipped: bool = False
+    delimiter: str = ","
+
+
+@contextmanager
+def workspace(directory: Path, currency: str = "USD") -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own, outside any store, that spills to `directory`; SQL reads `currency` as a variable."""
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(directory / "spill"),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    con = duckdb.connect(":memory:", config=config)
+    try:
+        con.execute("SET TimeZone = 'UTC'")
+        con.execute("SET VARIABLE currency = $1", [currency])
+        yield con
+    finally:
+        con.close()
+
+
+def parquet_header(con: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[str]:
+    """The column names of a Parquet file. Raises DataError where it cannot be read."""
+    import duckdb
+
+    try:
+        return list(con.read_parquet(str(path)).columns)
+    except duckdb.Error as error:
+        raise _unread(name, error) from error
+
+
+def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
+    """Writes the wanted columns of a file to a Parquet file, as text and in the file's order: its rows are the file's rows.
+
+    Columns that are not there are null, and so is what says that there is no value;
+    `tag_columns` is a map of the tag columns' values, `source_file` the file's name.
+    Raises DataError with the line for a file that breaks off, is ragged, or is not UTF-8.
+    """
+    import duckdb
+
+    try:
+        relation = _relation(con, file)
+        relation.write_parquet(str(target), compression="snappy", row_group_size=_ROW_GROUP)
+    except duckdb.Error as error:
+        raise _unread(file.name, error) from error
+
+
+def raw_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Path]) -> None:
+    """Makes staged files readable as the view `raw`: their columns and `file_row_number`, 0 being the first row."""
+    con.read_parquet([str(path) for path in staged], file_row_number=True).create_view("raw", replace=True)
+
+
+def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyRelation:
+    import duckdb
+
+    names = [f"c{i}" for i in range(len(file.header))]
+    if file.kind == "csv":
+        relation = con.read_csv(
+            str(file.path),
+            header=True,
+            auto_detect=False,
+            columns=dict.fromkeys(names, "VARCHAR"),
+            sep=file.delimiter,
+            quotechar='"',
+            escapechar='"',
+            null_padding=False,
+            ignore_errors=False,
+            compression="gzip" if file.gzipped else "none",
+            strict_mode=True,
+            na_values=list(BLANK),
+        )
+    elif file.kind == "parquet":
+        relation = con.read_parquet(str(file.path))
+        names = list(relation.columns)
+    else:
+        relation = con.read_json(
+            str(file.path),
+            format="newline_delimited",
+            columns=dict.fromkeys(file.header, "VARCHAR"),
+            compression="gzip" if file.gzipped else "none",
+        )
+        names = list(file.header)
+    kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
+
+    def as_text(position: int) -> duckdb.Expression:
+        column = duckdb.ColumnExpression(names[position])
+        if kinds[names[position]] in _NESTED:
+            column = duckdb.FunctionExpression("to_json", column)
+        text = column.cast("VARCHAR")
+        for blank in () if file.kind == "csv" else BLANK:  # read_csv has seen to it
+            text = duckdb.FunctionExpression("nullif", text, duckdb.ConstantExpression(blank))
+        return text
+
+    null = duckdb.ConstantExpression(None).cast("VARCHAR")
+    wanted = [(null if at is None else as_text(at)).alias(name) for name, at in file.columns.items()]
+    keys = duckdb.FunctionExpression("list_value", *(duckdb.ConstantExpression(key) for key in file.tags))
+    values = duckdb.FunctionExpression(
+        "list_value", *(duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in file.tags.values())
+    )
+    tags = duckdb.FunctionExpression("map", keys, values) if file.tags else duckdb.ConstantExpression(None)
+    return relation.select(
+        *wanted,
+        tags.cast("MAP(VARCHAR, VARCHAR)").alias("tag_columns"),
+        duckdb.ConstantExpression(file.name).alias("source_file"),
+    )
+
+
+@contextmanager
+def values_in_words(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Turns what SQL over the view `raw` stumbles on, a nested value that is none, into DataError with the files' names."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.DataError, duckdb.InvalidInputException) as error:
+        names = [str(row[0]) for row in con.execute("SELECT DISTINCT source_file FROM raw ORDER BY ALL").fetchall()]
+        what = names[0] if len(names) == 1 else f"one of {len(names)} files, {names[0]} to {names[-1]},"
+        raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded") from error
+
+
+def _unread(name: str, error: Exception) -> DataError:
+    text = str(error)
+    line = _LINE.search(text)
+    where = f"{name}, line {line.group(1)}" if line else name
+    counts = _COUNTS.search(text)
+    again = "get the file again; nothing of it was loaded"
+    if counts:
+        return DataError(f"{where}: {counts.group(2)} fields where the header has {counts.group(1)}", again)
+    if "unicode" in text or "utf-8" in text.lower():
+        return DataError(f"{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
+    if "state machine" in text:
+        return DataError(f"{where} is no regular CSV: a quote out of place, or line ends of two kinds", again)
+    if "quote" in text:
+        return DataError(f"{where}: a quoted field does not end where it should", again)
+    if "GZIP" in text or "end of" in text.lower():
+        return DataError(f"{name} breaks off: it was not downloaded in full", again)
+    return DataError(f"{where} cannot be read: {_first_line(text)}", again)
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().splitlines()[0]
+    return re.sub(r"^(Invalid Input|IO|Conversion|Parser) Error: ", "", line)
+
+
+def rows(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """What the last statement answered, a dict per row."""
+    names = [str(column[0]) for column in con.description or []]
+    return [dict(zip(names, row, strict=True)) for row in con.fetchall()]

@@ -1,0 +1,230 @@
+"""Progress enters the store: units of work done, as series of values, and the runs of experiment trackers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+    from numpy.typing import NDArray
+
+    from gpucost.store.runs import Span
+
+# Labels in which replicas of a Prometheus differ.
+_REPLICAS = frozenset({"prometheus", "prometheus_replica", "__replica__", "replica", "receive", "receive_replica", "__name__"})
+# What a target that is scraped by two jobs differs in; only where pod and instance say that it is one target.
+_JOBS = frozenset({"job", "service", "endpoint", "container"})
+ALWAYS: Span = (-(2**62), 2**62)
+
+
+class ProgressSeries(NamedTuple):
+    """What a series of values is about; empty texts are unknown. Columns are explained in migrations/0006_progress.sql."""
+
+    mapping: str
+    unit: str
+    kind: str
+    labels: tuple[tuple[str, str], ...]
+    cluster: str = ""
+    namespace: str = ""
+    pod: str = ""
+    workload: str = ""
+    model: str = ""
+    run_id: str = ""
+    marks: str = "end"
+    resumes: bool = False
+    is_failure: bool = False
+
+    def key(self, source: str) -> int:
+        """A 64-bit hash of all that makes this another series than others."""
+        return _hash([source, *(str(value) for value in self)])
+
+    def identity(self) -> int:
+        """The same for series that count the same thing: copies of a replicated server, a target that is scraped twice."""
+        names = {name for name, _ in self.labels}
+        ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
+        kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
+        about = (self.unit, self.kind, self.cluster, self.namespace, self.pod, self.workload, self.model, self.run_id)
+        return _hash([*about, str(self.is_failure), *kept])
+
+
+@dataclass(slots=True)
+class ProgressBatch:
+    """Values: `series[index[i]]` had `values[i]` at `at_ms[i]`."""
+
+    series: list[ProgressSeries] = field(default_factory=list)
+    index: list[NDArray[np.int64]] = field(default_factory=list)
+    at_ms: list[NDArray[np.int64]] = field(default_factory=list)
+    values: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def add(self, one: ProgressSeries, at_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Takes in the values of one more series."""
+        self.index.append(np.full(len(at_ms), len(self.series), dtype=np.int64))
+        self.series.append(one)
+        self.at_ms.append(at_ms)
+        self.values.append(values)
+
+
+class ProgressRun(NamedTuple):
+    """A run of an experiment tracker; empty texts and zeros are unknown."""
+
+    run_id: str
+    parent_id: str
+    experiment: str
+    name: str
+    status: str
+    started_ms: int
+    ended_ms: int
+    cluster: str
+    namespace: str
+    pod: str
+    workload: str
+    planned_epochs: float
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLoad:
+    """What a batch came to: values read, rows stored of them, series met for the first time, values that are no number."""
+
+    values: int
+    rows: int
+    new_series: int
+    dropped: int
+
+
+def load_values(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
+    """Replaces a source's values in [span) inside the caller's transaction; what lies outside is left out."""
+    sqlfiles.run(con, "progress_values_delete", {"source": source, "from_ms": span[0], "to_ms": span[1]})
+    return _insert(con, source, span, batch)
+
+
+def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
+    if not batch.series:
+        return ProgressLoad(0, 0, 0, 0)
+    keys = [one.key(source) for one in batch.series]
+    first_of = {key: position for position, key in reversed(list(enumerate(keys)))}
+    # the same series may come in several parts
+    same = np.array([first_of[key] for key in keys], dtype=np.int64)
+    index = same[np.concatenate(batch.index)]
+    at_ms, values = np.concatenate(batch.at_ms), np.concatenate(batch.values)
+    inside = (at_ms >= span[0]) & (at_ms < span[1])
+    valid = inside & np.isfinite(values)
+    is_event = np.array([one.kind == "event" for one in batch.series])
+    kept = _changes(index[valid], at_ms[valid], values[valid], is_event)
+    used = sorted(set(kept[0].tolist()))
+    ids, new = _numbers(con, source, [(keys[position], batch.series[position]) for position in used])
+    number_of = np.zeros(len(keys), dtype=np.int32)
+    number_of[used] = ids
+    rows: dict[str, NDArray[Any]] = {"series_id": number_of[kept[0]], "at_ms": kept[1], "value": kept[2]}
+    if len(kept[1]):
+        with sqlfiles.frames(con, progress_batch=rows):
+            sqlfiles.run(con, "progress_values_insert")
+    return ProgressLoad(int(inside.sum()), len(kept[1]), new, int(inside.sum() - valid.sum()))
+
+
+def load_runs(
+    con: duckdb.DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
+) -> ProgressLoad:
+    """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
+    params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}
+    sqlfiles.run(con, "progress_run_values_delete", params)
+    sqlfiles.run(con, "progress_runs_delete", params)
+    _enter_runs(con, source, runs)
+    return _insert(con, source, ALWAYS, batch)
+
+
+def _enter_runs(con: duckdb.DuckDBPyConnection, source: str, runs: Sequence[ProgressRun]) -> None:
+    if not runs:
+        return
+    columns: dict[str, NDArray[Any]] = {
+        name: _objects([getattr(run, name) for run in runs]) for name in ProgressRun._fields if name != "metrics"
+    }
+    columns["started_ms"] = np.array([run.started_ms for run in runs], dtype=np.int64)
+    columns["ended_ms"] = np.array([run.ended_ms for run in runs], dtype=np.int64)
+    columns["planned_epochs"] = np.array([run.planned_epochs for run in runs], dtype=np.float64)
+    # a run without metrics gets an empty one, which the query takes away again: DuckDB reads types from elements
+    columns["metric_names"] = _objects([list(run.metrics) or [""] for run in runs])
+    columns["metric_values"] = _objects([[repr(float(value)) for value in run.metrics.values()] or [""] for run in runs])
+    with sqlfiles.frames(con, progress_runs_batch=columns):
+        sqlfiles.run(con, "progress_runs_insert", {"source": source})
+
+
+def _changes(
+    index: NDArray[np.int64], at_ms: NDArray[np.int64], values: NDArray[np.float64], is_event: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
+    order = np.lexsort((at_ms, index))
+    index, at_ms, values = index[order], at_ms[order], values[order]
+    if not len(index):
+        return index, at_ms, values
+    new_moment = np.ones(len(index), dtype=bool)
+    new_moment[1:] = (index[1:] != index[:-1]) | (at_ms[1:] != at_ms[:-1])
+    starts = np.flatnonzero(new_moment)
+    sums = np.add.reduceat(values, starts)
+    index, at_ms = index[starts], at_ms[starts]
+    values = np.where(is_event[index], sums, values[starts])
+    keep = np.ones(len(index), dtype=bool)
+    inner = (index[1:-1] == index[:-2]) & (index[1:-1] == index[2:])
+    keep[1:-1] = ~(inner & (values[1:-1] == values[:-2])) | is_event[index[1:-1]]
+    return index[keep], at_ms[keep], values[keep]
+
+
+def _numbers(
+    con: duckdb.DuckDBPyConnection, source: str, series: list[tuple[int, ProgressSeries]]
+) -> tuple[NDArray[np.int32], int]:
+    keys = np.array([key for key, _ in series], dtype=np.uint64)
+    numbers = np.full(len(keys), -1, dtype=np.int32)
+    if not len(keys):
+        return numbers, 0
+    with sqlfiles.frames(con, progress_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
+        for position, number in sqlfiles.run(con, "progress_series_known").fetchall():
+            numbers[position] = number
+    missing = np.flatnonzero(numbers < 0)
+    if len(missing):
+        first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM progress_series").fetchall()[0][0]
+        numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
+        _enter(con, source, keys[missing], numbers[missing], [series[i][1] for i in missing.tolist()])
+    return numbers, len(missing)
+
+
+def _enter(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.int32],
+    series: list[ProgressSeries],
+) -> None:
+    columns: dict[str, NDArray[Any]] = {
+        name: _objects([getattr(one, name) for one in series]) for name in ProgressSeries._fields if name != "labels"
+    }
+    columns |= {
+        "series_id": numbers,
+        "key": keys,
+        "identity": np.array([one.identity() for one in series], dtype=np.uint64),
+        "resumes": np.array([one.resumes for one in series]),
+        "is_failure": np.array([one.is_failure for one in series]),
+        "label_names": _objects([[name for name, _ in one.labels] or [""] for one in series]),
+        "label_values": _objects([[value for _, value in one.labels] or [""] for one in series]),
+    }
+    with sqlfiles.frames(con, progress_new=columns):
+        sqlfiles.run(con, "progress_series_insert", {"source": source})
+
+
+def _hash(parts: Sequence[str]) -> int:
+    text = "\x00".join(parts)
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def _objects(items: Sequence[object]) -> NDArray[Any]:
+    column = np.empty(len(items), dtype=object)
+    for i, item in enumerate(items):
+        column[i] = item
+    return column

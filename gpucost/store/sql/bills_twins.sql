@@ -1,0 +1,29 @@
+-- reads: incoming
+-- writes: nothing; answers one row per two files of one load that tell of common charges
+-- invariant: each pair once, the sizes counted in charges
+WITH keys AS (
+    SELECT DISTINCT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file, charge_key
+    FROM incoming
+), files AS (
+    SELECT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file,
+           CASE WHEN count(is_invoiced) > 0 THEN bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) END AS is_final,
+           count(DISTINCT charge_key) AS charges, max(charge_period_start) AS latest
+    FROM incoming
+    GROUP BY ALL
+), shared AS (
+    -- One account's charge told of under another account's number is the same charge.
+    SELECT a.provider, a.billing_period, a.billing_account_id AS a_account, a.source_file AS a_file, a.format AS a_format,
+           b.billing_account_id AS b_account, b.source_file AS b_file, b.format AS b_format, count(*) AS common
+    FROM keys AS a
+    JOIN keys AS b USING (charge_key)
+    WHERE a.provider = b.provider AND a.billing_period = b.billing_period AND a.source_file < b.source_file
+    GROUP BY ALL
+)
+SELECT s.*, a.is_final AS a_final, a.charges AS a_charges, a.latest AS a_latest,
+       b.is_final AS b_final, b.charges AS b_charges, b.latest AS b_latest
+FROM shared AS s
+JOIN files AS a ON a.provider = s.provider AND a.billing_period = s.billing_period AND a.billing_account_id = s.a_account
+               AND a.source_file = s.a_file AND a.format IS NOT DISTINCT FROM s.a_format
+JOIN files AS b ON b.provider = s.provider AND b.billing_period = s.billing_period AND b.billing_account_id = s.b_account
+               AND b.source_file = s.b_file AND b.format IS NOT DISTINCT FROM s.b_format
+ORDER BY ALL;

@@ -1,0 +1,26 @@
+-- reads: bills, bill_rows, billed_hours, billed_nodes
+-- writes: machine_charges (temporary view): what is billed on machines with GPUs beside the machines: volumes, traffic, addresses, ...
+-- invariant: no row of kind instance is in it, none is in it twice
+CREATE OR REPLACE TEMP VIEW machine_charges AS
+WITH machines AS (
+    SELECT instance_key FROM billed_hours
+    UNION
+    SELECT instance_key FROM billed_nodes
+),
+-- what the bill itself calls them: volumes and traffic may be charged on that
+resources AS (
+    SELECT DISTINCT lower(resource_id) AS resource_id FROM bill_rows
+    WHERE kind = 'instance' AND resource_id IS NOT NULL AND instance_key IN (FROM machines)
+),
+-- Google Cloud's boot disks are named as their machines
+disks AS (
+    SELECT DISTINCT r.sub_account_id, r.zone, r.resource_name FROM bill_rows AS r JOIN bills AS b USING (bill_id)
+    WHERE b.provider = 'gcp' AND r.kind = 'instance' AND r.instance_key IN (FROM machines)
+)
+SELECT b.provider, b.billing_period, r.*
+FROM bill_rows AS r
+JOIN bills AS b USING (bill_id)
+LEFT JOIN machines AS m ON m.instance_key = r.instance_key
+LEFT JOIN resources AS s ON s.resource_id = lower(r.resource_id)
+LEFT JOIN disks AS d ON b.provider = 'gcp' AND d.sub_account_id = r.sub_account_id AND d.zone = r.zone AND d.resource_name = r.resource_name
+WHERE r.kind <> 'instance' AND (m.instance_key IS NOT NULL OR s.resource_id IS NOT NULL OR d.resource_name IS NOT NULL);

@@ -1,0 +1,85 @@
+"""Tables as files: CSV that a spreadsheet opens without running anything, and Parquet; the same bytes each time."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from gpucost.errors import GpucostError
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import duckdb
+
+FileKind = Literal["csv", "parquet"]
+
+# What spreadsheets take for the beginning of a formula, or skip before one.
+_FORMULA = r"^[=+\-@\t\r]"
+
+
+def harmless(text: str) -> str:
+    """`text` as a cell of CSV: an apostrophe before what a spreadsheet would run as a formula."""
+    return f"'{text}" if re.match(_FORMULA, text) else text
+
+
+def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path) -> None:
+    """Write columns of a table to a file: `columns` says, in order, what a column of the file is called in the table.
+
+    In CSV, instants are ISO 8601 in UTC, and text that a spreadsheet would run begins with an apostrophe; Parquet keeps types and
+    text as they are. Rows keep the table's order. Raises GpucostError where the file cannot be written.
+    """
+    import duckdb
+
+    source = con.table(table)
+    texts = {name for name, told in zip(source.columns, source.types, strict=True) if str(told) == "VARCHAR"}
+    guard = kind == "csv"
+    shown = [
+        (_guarded(name) if guard and name in texts else duckdb.ColumnExpression(name)).alias(title)
+        for title, name in columns.items()
+    ]
+    # found by its name
+    rows_to_save = source.select(*shown)  # noqa: F841
+    try:
+        con.execute(sqlfiles.text(f"save_{kind}"), {"path": str(path)})
+    except duckdb.IOException as error:
+        raise GpucostError(f"cannot write {path.name}: {error}") from error
+
+
+def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind: FileKind, path: Path) -> None:
+    """Write rows to a file; `columns` are their names and DuckDB types. Values are None, text, numbers, decimals, dates."""
+    import duckdb
+    import numpy as np
+
+    con = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+    try:
+        # a row of nothing tells the types where there is no other; it is cut off again
+        given = {
+            f"c{place}": np.array([None if row[place] is None else _text(row[place]) for row in rows] or [None], dtype=object)
+            for place in range(len(columns))
+        }
+        con.register("given", given)
+        typed = [
+            duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(told)).alias(name)
+            for place, (name, told) in enumerate(columns.items())
+        ]
+        con.table("given").select(*typed).limit(len(rows)).create("typed")
+        save_table(con, "typed", {name: name for name in columns}, kind, path)
+    finally:
+        con.close()
+
+
+def _text(value: object) -> str:
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _guarded(name: str) -> duckdb.Expression:
+    import duckdb
+
+    column = duckdb.ColumnExpression(name)
+    # not a list of IN: that becomes a join, and a join does not keep the order of rows
+    runs = duckdb.FunctionExpression("regexp_matches", column, duckdb.ConstantExpression(_FORMULA))
+    quoted = duckdb.FunctionExpression("concat", duckdb.ConstantExpression("'"), column)
+    return duckdb.CaseExpression(runs, quoted).otherwise(column)

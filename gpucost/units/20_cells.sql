@@ -1,0 +1,20 @@
+-- reads: cost_hourly, allocations, allocation_traits, unit_days; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $clusters filter (empty: all)
+-- writes: unit_cells, the attributed cells of the period that pods held, with whom they belong to and whether they were asked for
+-- invariant: sum(cost) is what pods cost in the period; held_from_ms < held_to_ms: cost and hours accrue evenly between them
+CREATE OR REPLACE TEMP TABLE unit_cells AS
+SELECT
+    row_number() OVER (ORDER BY c.from_ms, c.node_id, c.allocation_id) AS cell_id,
+    a.cluster, a.namespace, a.workload, t.workload_type, a.pod, c.team, c.allocation_id, d.day,
+    CASE WHEN least(c.to_ms, a.held_to_ms) > greatest(c.from_ms, a.held_from_ms) THEN greatest(c.from_ms, a.held_from_ms) ELSE c.from_ms END AS held_from_ms,
+    CASE WHEN least(c.to_ms, a.held_to_ms) > greatest(c.from_ms, a.held_from_ms) THEN least(c.to_ms, a.held_to_ms) ELSE c.to_ms END AS held_to_ms,
+    c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.unmeasured_gpu_ms, c.cost, c.idle_cost,
+    (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], c.team))
+        AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
+        AND (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], a.cluster))
+        AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], a.workload)
+            OR list_contains($workloads::VARCHAR[], split_part(a.workload, '/', 2))) AS is_asked
+FROM cost_hourly AS c
+JOIN allocations AS a USING (allocation_id)
+LEFT JOIN allocation_traits AS t USING (allocation_id)
+JOIN unit_days AS d ON c.from_ms >= d.from_ms AND c.from_ms < d.to_ms
+WHERE c.kind = 'allocated' AND c.from_ms >= $from_ms AND c.from_ms < $to_ms;

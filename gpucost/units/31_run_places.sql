@@ -1,0 +1,29 @@
+-- reads: progress_runs, allocations; $from_ms, $to_ms the period
+-- writes: unit_run_places, the runs of experiment trackers that were alive in the period, with the workload that ran them; null where none is known
+-- invariant: one row per source and run
+CREATE OR REPLACE TEMP TABLE unit_run_places AS
+WITH names AS (
+    SELECT cluster, namespace, workload, held_from_ms, held_to_ms, unnest(list_distinct([workload, split_part(workload, '/', 2)])) AS name, false AS is_pod
+    FROM allocations
+    UNION ALL
+    SELECT cluster, namespace, workload, held_from_ms, held_to_ms, pod, true FROM allocations
+),
+asked AS (
+    SELECT source, run_id, cluster, namespace, started_ms, coalesce(ended_ms, $to_ms) AS ended_ms,
+        unnest(CASE WHEN workload IS NULL THEN string_split(coalesce(pod, ''), ',') ELSE [workload] END) AS name
+    FROM progress_runs
+),
+placed AS (
+    SELECT a.source, a.run_id, arg_min({'cluster': n.cluster, 'namespace': n.namespace, 'workload': n.workload},
+        (greatest(n.held_from_ms - a.ended_ms, a.started_ms - n.held_to_ms, 0), n.cluster, n.namespace, n.workload)) AS place
+    FROM asked AS a
+    JOIN names AS n ON n.name = trim(a.name) AND n.cluster = coalesce(a.cluster, n.cluster) AND n.namespace = coalesce(a.namespace, n.namespace)
+        -- names of pods are used again: only one that was there while the run ran is meant
+        AND (NOT n.is_pod OR (n.held_from_ms <= a.ended_ms AND a.started_ms <= n.held_to_ms))
+    GROUP BY ALL
+)
+SELECT r.source, r.run_id, r.parent_id, r.experiment, r.name, r.status, r.started_ms, r.ended_ms, r.planned_epochs, r.metrics,
+    coalesce(r.workload, r.namespace || '/' || r.pod, r.pod) AS told, CASE WHEN r.workload IS NULL THEN coalesce(r.pod, '') ELSE '' END AS pods,
+    p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload
+FROM progress_runs AS r LEFT JOIN placed AS p USING (source, run_id)
+WHERE r.started_ms < $to_ms AND coalesce(r.ended_ms, $to_ms) > $from_ms;

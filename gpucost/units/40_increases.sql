@@ -1,0 +1,54 @@
+-- reads: progress_series, progress_values, loads, unit_candidates; $units are the units asked for, $to_ms the end of the period
+-- writes: unit_increases, per series and moment how much work came to be known then
+-- invariant: what several series of one identity tell is counted once; no amount is negative
+CREATE OR REPLACE TEMP TABLE unit_increases AS
+WITH points AS (
+    SELECT s.identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
+    FROM progress_values AS v JOIN progress_series AS s USING (series_id)
+    WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge' AND v.at_ms < $to_ms
+),
+ordered AS (
+    SELECT *,
+        lag(value) OVER (PARTITION BY series_id ORDER BY at_ms) AS own_before,
+        lag(at_ms) OVER (PARTITION BY series_id ORDER BY at_ms) AS own_before_ms,
+        lag(value) OVER one AS before,
+        lag(at_ms) OVER one AS before_ms
+    FROM points
+    WHERE kind = 'counter'
+    WINDOW one AS (PARTITION BY identity ORDER BY at_ms, value, series_id)
+),
+falls AS (
+    SELECT *, coalesce(value < before AND coalesce(value < own_before, at_ms - before_ms > 900000), false) AS falls FROM ordered
+),
+seen AS (
+    SELECT *, max(CASE WHEN falls THEN at_ms END) OVER (
+        PARTITION BY identity ORDER BY at_ms, value, series_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS fell_ms
+    FROM falls
+),
+lives AS (
+    -- a counter that falls began anew; a copy of it that is a moment behind another, or falls after it did, tells nothing new
+    SELECT *, sum((falls AND NOT coalesce(fell_ms > own_before_ms, false))::INTEGER)
+        OVER (PARTITION BY identity ORDER BY at_ms, value, series_id) AS life
+    FROM seen
+),
+highs AS (
+    SELECT *, max(value) OVER (PARTITION BY identity, life ORDER BY at_ms, value, series_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
+    FROM lives
+),
+firsts AS (
+    SELECT identity, arg_min(source, at_ms) AS source, arg_min(series_id, at_ms) AS series_id, min(at_ms) AS at_ms, any_value(pod) AS pod
+    FROM points WHERE kind = 'counter' GROUP BY identity
+),
+born AS (
+    -- the server had been looked at for ten minutes before, and the pod, where one is known, had just begun: it counted from 0
+    SELECT f.identity
+    FROM firsts AS f
+    WHERE EXISTS (FROM loads AS l WHERE l.kind = 'progress' AND l.source = f.source AND l.from_ms <= f.at_ms - 600000 AND f.at_ms - 600000 < l.to_ms)
+      AND (f.pod IS NULL OR EXISTS (
+        FROM unit_candidates AS c WHERE c.series_id = f.series_id AND c.held_from_ms BETWEEN f.at_ms - 3600000 AND f.at_ms + 900000))
+)
+SELECT h.series_id, h.at_ms,
+    CASE WHEN h.high IS NOT NULL THEN greatest(h.value - h.high, 0) WHEN h.life > 0 OR b.identity IS NOT NULL THEN h.value ELSE 0 END AS amount
+FROM highs AS h LEFT JOIN born AS b USING (identity)
+UNION ALL
+SELECT min(series_id), at_ms, max(value) FROM points WHERE kind = 'event' GROUP BY identity, at_ms;

@@ -1,0 +1,28 @@
+-- reads: unit_increases, unit_candidates, progress_series, unit_days; $from_ms the begin of the period
+-- writes: unit_work, per workload, model, unit and local day how much work was done, and how much failed; workload is null where none is known
+-- invariant: sum(amount + failed) is the sum of the increases in the period
+CREATE OR REPLACE TEMP TABLE unit_work AS
+WITH quarters AS (
+    SELECT series_id, at_ms // 900000 AS quarter, min(at_ms) AS at_ms, sum(amount) AS amount
+    FROM unit_increases WHERE at_ms >= $from_ms GROUP BY ALL
+),
+distances AS (
+    SELECT q.*, c.cluster, c.namespace, c.workload, greatest(c.held_from_ms - q.at_ms, q.at_ms - c.held_to_ms, 0) AS distance_ms
+    FROM quarters AS q
+    -- names of pods are used again: only the one that was there then is meant
+    LEFT JOIN unit_candidates AS c ON c.series_id = q.series_id
+        AND (NOT c.is_pod OR (c.held_from_ms - 900000 <= q.at_ms AND q.at_ms <= c.held_to_ms + 900000))
+),
+placed AS (
+    SELECT series_id, quarter, at_ms, amount, arg_min({'cluster': cluster, 'namespace': namespace, 'workload': workload}, (distance_ms, cluster, namespace, workload)) FILTER (workload IS NOT NULL) AS place
+    FROM distances GROUP BY ALL
+)
+SELECT p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload, coalesce(s.model, '') AS model, s.unit, d.day,
+    CASE WHEN p.place IS NULL THEN coalesce(s.workload, s.namespace || '/' || s.pod, s.pod, s.mapping) END AS told,
+    CASE WHEN p.place IS NULL THEN s.source END AS source,
+    sum(CASE WHEN s.is_failure THEN 0 ELSE p.amount END) AS amount,
+    sum(CASE WHEN s.is_failure THEN p.amount ELSE 0 END) AS failed
+FROM placed AS p
+JOIN progress_series AS s USING (series_id)
+JOIN unit_days AS d ON p.at_ms >= d.from_ms AND p.at_ms < d.to_ms
+GROUP BY ALL;

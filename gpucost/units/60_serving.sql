@@ -1,0 +1,48 @@
+-- reads: unit_cells, unit_work
+-- writes: unit_serving, per workload, model and local day its cost, hours and work of each unit
+-- invariant: per workload and day, sum(cost) is what the workload cost; a workload's models share it by the work they did
+CREATE OR REPLACE TEMP TABLE unit_serving AS
+WITH days AS (
+    SELECT cluster, namespace, workload, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
+        sum(cost) AS cost, sum(idle_cost) AS idle_cost,
+        sum(allocated_gpu_ms) AS allocated_gpu_ms, sum(active_gpu_ms) AS active_gpu_ms
+    FROM unit_cells WHERE is_asked GROUP BY ALL
+),
+models AS (
+    SELECT DISTINCT cluster, namespace, workload, model FROM unit_work WHERE workload IS NOT NULL
+),
+done AS (
+    SELECT cluster, namespace, workload, model, day, sum(amount) AS weight,
+        map_from_entries(list({'k': unit, 'v': amount})) AS amounts, map_from_entries(list({'k': unit, 'v': failed})) AS failures
+    FROM (SELECT cluster, namespace, workload, model, day, unit, sum(amount) AS amount, sum(failed) AS failed FROM unit_work
+        WHERE workload IS NOT NULL GROUP BY ALL)
+    GROUP BY ALL
+),
+shares AS (
+    SELECT d.*, m.model, w.amounts, w.failures,
+        CASE WHEN sum(coalesce(w.weight, 0)) OVER of_day > 0 THEN coalesce(w.weight, 0) / sum(coalesce(w.weight, 0)) OVER of_day
+            ELSE 1.0::DOUBLE / count(*) OVER of_day END AS share,
+        row_number() OVER (PARTITION BY d.cluster, d.namespace, d.workload, d.day ORDER BY m.model) AS ordinal,
+        count(*) OVER of_day AS models
+    FROM days AS d
+    JOIN models AS m USING (cluster, namespace, workload)
+    LEFT JOIN done AS w USING (cluster, namespace, workload, model, day)
+    WINDOW of_day AS (PARTITION BY d.cluster, d.namespace, d.workload, d.day)
+),
+ends AS (
+    SELECT *, CASE WHEN ordinal = models THEN 1.0::DOUBLE ELSE sum(share) OVER (PARTITION BY cluster, namespace, workload, day ORDER BY ordinal) END AS share_end
+    FROM shares
+),
+amounts AS (
+    -- money is cut at the ends of the shares, so that no digit is lost
+    SELECT *,
+        CASE WHEN ordinal = models THEN cost ELSE (cost * share_end)::DECIMAL(38, 9) END AS cost_end,
+        CASE WHEN ordinal = models THEN idle_cost ELSE (idle_cost * share_end)::DECIMAL(38, 9) END AS idle_cost_end
+    FROM ends
+)
+SELECT cluster, namespace, workload, team, model, day, amounts, failures,
+    cost_end - coalesce(lag(cost_end) OVER w, 0) AS cost,
+    idle_cost_end - coalesce(lag(idle_cost_end) OVER w, 0) AS idle_cost,
+    allocated_gpu_ms * share AS allocated_gpu_ms, active_gpu_ms * share AS active_gpu_ms
+FROM amounts
+WINDOW w AS (PARTITION BY cluster, namespace, workload, day ORDER BY ordinal);

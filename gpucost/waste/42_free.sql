@@ -1,0 +1,63 @@
+-- reads: waste_cells, waste_free_stretches, waste_wanted, node_leftovers
+-- writes: waste_free, one row per (node, slot): what nobody held, cut into four parts of GPU time, each with its cost
+-- invariant: the parts' GPU time adds up to what was unallocated, and their cost and host_cost to its cost, exactly
+CREATE OR REPLACE TEMP TABLE waste_free AS
+WITH unheld AS (
+    SELECT node_id, slot, from_ms, to_ms, (from_ms // 3600000) AS hour, unallocated_gpu_ms, unavailable_gpu_ms, unallocated_cost
+    FROM waste_cells
+    WHERE kind = 'unallocated'
+),
+hours AS (
+    -- by the hour, so that stretches meet cells by equality and not by comparing intervals
+    SELECT *, unnest(range(greatest(from_ms, getvariable('waste_from_ms')) // 3600000,
+        (least(to_ms, getvariable('waste_to_ms')) - 1) // 3600000 + 1)) AS hour
+    FROM waste_free_stretches
+    WHERE from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < to_ms
+),
+pieces AS (
+    SELECT u.node_id, u.from_ms AS cell_ms, h.cluster, h.gpu_model, h.hour, h.free_gpus, h.is_unheld, h.is_empty,
+        greatest(u.from_ms, h.from_ms) AS from_ms, least(u.to_ms, h.to_ms) - greatest(u.from_ms, h.from_ms) AS ms
+    FROM unheld AS u JOIN hours AS h ON h.node_id = u.node_id AND h.hour = u.hour AND h.from_ms < u.to_ms AND u.from_ms < h.to_ms
+),
+sized AS (
+    SELECT p.*, least(p.free_gpus, coalesce(l.gpus, 0)) AS leftover_gpus, coalesce(w.gpus, k.gpus, 0) AS wanted_gpus
+    FROM pieces AS p
+    LEFT JOIN node_leftovers AS l ON l.node_id = p.node_id AND l.from_ms <= p.from_ms AND p.from_ms < l.to_ms
+    LEFT JOIN waste_wanted AS w ON w.hour = p.hour AND w.cluster = p.cluster
+    LEFT JOIN waste_wanted AS k ON k.hour IS NULL AND k.cluster = p.cluster AND k.gpu_model IS NOT DISTINCT FROM p.gpu_model
+),
+weighed AS (
+    SELECT node_id, cell_ms, sum(free_gpus * ms) AS free,
+        sum(ms * CASE
+            WHEN NOT is_unheld AND free_gpus - leftover_gpus < wanted_gpus - 1e-6 THEN free_gpus
+            ELSE leftover_gpus END) AS fragmented,
+        sum(CASE WHEN is_empty THEN ms * (free_gpus - leftover_gpus) ELSE 0 END) AS empty
+    FROM sized
+    GROUP BY ALL
+),
+timed AS (
+    -- unavailable time is no other waste: it is taken from all others alike
+    SELECT u.*, u.unallocated_gpu_ms - u.unavailable_gpu_ms AS available,
+        CASE WHEN w.free > 0 THEN available * (w.fragmented / w.free) ELSE 0 END AS fragmented,
+        CASE WHEN w.free > 0 THEN available * (w.empty / w.free) ELSE 0 END AS empty
+    FROM unheld AS u LEFT JOIN weighed AS w ON w.node_id = u.node_id AND w.cell_ms = u.from_ms
+),
+summed AS (
+    SELECT *,
+        CASE WHEN unallocated_gpu_ms > 0 THEN 0 ELSE unallocated_cost END AS host_cost,
+        unallocated_cost - host_cost AS cost,
+        CASE WHEN unavailable_gpu_ms > 0 THEN least(cost, (cost * (unavailable_gpu_ms / unallocated_gpu_ms))::DECIMAL(38, 9)) ELSE 0 END AS c1,
+        CASE WHEN fragmented > 0
+            THEN least(cost, (cost * ((unavailable_gpu_ms + fragmented) / unallocated_gpu_ms))::DECIMAL(38, 9)) ELSE c1 END AS c2,
+        CASE WHEN empty > 0
+            THEN least(cost, (cost * ((unavailable_gpu_ms + fragmented + empty) / unallocated_gpu_ms))::DECIMAL(38, 9)) ELSE c2 END AS c3
+    FROM timed
+)
+SELECT node_id, slot,
+    sum(unavailable_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unavailable_gpu_ms, sum(c1)::DECIMAL(38, 9) AS unavailable_cost,
+    sum(fragmented::DECIMAL(38, 6))::DOUBLE AS fragmentation_gpu_ms, sum(c2 - c1)::DECIMAL(38, 9) AS fragmentation_cost,
+    sum(empty::DECIMAL(38, 6))::DOUBLE AS empty_node_gpu_ms, sum(c3 - c2)::DECIMAL(38, 9) AS empty_node_cost,
+    sum((available - fragmented - empty)::DECIMAL(38, 6))::DOUBLE AS between_jobs_gpu_ms, sum(cost - c3)::DECIMAL(38, 9) AS between_jobs_cost,
+    sum(host_cost)::DECIMAL(38, 9) AS host_cost
+FROM summed
+GROUP BY ALL;

@@ -1,0 +1,42 @@
+-- reads: waste_held, waste_free, waste_pods, nodes, waste_slots; $teams, $namespaces, $clusters, $workloads filter (empty: all)
+-- writes: waste_facts, one row per (bucket, node, allocation, team, slot): its GPU time and cost, and every dimension
+-- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
+CREATE OR REPLACE TEMP TABLE waste_facts AS
+WITH parts AS (
+    SELECT h.node_id, h.allocation_id, h.team, h.slot, p.workload_type, unnest([
+        {'bucket': 'starting', 'gpu_ms': h.starting_gpu_ms, 'cost': h.starting_cost},
+        {'bucket': CASE p.workload_type WHEN 'inference' THEN 'over_provisioned' ELSE 'forgotten' END,
+            'gpu_ms': h.beyond_gpu_ms, 'cost': h.beyond_cost},
+        {'bucket': CASE p.workload_type WHEN 'training' THEN 'data_stall' WHEN 'batch' THEN 'data_stall' WHEN 'inference' THEN 'off_peak_idle'
+            WHEN 'development' THEN 'user_away' ELSE 'idle' END, 'gpu_ms': h.idle_gpu_ms, 'cost': h.idle_cost},
+        {'bucket': 'unmeasured', 'gpu_ms': h.unmeasured_gpu_ms, 'cost': h.unmeasured_cost},
+        {'bucket': 'over_provisioned', 'gpu_ms': h.surplus_gpu_ms, 'cost': h.surplus_cost},
+        {'bucket': 'failed_restarted', 'gpu_ms': h.lost_gpu_ms, 'cost': h.lost_cost},
+        {'bucket': 'active', 'gpu_ms': h.work_gpu_ms, 'cost': h.work_cost},
+        {'bucket': 'cpu_memory', 'gpu_ms': 0.0, 'cost': h.host_cost}
+    ]) AS part
+    FROM waste_held AS h JOIN waste_pods AS p USING (allocation_id)
+    UNION ALL
+    SELECT node_id, NULL, NULL, slot, NULL, unnest([
+        {'bucket': 'unavailable', 'gpu_ms': unavailable_gpu_ms, 'cost': unavailable_cost},
+        {'bucket': 'fragmentation', 'gpu_ms': fragmentation_gpu_ms, 'cost': fragmentation_cost},
+        {'bucket': 'empty_node', 'gpu_ms': empty_node_gpu_ms, 'cost': empty_node_cost},
+        {'bucket': 'between_jobs', 'gpu_ms': between_jobs_gpu_ms, 'cost': between_jobs_cost},
+        {'bucket': 'cpu_memory', 'gpu_ms': 0.0, 'cost': host_cost}
+    ])
+    FROM waste_free
+)
+SELECT f.part.bucket AS bucket, f.part.gpu_ms AS gpu_ms, f.part.cost AS cost,
+    f.allocation_id, n.cluster, p.namespace, f.team, p.workload, f.workload_type, p.pod, p.uid,
+    n.node, n.gpu_model, n.capacity_type, n.region, n.zone, s.month, s.day, s.hour
+FROM parts AS f
+JOIN nodes AS n USING (node_id)
+JOIN waste_slots AS s ON s.from_ms = f.slot
+LEFT JOIN waste_pods AS p USING (allocation_id)
+-- a millisecond is what adding binary fractions may leave; money is never left out
+WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
+    AND (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
+    AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], p.namespace))
+    AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], f.team))
+    AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], p.workload)
+        OR list_contains($workloads::VARCHAR[], split_part(p.workload, '/', 2)));

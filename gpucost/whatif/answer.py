@@ -1,0 +1,103 @@
+"""What every what-if answers: today, the scenario, what is saved, on which assumptions, how sure, and what would break it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from gpucost.model import MS_PER_HOUR
+from gpucost.whatif.fleet import Costs, Fleet
+
+Value = str | int | float | Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A state of affairs: what it costs over the period, the GPU-hours and node-hours paid, and `more` beside them."""
+
+    cost: Decimal
+    currency: str
+    gpu_hours: float
+    node_hours: float
+    more: dict[str, Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, costs: Costs, currency: str, **more: Value) -> Position:
+        """What the stages said; money is the nodes' whole cost, since unallocated GPUs are paid too."""
+        return cls(costs.node_cost, currency, costs.gpu_hours, costs.node_hours, more)
+
+    @classmethod
+    def held(cls, costs: Costs, currency: str, fleet: Fleet, **more: Value) -> Position:
+        """The same of the pods alone, where only some of a fleet's pods were asked for: the rest of nodes is others' cost."""
+        gpus = {(node.cluster, node.name): node.gpus for node in fleet.nodes}
+        shares = ((pod.to_ms - pod.from_ms) * pod.gpus / gpus[pod.cluster, pod.node] for pod in fleet.pods)
+        return cls(costs.cost, currency, costs.allocated_gpu_hours, round(sum(shares) / MS_PER_HOUR, 9), more)
+
+    def __mul__(self, times: int) -> Position:
+        return Position(self.cost * times, self.currency, self.gpu_hours * times, self.node_hours * times, self.more)
+
+    def __add__(self, other: Position) -> Position:
+        return Position(
+            self.cost + other.cost, self.currency, self.gpu_hours + other.gpu_hours, self.node_hours + other.node_hours
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A number that the answer rests on: its unit, and where it comes from (an option, the catalog, a measurement) and when."""
+
+    name: str
+    value: Value
+    unit: str
+    source: str
+    as_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Between which values a figure lies, and what that means: `5 % to 95 % of 10,000 simulated runs`."""
+
+    figure: str
+    low: Value
+    high: Value
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A table of an answer: named columns, plain values."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[tuple[Value, ...], ...]
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`figures` are further named numbers of JSON answers, units in their names; `findings` are sentences for people."""
+
+    kind: str
+    title: str
+    period: str
+    today: Position
+    scenario: Position
+    figures: dict[str, Any] = field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    break_even: tuple[str, ...] = ()
+    time: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    tables: tuple[Rows, ...] = ()
+
+    @property
+    def saving(self) -> Decimal:
+        """Money saved over the period; negative where the scenario costs more."""
+        return self.today.cost - self.scenario.cost
+
+    @property
+    def saving_percent(self) -> float | None:
+        """Saving of today's cost, 0-100; None where today costs nothing."""
+        return round(float(self.saving / self.today.cost * 100), 6) if self.today.cost else None

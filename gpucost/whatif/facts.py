@@ -1,0 +1,93 @@
+"""What the catalog knows of GPU models: memory, speed, MIG profiles; and the date of that knowledge."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from gpucost import catalog
+from gpucost.errors import UsageError
+from gpucost.resources import pricing_dir
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A MIG profile: the slices it takes of its GPU's."""
+
+    name: str
+    compute_slices: int
+    memory_slices: int
+    memory_slices_total: int
+    max_per_gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A GPU model; None where the catalog does not know. `mig_slices` is 0 where it cannot be cut. `as_of` dates the facts."""
+
+    name: str
+    memory_mib: int | None
+    tflops: float | None
+    vendor: str = "nvidia"
+    mig_slices: int = 0
+    profiles: tuple[Profile, ...] = ()
+    as_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Models by name, and names by spelling."""
+
+    models: dict[str, Model]
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def model(self, spelling: str, option: str = "--gpu-model") -> Model:
+        """The model that `spelling` means. Raises UsageError, naming the nearest."""
+        plain = re.sub(r"[^a-z0-9]", "", spelling.lower())
+        name = self.aliases.get(re.sub(r"^(nvidia|tesla)+", "", plain), spelling)
+        if found := self.models.get(name):
+            return found
+        by_lower = {known.lower(): known for known in self.models}
+        near = get_close_matches(spelling.lower(), list(by_lower), n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(by_lower[key] for key in near)}?" if near else "gpucost prices lists the models known"
+        raise UsageError(f"{option} {spelling!r} is no GPU model known", hint)
+
+
+def load_facts(con: DuckDBPyConnection) -> Facts:
+    """The shipped facts; loads the catalog's temporary tables on `con`."""
+    catalog.load_catalog(con)
+    dates = source_dates()
+    profiles: dict[str, list[Profile]] = {}
+    rows = con.execute(
+        "SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu FROM mig_profiles"
+        " ORDER BY ALL"
+    ).fetchall()
+    for model, name, *slices in rows:
+        profiles.setdefault(model, []).append(Profile(name, *slices))
+    models = {
+        name: Model(
+            name,
+            memory,
+            None if tflops is None else float(tflops),
+            vendor,
+            slices,
+            tuple(profiles.get(name, ())),
+            dates.get(source),
+        )
+        for name, memory, tflops, vendor, slices, source in con.execute(
+            "SELECT gpu_model, memory_mib, fp16_dense_tflops, vendor, mig_slices, source_id FROM gpu_models"
+        ).fetchall()
+    }
+    return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))
+
+
+def source_dates() -> dict[str, str]:
+    """source_id -> the day as of which that source was read."""
+    with (pricing_dir() / "sources.csv").open(encoding="utf-8", newline="") as file:
+        return {row["source_id"]: row["as_of"] for row in csv.DictReader(file)}

@@ -1,0 +1,1 @@
+"""Several changes over named groups of workloads, in order, each counted on what those before it left."""

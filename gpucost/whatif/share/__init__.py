@@ -1,0 +1,1 @@
+"""Several pods on one GPU: time slicing, MPS or MIG, packed by what was measured."""

@@ -1,0 +1,108 @@
+"""Random fleets with random bills: cost is that of an exact calculation from the bill, and nothing of a node-hour is lost."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost import pipeline
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.trees import LocalTree
+from gpucost.model import Period
+from gpucost.store import Store
+from tests.oracle import calculate, read_book
+from tests.oracle.billed import billed_book
+from tests.property.fleets import books, fleets
+from tests.property.test_random_fleets import RARELY_SLOW, wrong_figures
+from tests.replay.bill_files import aws_cur, focus
+from tests.replay.billing import Charge, Rate, charges
+from tests.replay.cases.words import HEADER
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.result import unpaid
+from tests.replay.scrape import scrape
+
+BILLED = settings(RARELY_SLOW, max_examples=20)
+
+
+def rates(seed: int, billed_to: float) -> Rate:
+    """Prices that vary by hour and node; commitments by lot; some hours, and all after `billed_to`, are not billed yet."""
+
+    def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
+        dice = random.Random(f"{seed} {node['name']} {node['from']} {hour}")
+        if hour >= billed_to or dice.random() < 0.1:
+            return None
+        price = Decimal(dice.randint(1, 9_999_999)) / 100_000
+        options = ["spot"] if node["capacity_type"] == "spot" else ["on_demand", "savings_plan", "reservation"]
+        return dice.choice(options), price
+
+    return rate
+
+
+@st.composite
+def bills(draw: st.DrawFn, fleet: Fleet) -> list[Charge]:
+    """A bill for the fleet's machines, which may have run for some time before they were nodes."""
+    until = draw(st.integers(fleet["start"], fleet["end"] + 3600))
+    return list(charges(fleet, rates(draw(st.integers(0, 10**6)), until), draw(st.sampled_from([0, 77, 1800]))))
+
+
+@BILLED
+@given(data=st.data(), fleet=fleets(), pooled=st.booleans(), write=st.sampled_from([aws_cur, focus]))
+def test_costs_are_those_of_an_exact_calculation_from_the_bill(
+    data: st.DataObject, fleet: Fleet, pooled: bool, write: Any
+) -> None:
+    _compare(data, fleet, pooled, write)
+
+
+@pytest.mark.slow
+@settings(BILLED, max_examples=60)
+@given(data=st.data(), fleet=fleets(), pooled=st.booleans(), write=st.sampled_from([aws_cur, focus]))
+def test_many_more_bills(data: st.DataObject, fleet: Fleet, pooled: bool, write: Any) -> None:
+    _compare(data, fleet, pooled, write)
+
+
+def _compare(data: st.DataObject, fleet: Fleet, pooled: bool, write: Any) -> None:
+    told = data.draw(bills(fleet))
+    with tempfile.TemporaryDirectory(prefix="billed-") as directory:
+        folder = Path(directory)
+        prices = folder / "prices.csv"
+        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        series = scrape(fleet, lean=True)
+        config = write_config(fleet, folder, prices)
+        shared = config.prices.model_copy(update={"commitment_sharing": "pooled" if pooled else "as_billed"})
+        config = config.model_copy(update={"prices": shared})
+        store = load(fleet, series, config)
+        if told:
+            export = folder / "bill.csv"
+            export.write_text(write(told))
+            assert not collect_bills(store, [LocalTree(export)], None if write is focus else "aws").errors
+        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(s, UTC) for s in (fleet["start"], fleet["end"]))))
+        assert not unpaid(store)
+        book = billed_book(told, read_book(prices), pooled=pooled)
+        dearest = max([float(row["price"]) for row in read_book(prices)] + [float(Fraction(c.cost) / c.hours) for c in told])
+        wrong = wrong_figures(fleet, calculate(fleet, book, series=series), store, dearest)
+        assert not wrong, "\n".join(wrong)
+        _check_hours(store, told, pooled)
+
+
+_POOLS = """
+    SELECT sum(instance_hours * price_per_hour), sum(effective_cost) FROM billed_hours
+    GROUP BY region, instance_type, capacity_type, from_ms
+"""
+_MACHINES = "SELECT instance_hours * price_per_hour, effective_cost FROM billed_hours"
+
+
+def _check_hours(store: Store, told: list[Charge], pooled: bool) -> None:
+    """Price x billed hours is the bill's effective cost: per machine as billed, over each pool where machines share."""
+    rows = store.query(_POOLS if pooled else _MACHINES)[1]
+    assert all(abs(float(cost) - float(said)) < 1e-6 for said, cost in rows)
+    assert sum(cost for _, cost in rows) == sum(charge.cost for charge in told)

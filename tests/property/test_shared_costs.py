@@ -1,0 +1,82 @@
+"""What is shared is cut exactly: by team, pod and time, whatever it is and whoever takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucost.engine.local import run_stage
+
+NANO = Decimal("0.000000001")
+STAGES = ("60_team_shares", "70_allocation_shares", "80_slot_shares")
+# what a report's sums come to, from a nanodollar to more than a double holds exactly
+AMOUNTS = st.integers(-(10**18), 10**19).filter(bool).map(lambda nanos: nanos * NANO)
+COSTS = st.one_of(st.just(Decimal(0)), st.integers(1, 10**17).map(lambda nanos: nanos * NANO))
+CLAIMS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "team": st.sampled_from(["a", "b", "c", None]),
+            "allocation_id": st.integers(1, 4),
+            "slot": st.integers(0, 3),
+            "cost": COSTS,
+            "gpu_ms": st.integers(0, 10**9),
+        }
+    ),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda claim: (claim["team"], claim["allocation_id"], claim["slot"]),
+)
+POTS = st.lists(st.tuples(AMOUNTS, st.sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@given(pots=POTS)
+def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pots: list[tuple[Decimal, str, list[dict[str, Any]]]]) -> None:
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE report_claims (pot BIGINT, split VARCHAR, amount DECIMAL(38, 9), team VARCHAR, "
+        "node_id UBIGINT, allocation_id UBIGINT, slot BIGINT, cost DECIMAL(38, 9), gpu_ms DECIMAL(38, 9))"
+    )
+    claims = [
+        (pot, split, amount, claim["team"], 1, *(claim[name] for name in ("allocation_id", "slot", "cost", "gpu_ms")))
+        for pot, (amount, split, told) in enumerate(pots)
+        for claim in told
+    ]
+    marks = ", ".join("(?, ?, ?, ?, ?, ?, ?, ?, ?)" for _ in claims)
+    con.execute(f"INSERT INTO report_claims VALUES {marks}", [value for claim in claims for value in claim])  # noqa: S608
+    for stage in STAGES:
+        run_stage(con, "gpucost.report.sharing", stage)
+    rows = con.execute("SELECT pot, team, allocation_id, slot, amount FROM report_slot_shares").fetchall()
+    assert len(rows) == len(claims)
+    for pot, (amount, split, told) in enumerate(pots):
+        mine = [row for row in rows if row[0] == pot]
+        assert sum(row[-1] for row in mine) == amount
+        assert all(row[-1] * amount >= 0 for row in mine)
+        by_team = {team: sum(row[-1] for row in mine if row[1] == team) for team in {row[1] for row in mine}}
+        assert by_team == dict(con.execute("SELECT team, amount FROM report_team_shares WHERE pot = ?", [pot]).fetchall())
+        _check_shares(by_team, amount, split, told)
+
+
+def _check_shares(by_team: dict[str | None, Decimal], amount: Decimal, split: str, told: list[dict[str, Any]]) -> None:
+    """Teams get what they should, up to what doubles and the last decimal hide."""
+    costs = {team: sum((c["cost"] for c in told if c["team"] == team), Decimal(0)) for team in by_team}
+    if split != "even" and not sum(costs.values()):
+        costs = {team: Decimal(sum(c["gpu_ms"] for c in told if c["team"] == team)) for team in by_team}
+    if split == "even" or not sum(costs.values()):
+        if split != "even":
+            return
+        costs = dict.fromkeys(by_team, Decimal(1))
+    slack = len(by_team) * (NANO + abs(amount) * Decimal("1e-14"))
+    for team, part in by_team.items():
+        assert abs(part - amount * costs[team] / sum(costs.values())) <= slack

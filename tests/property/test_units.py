@@ -1,0 +1,97 @@
+"""Random counters and random claims: work is what a plain calculation counts, and no cent is lost or made."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucost.engine.local import run_stage
+from gpucost.store.scratch import scratch_store
+from gpucost.units.intervals import Levels, intervals
+from tests.replay.cases.words import at
+from tests.replay.work import asked, counter, put, stored, training
+
+# what a process counts between two looks; None: it started over before that look
+steps = st.lists(st.one_of(st.integers(0, 500), st.none()), min_size=1, max_size=30)
+
+
+@settings(max_examples=15)
+@given(st.lists(steps, min_size=1, max_size=3), st.booleans())
+def test_increases_are_those_of_a_plain_calculation(processes: list[list[int | None]], replicas: bool) -> None:
+    with scratch_store() as con:
+        expected = _told(con, processes, replicas=replicas)
+        run_stage(con, "gpucost.units", "30_candidates")
+        run_stage(con, "gpucost.units", "40_increases", {"units": ["request"], "to_ms": 10**9})
+        assert con.execute("SELECT coalesce(sum(amount), 0) FROM unit_increases").fetchall() == [(expected,)]
+
+
+def _told(con: duckdb.DuckDBPyConnection, processes: list[list[int | None]], *, replicas: bool) -> int:
+    import numpy as np
+
+    from gpucost.store.progress import ProgressBatch, load_values
+
+    batch, expected = ProgressBatch(), 0
+    for number, grown in enumerate(processes):
+        value, values = 7, [7]
+        for step in grown:
+            before, value = value, 3 if step is None else value + step
+            expected += value - before if value >= before else value
+            values.append(value)
+        moments = np.arange(len(values), dtype=np.int64) * 60_000
+        for replica in range(2 if replicas else 1):
+            series = counter("request", f"pod-{number}", labels={"prometheus_replica": str(replica)})
+            batch.add(series, moments + replica * 7_000, np.array(values, dtype=float))
+    load_values(con, "server", (0, 10**9), batch)
+    return expected
+
+
+levels = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 12)), max_size=25, unique_by=lambda point: point[0])
+
+
+@given(levels, st.sampled_from(["begin", "end"]), st.booleans(), st.booleans(), st.booleans())
+def test_intervals_cover_a_run_without_gap_or_overlap(
+    reached: list[tuple[int, int]], marks: str, from_zero: bool, is_over: bool, failed: bool
+) -> None:
+    run = Levels(tuple(sorted(reached)), 1000, 900_000, marks, from_zero, is_over, failed=failed)
+    found = intervals(run)
+    moment = 1000
+    for part in found:
+        assert part.from_ms == moment
+        moment = part.to_ms
+    assert moment == 900_000
+    last: dict[int, int] = {}
+    for number, part in enumerate(found):
+        if part.status == "done" and part.epoch is not None:
+            assert part.epoch not in last, "an epoch is done once"
+            last[part.epoch] = number
+
+
+hours = st.integers(0, 22 * 3600).map(lambda second: second / 3600)
+
+
+@settings(max_examples=4)
+@given(st.lists(st.lists(hours, min_size=1, max_size=6), min_size=1, max_size=4))
+@pytest.mark.slow
+def test_epochs_and_what_is_outside_sum_to_the_cost(runs: list[list[float]]) -> None:
+    with TemporaryDirectory() as folder:
+        config, store = stored(training([(0.3, 9.7), (10.1, 23.4)]), Path(folder))
+        told = [
+            (
+                counter("epoch", f"run-a-{number % 2}", run_id=f"r{number}"),
+                [(hour, float(n)) for n, hour in enumerate(sorted(set(points)))],
+            )
+            for number, points in enumerate(runs)
+        ]
+        put(store, told)
+        view = asked(config, store, hours=(1.37, 23))
+        with store.read() as con:
+            span = [at(1.37) * 1000, at(23) * 1000]
+            (cost,) = con.execute("SELECT sum(cost) FROM cost_hourly WHERE from_ms >= $1 AND from_ms < $2", span).fetchall()[0]
+        assert view.totals["allocated_cost"] == cost
+        assert sum((row["cost"] for row in view.rows), Decimal(0)) + view.totals["cost_without_work"] == cost

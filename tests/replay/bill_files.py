@@ -1,0 +1,279 @@
+"""Charges as billing exports, in the columns that the clouds deliver: AWS CUR (legacy and 2.0), Google Cloud, Azure, FOCUS.
+
+Beside the machines' hours stand what a real bill has and what is no machine's hour: storage and transfer on the instance's
+id, covered usage with its negation and fees, credits and tax.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from tests.replay.billing import DAY, HOUR, Charge
+from tests.unit.bills import csv_text, snake
+
+ACCOUNT = "444455556666"
+PAYER = "111122223333"
+PLAN = f"arn:aws:savingsplans::{PAYER}:savingsplan/11111111-2222-3333-4444-555555555555"
+RESERVATION = f"arn:aws:ec2:us-west-2:{PAYER}:reserved-instances/99999999-8888"
+
+Cells = dict[str, str]
+
+
+def aws_cur(charges: Iterable[Charge], *, legacy: bool = False) -> str:
+    """A Cost and Usage Report as CSV: CUR 2.0, or the legacy one with its slash columns."""
+    told = list(charges)
+    rows = [row for charge in told for row in _aws_rows(charge)]
+    if told:
+        rows += _aws_rest(told)
+    return csv_text(rows if legacy else snake(rows))
+
+
+def _aws_rows(charge: Charge) -> list[Cells]:
+    kind = charge.node["instance_type"]
+    usage = "SpotUsage" if charge.option == "spot" else "BoxUsage"
+    line_type = {"savings_plan": "SavingsPlanCoveredUsage", "reservation": "DiscountedUsage"}.get(charge.option, "Usage")
+    row = _aws_base(charge) | {
+        "lineItem/LineItemType": line_type,
+        "lineItem/UsageType": f"USW2-{usage}:{kind}",
+        "lineItem/UsageAmount": f"{float(charge.hours):.10f}",
+        "lineItem/UnblendedCost": str(charge.cost),
+        "pricing/publicOnDemandCost": str(charge.list_cost),
+        "pricing/unit": "Hrs",
+        "product/instanceType": kind,
+    }
+    beside = [
+        # a volume's and a transfer's cost on the id of the instance
+        row
+        | {"lineItem/UsageType": "USW2-EBSOptimized:" + kind, "lineItem/UnblendedCost": "0.11", "pricing/publicOnDemandCost": ""},
+        row | {"lineItem/UsageType": "USW2-EBS:VolumeUsage.gp3", "lineItem/UnblendedCost": "0.07", "pricing/unit": "GB-Mo"},
+        row | {"lineItem/UsageType": "USW2-DataTransfer-Out-Bytes", "lineItem/UnblendedCost": "0.03", "pricing/unit": "GB"},
+    ]
+    for extra in beside:
+        extra |= {"lineItem/LineItemType": "Usage", "lineItem/Operation": "Other"}
+    if charge.option == "savings_plan":
+        listed = str(charge.list_cost)
+        row |= {
+            "lineItem/UnblendedCost": listed,
+            "savingsPlan/SavingsPlanARN": PLAN,
+            "savingsPlan/SavingsPlanEffectiveCost": str(charge.cost),
+        }
+        beside.append(row | {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": f"-{listed}"})
+    if charge.option == "reservation":
+        row |= {
+            "lineItem/UnblendedCost": "0",
+            "reservation/ReservationARN": RESERVATION,
+            "reservation/EffectiveCost": str(charge.cost),
+        }
+    return [row, *beside]
+
+
+def _aws_rest(told: list[Charge]) -> list[Cells]:
+    """A credit and tax of the account, and the commitments' fees, of which a part was not used."""
+    base = _aws_base(told[0]) | {"lineItem/ResourceId": "", "lineItem/UsageType": "", "pricing/unit": ""}
+    used = sum((c.cost for c in told if c.option == "savings_plan"), Decimal(0))
+    reserved = sum((c.cost for c in told if c.option == "reservation"), Decimal(0))
+    fee = {"lineItem/LineItemType": "SavingsPlanRecurringFee", "savingsPlan/SavingsPlanARN": PLAN}
+    fee |= {"savingsPlan/TotalCommitmentToDate": str(used + 5), "savingsPlan/UsedCommitment": str(used)}
+    reservation = {"lineItem/LineItemType": "RIFee", "reservation/ReservationARN": RESERVATION}
+    unused = {"reservation/UnusedAmortizedUpfrontFeeForBillingPeriod": "0", "reservation/UnusedRecurringFee": "3"}
+    return [
+        base | {"lineItem/LineItemType": "Credit", "lineItem/UnblendedCost": "-20", "lineItem/LineItemDescription": "Credit"},
+        base | {"lineItem/LineItemType": "Tax", "lineItem/UnblendedCost": "17.5", "lineItem/TaxType": "VAT"},
+        base | fee | {"lineItem/UnblendedCost": str(used + 5)},
+        base | reservation | unused | {"lineItem/UnblendedCost": str(reserved + 3)},
+    ]
+
+
+def _aws_base(charge: Charge) -> Cells:
+    return {
+        "bill/BillingPeriodStartDate": f"{_utc(charge.start):%Y-%m-01T00:00:00Z}",
+        "bill/PayerAccountId": PAYER,
+        "bill/InvoiceId": "",
+        "lineItem/UsageStartDate": f"{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
+        "lineItem/UsageEndDate": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
+        "lineItem/UsageAccountId": ACCOUNT,
+        "lineItem/ProductCode": "AmazonEC2",
+        "lineItem/Operation": "RunInstances",
+        "lineItem/AvailabilityZone": charge.node["zone"],
+        "lineItem/ResourceId": charge.instance_id,
+        "lineItem/CurrencyCode": "USD",
+        "product/region": charge.node["region"],
+    }
+
+
+#: vCPUs, GiB and GPUs of machine types.
+GCP_SHAPES = {"a2-highgpu-2g": (24, 170, 2)}
+
+
+def gcp_jsonl(charges: Iterable[Charge]) -> str:
+    """Google Cloud's detailed export as BigQuery writes it to JSON lines: a machine's cores, memory and GPUs apart."""
+    return "".join(json.dumps(row) + "\n" for charge in charges for row in _gcp_rows(charge))
+
+
+def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
+    kind, zone, region = charge.node["instance_type"], charge.node["zone"], charge.node["region"]
+    cores, gib, gpus = GCP_SHAPES[kind]
+    name = charge.instance_id
+    spot = "Spot Preemptible " if charge.option == "spot" else ""
+    core, memory = (charge.cost * share / 10 for share in (2, 1))
+    parts = [
+        (
+            f"{spot}A2 Instance Core running in Netherlands",
+            core,
+            charge.seconds * cores,
+            "seconds",
+            charge.seconds * cores / HOUR,
+            "hour",
+        ),
+        (
+            f"{spot}A2 Instance Ram running in Netherlands",
+            memory,
+            charge.seconds * gib * 2**30,
+            "byte-seconds",
+            charge.seconds * gib / HOUR,
+            "gibibyte hour",
+        ),
+        (
+            f"Nvidia Tesla A100 GPU {'attached to Spot Preemptible VMs ' if spot else ''}running in Netherlands",
+            charge.cost - core - memory,
+            charge.seconds * gpus,
+            "seconds",
+            charge.seconds * gpus / HOUR,
+            "hour",
+        ),
+        ("Network Internet Data Transfer Out from Netherlands", Decimal("0.02"), 2**30, "bytes", 1, "gibibyte"),
+        ("SSD backed PD Capacity in Netherlands", Decimal("0.05"), 2**30, "byte-seconds", 1, "gibibyte month"),
+    ]
+    return [
+        {
+            "billing_account_id": "01AAAA-BBBBBB-CCCCCC",
+            "service": {"id": "6F81-5844-456A", "description": "Compute Engine"},
+            "sku": {"id": f"{place:04}-0000-0000", "description": sku},
+            "usage_start_time": f"{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
+            "usage_end_time": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
+            "project": {"id": "a-project", "name": "A project", "number": "1"},
+            "labels": [{"key": "goog-k8s-cluster-name", "value": charge.node["cluster"]}],
+            "system_labels": [
+                {"key": "compute.googleapis.com/machine_spec", "value": kind},
+                {"key": "compute.googleapis.com/cores", "value": str(cores)},
+            ],
+            "location": {"location": zone, "country": "NL", "region": region, "zone": zone},
+            "export_time": f"{_utc(charge.start + 3 * HOUR):%Y-%m-%dT%H:%M:%SZ}",
+            # a discount on usage is part of what it costs, a promotion is not
+            "cost": float(cost * 2) if place == 2 else float(cost),
+            "currency": "USD",
+            "currency_conversion_rate": 1,
+            "usage": {"amount": amount, "unit": unit, "amount_in_pricing_units": priced, "pricing_unit": pricing_unit},
+            "credits": _gcp_credits(cost) if place == 2 else [],
+            "invoice": {"month": f"{_utc(charge.start):%Y%m}"},
+            "cost_type": "regular",
+            "resource": {
+                "name": name,
+                "global_name": f"//compute.googleapis.com/projects/a-project/zones/{zone}/instances/{name}",
+            },
+        }
+        for place, (sku, cost, amount, unit, priced, pricing_unit) in enumerate(parts)
+    ]
+
+
+def _gcp_credits(cost: Decimal) -> list[dict[str, Any]]:
+    return [
+        {"name": "Negotiated savings", "full_name": "", "id": "", "type": "DISCOUNT", "amount": -float(cost)},
+        {"name": "Trial", "full_name": "", "id": "", "type": "PROMOTION", "amount": -0.01},
+    ]
+
+
+def azure_amortized(days: Iterable[Charge]) -> str:
+    """An amortized cost export of an Enterprise agreement, by day, with scale sets as AKS bills them."""
+    told = list(days)
+    rows = [row for charge in told for row in _azure_rows(charge)]
+    if told:
+        rows.append(
+            rows[0] | {"ChargeType": "UnusedReservation", "ResourceId": "", "AdditionalInfo": "", "CostInBillingCurrency": "2.5"}
+        )
+    return csv_text(rows)
+
+
+def _azure_rows(charge: Charge) -> list[Cells]:
+    assert charge.length == DAY
+    # …/virtualMachineScaleSets/gpu/virtualMachines/3: the export names the set, and the machine in the additional info
+    scale_set = charge.machine.removeprefix("azure://").rpartition("/virtualMachines/")[0]
+    kind, spot = charge.node["instance_type"], charge.option == "spot"
+    info = {"ServiceType": kind, "VMName": f"{scale_set.rpartition('/')[2]}_{charge.instance_id}", "UsageType": "ComputeHR"}
+    row = {
+        "SubscriptionId": "38f1d748-3ac7-4b7f-a5ae-8b5ff16db82c",
+        "BillingAccountId": "89086162",
+        "BillingPeriodStartDate": f"{_utc(charge.start):%m/01/%Y}",
+        "Date": f"{_utc(charge.start):%m/%d/%Y}",
+        "ProductName": f"Virtual Machines {kind}",
+        "MeterCategory": "Virtual Machines",
+        "MeterSubCategory": "NCads A100 v4 Series",
+        "MeterName": "NC24ads A100 v4" + (" Spot" if spot else ""),
+        "MeterId": "55555555-4444-3333-2222-111111111118",
+        "UnitOfMeasure": "1 Hour",
+        "Quantity": f"{float(charge.hours):.10f}",
+        "CostInBillingCurrency": str(charge.cost),
+        "BillingCurrency": "USD",
+        "ResourceId": scale_set.upper(),
+        "ResourceLocation": charge.node["region"],
+        "ChargeType": "Usage",
+        "PricingModel": {"spot": "Spot", "savings_plan": "SavingsPlan", "reservation": "Reservation"}.get(
+            charge.option, "OnDemand"
+        ),
+        "ReservationId": "a-reservation" if charge.is_covered else "",
+        "AdditionalInfo": json.dumps(info),
+        "Tags": '"aks-managed-poolName": "gpu"',
+    }
+    disk = {"MeterCategory": "Storage", "MeterName": "P10 LRS Disk", "CostInBillingCurrency": "0.6", "PricingModel": "OnDemand"}
+    return [row, row | disk | {"ReservationId": ""}]
+
+
+def focus(charges: Iterable[Charge]) -> str:
+    """AWS's FOCUS 1.0 export as CSV."""
+    return csv_text([row for charge in charges for row in _focus_rows(charge)])
+
+
+def _focus_rows(charge: Charge) -> list[Cells]:
+    kind, covered = charge.node["instance_type"], charge.is_covered
+    usage = "SpotUsage" if charge.option == "spot" else "BoxUsage"
+    row = {
+        "BilledCost": "0" if covered else str(charge.cost),
+        "EffectiveCost": str(charge.cost),
+        "ListCost": str(charge.list_cost),
+        "BillingAccountId": PAYER,
+        "SubAccountId": ACCOUNT,
+        "BillingCurrency": "USD",
+        "BillingPeriodStart": f"{_utc(charge.start):%Y-%m-01T00:00:00Z}",
+        "BillingPeriodEnd": f"{_utc(charge.start + 31 * DAY):%Y-%m-01T00:00:00Z}",
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"{usage} {kind} Instance Hour",
+        "ChargePeriodStart": f"{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
+        "ChargePeriodEnd": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
+        "CommitmentDiscountId": PLAN if covered else "",
+        "CommitmentDiscountStatus": "Used" if covered else "",
+        "ConsumedQuantity": f"{float(charge.hours):.10f}",
+        "ConsumedUnit": "Hours",
+        "PricingCategory": "Committed" if covered else "Dynamic" if charge.option == "spot" else "Standard",
+        "ProviderName": "AWS",
+        "RegionId": charge.node["region"],
+        "ResourceId": f"arn:aws:ec2:{charge.node['region']}:{ACCOUNT}:instance/{charge.instance_id}",
+        "ResourceType": "Instance",
+        "ServiceCategory": "Compute",
+        "ServiceName": "Amazon Elastic Compute Cloud",
+        "x_UsageType": f"USW2-{usage}:{kind}",
+    }
+    disk = {
+        "ServiceCategory": "Storage",
+        "ChargeDescription": "gp3",
+        "x_UsageType": "USW2-EBS:VolumeUsage.gp3",
+        "ConsumedUnit": "GB-Months",
+    }
+    return [row, row | disk | {"BilledCost": "0.07", "EffectiveCost": "0.07"}]
+
+
+def _utc(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)

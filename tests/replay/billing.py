@@ -1,0 +1,97 @@
+"""What a cloud charges for a fleet's machines, hour by hour; bill_files.py writes it as exports."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from tests.oracle.prices import PROVIDERS
+from tests.replay.fleet import Fleet
+from tests.replay.kube import provider_id
+
+HOUR, DAY = 3600, 86_400
+
+#: The option and the price per hour at which a node's hour, told by its first second, is billed; None: not billed (yet).
+Rate = Callable[[dict[str, Any], int], tuple[str, Decimal] | None]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a machine cost in the charge period [start, start + length), of which it ran `seconds`.
+
+    `option` is on_demand, spot, savings_plan or reservation; `cost` is effective, `list_cost` what it would be on demand.
+    """
+
+    node: dict[str, Any]
+    start: int
+    seconds: int
+    cost: Decimal
+    list_cost: Decimal
+    option: str
+    length: int = HOUR
+
+    @property
+    def provider(self) -> str:
+        return PROVIDERS[self.node["provider"]]
+
+    @property
+    def machine(self) -> str:
+        """The machine as Kubernetes names it."""
+        return provider_id(self.node)
+
+    @property
+    def instance_id(self) -> str:
+        return self.machine.rpartition("/")[2]
+
+    @property
+    def hours(self) -> Fraction:
+        return Fraction(self.seconds, HOUR)
+
+    @property
+    def is_covered(self) -> bool:
+        return self.option in ("savings_plan", "reservation")
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What machines have in common that share commitments in this charge period."""
+        node, capacity = self.node, "spot" if self.option == "spot" else "on_demand"
+        return self.provider, node["region"], node["instance_type"], capacity, self.start, self.length
+
+
+def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
+    """The hours of a fleet's machines, each billed by the second; `booting`: seconds that a machine ran before it was a node."""
+    for node in fleet["nodes"]:
+        began, ended = node.get("created", node["from"]) - booting, node["to"]
+        for hour in range(began - began % HOUR, ended, HOUR):
+            billed = rate(node, hour)
+            if billed is not None:
+                option, price = billed
+                seconds = min(ended, hour + HOUR) - max(began, hour)
+                cost = _money(price * seconds / HOUR)
+                yield Charge(node, hour, seconds, cost, _money(cost * (2 if option != "on_demand" else 1)), option)
+
+
+def by_day(hours: Iterable[Charge]) -> list[Charge]:
+    """The same cost by UTC day, as Azure exports it."""
+    days: dict[tuple[Any, ...], list[Charge]] = defaultdict(list)
+    for charge in hours:
+        days[charge.machine, charge.option, charge.start // DAY].append(charge)
+    return [
+        replace(
+            told[0],
+            start=told[0].start // DAY * DAY,
+            length=DAY,
+            seconds=sum(charge.seconds for charge in told),
+            cost=sum((charge.cost for charge in told), Decimal(0)),
+            list_cost=sum((charge.list_cost for charge in told), Decimal(0)),
+        )
+        for told in days.values()
+    ]
+
+
+def _money(value: Decimal) -> Decimal:
+    return value.quantize(Decimal("1e-10"))

@@ -1,0 +1,54 @@
+"""What must hold of the anatomy of waste, whatever the fleet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from decimal import Decimal
+
+import pytest
+
+from gpucost import waste
+from gpucost.config import Config
+from gpucost.model import MS_PER_HOUR, Period
+from gpucost.report.slots import slots
+from gpucost.store import Store
+
+IDLE = ("data_stall", "off_peak_idle", "user_away", "forgotten", "idle")
+_NODE_HOURS = """
+    SELECT n.node, h.from_ms, sum(h.node_cost) FROM node_hourly AS h JOIN nodes AS n USING (node_id)
+    WHERE h.from_ms >= $from_ms AND h.to_ms <= $to_ms GROUP BY ALL
+"""
+_HOURS = """
+    SELECT sum(allocated_gpu_ms + unallocated_gpu_ms), sum(idle_gpu_ms), sum(unmeasured_gpu_ms), sum(unavailable_gpu_ms)
+    FROM cost_hourly WHERE from_ms >= $from_ms AND to_ms <= $to_ms
+"""
+
+
+def anatomy(config: Config, store: Store, period: Period, *by: str) -> waste.Waste:
+    """The anatomy of waste of an attributed store."""
+    with store.read() as con:
+        return waste.build(con, config, period, slots(period, config.tz, by), by)
+
+
+def check_waste(config: Config, store: Store, period: Period) -> None:
+    """Buckets add up to what each node cost in each hour, exactly, and to all GPU time; days tell the same as hours."""
+    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+    with store.read() as con:
+        node_cost = {(node, at): cost for node, at, cost in con.execute(_NODE_HOURS, span).fetchall() if cost}
+        gpu_ms, idle_ms, unmeasured_ms, unavailable_ms = con.execute(_HOURS, span).fetchall()[0]
+    whole, by_hour = anatomy(config, store, period), anatomy(config, store, period, "node", "hour")
+    paid: dict[tuple[str | None, int], Decimal] = defaultdict(Decimal)
+    starts = {slot.hour: slot.from_ms for slot in slots(period, config.tz, ("hour",))}
+    for row in by_hour.rows:
+        assert row.cost >= 0 and row.gpu_hours > -1e-9
+        paid[row.keys["node"], starts[row.keys["hour"]]] += row.cost
+    assert {key: cost for key, cost in paid.items() if cost} == node_cost
+    assert [row.cost for row in whole.buckets] == [row.cost for row in by_hour.buckets]
+    hours = {row.bucket: row.gpu_hours for row in whole.buckets}
+    assert hours == pytest.approx({row.bucket: row.gpu_hours for row in by_hour.buckets}, abs=1e-6)
+    # what is under a millisecond is left out
+    assert whole.gpu_hours == pytest.approx((gpu_ms or 0) / MS_PER_HOUR, abs=1e-4)
+    assert hours["unavailable"] == pytest.approx((unavailable_ms or 0) / MS_PER_HOUR, abs=1e-4)
+    assert sum(hours[name] for name in IDLE) <= (idle_ms or 0) / MS_PER_HOUR + 1e-6
+    assert hours["unmeasured"] <= (unmeasured_ms or 0) / MS_PER_HOUR + 1e-6
+    assert sum((work.cost for work in whole.workloads), Decimal(0)) <= whole.cost

@@ -1,0 +1,73 @@
+"""Fleets that do work: training on 8 A100s at $3 each, serving on L4s, and what they say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpucost import pipeline, units
+from gpucost.config import Config
+from gpucost.model import Period
+from gpucost.store import Store, runs
+from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values
+from gpucost.units import UnitAsk, UnitView
+from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+
+BOOK = f"{HEADER}\n,,,p4de.24xlarge,,24.00,USD,\n,,,g6.12xlarge,,4.00,USD,\n"
+
+
+def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "run-a", **more: Any) -> Fleet:
+    """One pod after the other, each with all 8 GPUs of a $24 node: 8 A100s at $3 an hour."""
+    pods = [
+        pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner])
+        for number, (start, end) in enumerate(spans)
+    ]
+    activity = {key: spans for start, end in spans for key, spans in busy("train", list(range(8)), start, end).items()}
+    return fleet(hours, [node("train", "p4de.24xlarge", 0, hours)], pods, activity, **{"scrape": 600, **more})
+
+
+def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
+    """The fleet's metrics in a store, with the configuration beside it."""
+    prices = folder / "prices.csv"
+    prices.write_text(BOOK)
+    config = write_config(described, folder, prices)
+    return config, load(described, scrape(described, lean=True), config)
+
+
+def put(
+    store: Store, told: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]], hours: float = 24, source: str = "prom"
+) -> None:
+    """What a server told of the fleet's day: series with their values at hours of it."""
+    batch = ProgressBatch()
+    for series, points in told:
+        batch.add(
+            series, np.array([at(hour) * 1000 for hour, _ in points]), np.array([value for _, value in points], dtype=float)
+        )
+    span = (at(0) * 1000, at(hours) * 1000)
+    with store.write() as con:
+        run = runs.begin(con, "progress", source, span)
+        loaded = load_values(con, source, span, batch)
+        runs.log_load(con, run, "progress", source, span, rows=loaded.values)
+        runs.finish(con, run)
+
+
+def counter(unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any) -> ProgressSeries:
+    """A series with the labels of a scraped pod."""
+    labels = {"namespace": namespace, "pod": pod_name, "instance": f"{pod_name}:8000", **more.pop("labels", {})}
+    return ProgressSeries("test", unit, kind, tuple(sorted(labels.items())), "main", namespace, pod_name, **more)
+
+
+def asked(
+    config: Config, store: Store, build: Any = units.epochs, hours: tuple[float, float] = (0, 24), **filters: Any
+) -> UnitView:
+    """The answer of `build` for these hours of the day."""
+    period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))
+    ask = UnitAsk(period, "the day", config.tz, config.currency, **filters)
+    return pipeline.unit_costs(config, store, ask, build)

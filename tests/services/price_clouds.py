@@ -1,0 +1,230 @@
+"""Clouds on loopback that speak the real wire formats of their price lists, for the real client libraries to ask.
+
+Google's catalog of SKUs and Azure's retail prices stand here, AWS in price_clouds_aws.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+PAGE = 2  # facts per page: everything is paged
+# An answer in place of the usual one: status, body, headers. `cut` sends less than the length it promised.
+Trick = Callable[[str, int], "Reply | None"]
+
+
+@dataclass
+class Reply:
+    status: Any
+    body: Any
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: int = 0
+
+
+@dataclass
+class Cloud:
+    """What a stand-in holds, what it was asked, and what it does instead of answering."""
+
+    url: str = ""
+    facts: dict[str, list[Any]] = field(default_factory=dict)
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    trick: Trick = lambda _service, _number: None
+
+    def count(self, service: str) -> int:
+        return sum(name == service for name, _ in self.asked)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    cloud: Cloud
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+    def reply(self, reply: Reply, kind: str = "application/json") -> None:
+        body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        self.send_response(reply.status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body) + reply.cut))
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        if reply.cut:
+            self.close_connection = True
+
+    def tricked(self, service: str, asked: Any) -> bool:
+        self.cloud.asked.append((service, asked))
+        reply = self.cloud.trick(service, self.cloud.count(service))
+        if reply is not None:
+            self.reply(reply)
+        return reply is not None
+
+
+@contextmanager
+def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> Iterator[str]:
+    bound = type("Bound", (handler,), {"cloud": cloud, **more})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def page_of(found: list[Any], token: str | None) -> tuple[list[Any], str | None]:
+    start = int(token or 0)
+    return found[start : start + PAGE], str(start + PAGE) if start + PAGE < len(found) else None
+
+
+class _AzureHandler(Handler):
+    def do_GET(self) -> None:
+        asked = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        if self.tricked("retail", asked):
+            return
+        wanted = asked["$filter"]
+        assert "serviceName eq 'Virtual Machines'" in wanted
+        region = re.search(r"armRegionName eq '(\w+)'", wanted)
+        prefix = re.search(r"startswith\(armSkuName, '(\w+)'\)", wanted)
+        found = [
+            {**item, "currencyCode": asked["currencyCode"]}
+            for item in self.cloud.facts["items"]
+            if (not region or item["armRegionName"] == region[1]) and (not prefix or item["armSkuName"].startswith(prefix[1]))
+        ]
+        page, more = page_of(found, asked.get("$skip"))
+        link = f"{self.cloud.url}?{urlencode({**asked, '$skip': more})}" if more else None
+        self.reply(
+            Reply(
+                200,
+                {
+                    "BillingCurrency": asked["currencyCode"],
+                    "CustomerEntityId": "Default",
+                    "CustomerEntityType": "Retail",
+                    "Items": page,
+                    "NextPageLink": link,
+                    "Count": len(page),
+                },
+            )
+        )
+
+
+@contextmanager
+def azure_cloud(items: list[Any]) -> Iterator[Cloud]:
+    """Azure's retail prices, as `[azure] retail_prices_url` names them."""
+    cloud = Cloud(facts={"items": items})
+    with serving(_AzureHandler, cloud) as base:
+        cloud.url = f"{base}/api/retail/prices"
+        yield cloud
+
+
+def azure_item(name: str, region: str, price: float, **about: Any) -> Any:
+    """An item of the retail prices."""
+    size = name.removeprefix("Standard_").replace("_", " ")
+    return {
+        "currencyCode": "USD",
+        "tierMinimumUnits": 0.0,
+        "retailPrice": price,
+        "unitPrice": price,
+        "armRegionName": region,
+        "location": region,
+        "effectiveStartDate": "2026-09-01T00:00:00Z",
+        "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
+        "meterName": size,
+        "productId": "DZH318Z0BQPS",
+        "skuId": "DZH318Z0BQPS/00TG",
+        "productName": f"Virtual Machines {size} Series",
+        "skuName": size,
+        "serviceName": "Virtual Machines",
+        "serviceId": "DZH313Z7MMC8",
+        "serviceFamily": "Compute",
+        "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+        "isPrimaryMeterRegion": True,
+        "armSkuName": name,
+        **about,
+    }
+
+
+@contextmanager
+def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
+    """google.cloud.billing.v1.CloudCatalog over gRPC, as `[gcp] endpoint` names it.
+
+    A trick's status is a grpc.StatusCode, its body the details.
+    """
+    import grpc
+    from google.cloud.billing_v1.types import ListSkusRequest, ListSkusResponse
+
+    cloud = Cloud(facts={"skus": skus})
+
+    def list_skus(asked: ListSkusRequest, context: Any) -> ListSkusResponse:
+        cloud.asked.append(("skus", asked))
+        assert asked.parent == "services/6F81-5844-456A"
+        if reply := cloud.trick("skus", cloud.count("skus")):
+            context.abort(reply.status, reply.body)
+        page, more = page_of(cloud.facts["skus"], asked.page_token or None)
+        return ListSkusResponse(skus=page, next_page_token=more or "")
+
+    method = grpc.unary_unary_rpc_method_handler(
+        list_skus, request_deserializer=ListSkusRequest.deserialize, response_serializer=ListSkusResponse.serialize
+    )
+    server = grpc.server(ThreadPoolExecutor(max_workers=2))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("google.cloud.billing.v1.CloudCatalog", {"ListSkus": method}),)
+    )
+    cloud.url = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield cloud
+    finally:
+        server.stop(None).wait()
+
+
+def gcp_sku(
+    description: str,
+    group: str,
+    price: str,
+    *,
+    usage: str = "OnDemand",
+    unit: str = "",
+    regions: tuple[str, ...] = ("us-central1", "us-east1"),
+    tiers: tuple[tuple[float, str], ...] = (),
+) -> Any:
+    """A SKU of Compute Engine; `tiers` are (from, price) instead of one price."""
+    from datetime import UTC, datetime
+    from decimal import Decimal
+
+    def tier(start: float, text: str) -> dict[str, Any]:
+        whole, nanos = divmod(int(Decimal(text) * 1_000_000_000), 1_000_000_000)
+        return {"start_usage_amount": start, "unit_price": {"currency_code": "USD", "units": whole, "nanos": nanos}}
+
+    units = {"RAM": "GiBy.h", "LocalSSD": "GiBy.mo"}
+    return {
+        "sku_id": "0000-0000-0000",
+        "description": description,
+        "category": {
+            "service_display_name": "Compute Engine",
+            "resource_family": "Storage" if group == "LocalSSD" else "Compute",
+            "resource_group": group,
+            "usage_type": usage,
+        },
+        "service_regions": list(regions),
+        "pricing_info": [
+            {
+                "effective_time": datetime(2026, 11, 20, 8, tzinfo=UTC),
+                "pricing_expression": {
+                    "usage_unit": unit or units.get(group, "h"),
+                    "tiered_rates": [tier(*of) for of in tiers or ((0, price),)],
+                },
+            }
+        ],
+    }

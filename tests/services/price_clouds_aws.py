@@ -1,0 +1,159 @@
+"""AWS on loopback: EC2 is moto's, the price list and Savings Plans, which moto does not know, stand here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import Any
+from unittest.mock import patch
+from urllib.parse import parse_qs, urlsplit
+
+from tests.services.price_clouds import Cloud, Handler, Reply, page_of, serving
+
+# Some of the 1,400 types that moto knows: all would take seconds to write and to read.
+EC2_TYPES = {
+    *("g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6f.large", "g6f.4xlarge", "g6e.xlarge", "p3.2xlarge", "p4d.24xlarge"),
+    *("p4de.24xlarge", "p5.48xlarge", "inf1.xlarge", "inf2.xlarge", "trn1.2xlarge", "vt1.3xlarge", "m7i.large", "c7g.xlarge"),
+}
+
+
+class _AwsHandler(Handler):
+    ec2: str
+
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        service = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request", self.headers["Authorization"])
+        assert service
+        name = service[1]
+        asked = parse_qs(body.decode()) if name == "ec2" else json.loads(body)
+        if self.tricked(name, asked):
+            return
+        if name == "pricing":
+            assert self.headers["X-Amz-Target"] == "AWSPriceListService.GetProducts"
+            self.reply(Reply(200, self._products(asked)), "application/x-amz-json-1.1")
+        elif name == "savingsplans":
+            assert self.path == "/DescribeSavingsPlansOfferingRates"
+            self.reply(Reply(200, self._rates(asked)))
+        else:
+            self._pass_on(body)
+
+    def _products(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["ServiceCode"] == "AmazonEC2"
+        wanted = [(item["Field"], item["Value"]) for item in asked["Filters"] if item["Type"] == "TERM_MATCH"]
+        found = [
+            item for item in self.cloud.facts["products"] if all(item["product"]["attributes"].get(k) == v for k, v in wanted)
+        ]
+        page, more = page_of(found, asked.get("NextToken"))
+        return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(item) for item in page], "NextToken": more}
+
+    def _rates(self, asked: dict[str, Any]) -> dict[str, Any]:
+        def fits(rate: dict[str, Any]) -> bool:
+            about = {item["name"]: item["value"] for item in rate["properties"]}
+            plan = rate["savingsPlanOffering"]["planType"] in asked["savingsPlanTypes"]
+            return plan and all(about[item["name"]] in item["values"] for item in asked["filters"])
+
+        page, more = page_of([rate for rate in self.cloud.facts["rates"] if fits(rate)], asked.get("nextToken"))
+        return {"searchResults": page, "nextToken": more or ""}
+
+    def _pass_on(self, body: bytes) -> None:
+        host = urlsplit(self.ec2)
+        connection = HTTPConnection(host.hostname or "", host.port or 0)
+        connection.request("POST", self.path, body, {k: v for k, v in self.headers.items() if k != "Host"})
+        answer = connection.getresponse()
+        self.reply(Reply(answer.status, answer.read()), answer.headers["Content-Type"])
+        connection.close()
+
+
+@contextmanager
+def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
+    """AWS at one URL for all services, as `[aws] endpoint_url` names it."""
+    from moto.ec2.models import instance_types
+    from moto.server import ThreadedMotoServer
+
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    cloud = Cloud(facts={"products": products, "rates": rates})
+    backend = instance_types.InstanceTypeBackend
+    few = [item for item in backend.instance_types if item.name in EC2_TYPES]
+    try:
+        host, port = moto.get_host_and_port()
+        with (
+            patch.object(backend, "instance_types", few),
+            serving(_AwsHandler, cloud, ec2=f"http://{host}:{port}") as cloud.url,
+        ):
+            yield cloud
+    finally:
+        moto.stop()
+
+
+def aws_product(name: str, region: str, per_hour: str, reserved: list[tuple[str, str, str, str, str]] = (), **about: str) -> Any:  # type: ignore[assignment]
+    """A product as get_products tells it; `reserved` holds (term, class, payment, upfront, per hour)."""
+    sku = f"{abs(hash((name, region, tuple(about.items())))):016X}"[:16]
+
+    def dimension(code: str, unit: str, price: str) -> dict[str, Any]:
+        return {"unit": unit, "rateCode": code, "description": "…", "appliesTo": [], "pricePerUnit": {"USD": price}}
+
+    def term(code: str, dimensions: dict[str, tuple[str, str]], attributes: dict[str, str]) -> dict[str, Any]:
+        return {
+            "priceDimensions": {f"{sku}.{code}.{key}": dimension(key, *of) for key, of in dimensions.items()},
+            "sku": sku,
+            "effectiveDate": "2026-11-01T00:00:00Z",
+            "offerTermCode": code,
+            "termAttributes": attributes,
+        }
+
+    commitments = {}
+    for number, (length, kind, payment, upfront, hourly) in enumerate(reserved):
+        dimensions = {"6YS6EN2CT7": ("Hrs", hourly)} | ({"2TG2D8R56U": ("Quantity", upfront)} if upfront else {})
+        attributes = {"LeaseContractLength": length, "OfferingClass": kind, "PurchaseOption": payment}
+        commitments[f"{sku}.R{number}"] = term(f"R{number}", dimensions, attributes)
+    attributes = {
+        "instanceType": name,
+        "regionCode": region,
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "operation": "RunInstances",
+        "marketoption": "OnDemand",
+        **about,
+    }
+    on_demand = {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", {"6YS6EN2CT7": ("Hrs", per_hour)}, {})}
+    return {
+        "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
+        "serviceCode": "AmazonEC2",
+        "terms": {"OnDemand": on_demand} | ({"Reserved": commitments} if commitments else {}),
+    }
+
+
+def aws_rate(
+    name: str, region: str, rate: str, *, plan: str = "Compute", payment: str = "No Upfront", years: int = 1, **about: str
+) -> Any:
+    """A rate as describe_savings_plans_offering_rates tells it."""
+    properties = {
+        "region": region,
+        "instanceType": name,
+        "instanceFamily": name.partition(".")[0],
+        "productDescription": "Linux/UNIX",
+        "tenancy": "shared",
+    }
+    return {
+        "savingsPlanOffering": {
+            "offeringId": "5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31",
+            "paymentOption": payment,
+            "planType": plan,
+            "durationSeconds": years * 31_536_000,
+            "currency": "USD",
+        },
+        "rate": rate,
+        "unit": "Hrs",
+        "productType": "EC2",
+        "serviceCode": "AmazonEC2",
+        "usageType": f"BoxUsage:{name}",
+        "operation": "RunInstances",
+        "properties": [{"name": key, "value": value} for key, value in properties.items()],
+        **about,
+    }

@@ -1,0 +1,125 @@
+"""Exports in Blob Storage, against Azurite, Microsoft's emulator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.collect.bill.azure_blobs import CONNECTION, BlobTree
+from gpucost.collect.bill.load import collect_bills
+from gpucost.errors import UsageError
+from tests.unit.bills import Bills, csv_text
+from tests.unit.test_bill_azure import amortized, manifest, row
+
+# Published by Microsoft as the emulator's account, the same on every machine.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+@pytest.fixture(scope="module")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = os.environ.get("AZURITE_BLOB") or shutil.which("azurite-blob")
+    if not program:
+        message = "azurite-blob is not installed (npm install --global azurite, or AZURITE_BLOB=…/node_modules/.bin/azurite-blob)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = tmp_path_factory.mktemp("azurite")
+    with (place / "log").open("wb") as log:
+        command = [
+            program,
+            "--blobHost",
+            "127.0.0.1",
+            "--blobPort",
+            str(port),
+            "--location",
+            str(place),
+            "--skipApiVersionCheck",
+            "--silent",
+        ]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                if time.monotonic() > deadline or process.poll() is not None:
+                    pytest.fail((place / "log").read_text())
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/{ACCOUNT}"
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture
+def bills(tmp_path: Path, azurite: str, monkeypatch: pytest.MonkeyPatch) -> Bills:
+    from azure.storage.blob import ContainerClient
+
+    monkeypatch.setenv(
+        CONNECTION, f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={azurite};"
+    )
+    container = ContainerClient.from_connection_string(os.environ[CONNECTION], "exports")
+    if container.exists():
+        for blob in container.list_blobs():
+            container.delete_blob(blob.name)
+    else:
+        container.create_container()
+    for run, rows in (("202603050500", amortized()), ("202603060500", [*amortized(), row(Date="03/07/2026")])):
+        below = f"cost/daily/20260301-20260331/{run}/guid"
+        content = csv_text(rows).encode()
+        container.upload_blob(f"{below}/000001.csv", content)
+        container.upload_blob(
+            f"{below}/manifest.json", manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
+        )
+    return Bills(tmp_path)
+
+
+def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> None:
+    for _ in range(2):
+        run = collect_bills(bills.store, [BlobTree(f"{azurite}/exports/cost")], "azure")
+        assert not run.errors, run.errors
+    assert bills.sums() == [("azure://cost/daily", "2026-03", 5, pytest.approx(176.152), pytest.approx(228.152))]
+    (bills.directory / "disk").mkdir()
+    disk = Bills(bills.directory / "disk")
+    disk.load(disk.write("000001.csv", csv_text([*amortized(), row(Date="03/07/2026")])), provider="azure")
+    cells = "SELECT * EXCLUDE (bill_id, source, source_file) FROM charges ORDER BY source_row"
+    assert [str(one) for one in bills.store.query(cells)[1]] == [str(one) for one in disk.store.query(cells)[1]]
+
+
+def test_one_file_and_its_manifest(bills: Bills, azurite: str) -> None:
+    below = f"{azurite}/exports/cost/daily/20260301-20260331/202603050500/guid"
+    run = collect_bills(bills.store, [BlobTree(f"{below}/000001.csv")], "azure")
+    assert [result.rows for result in run.results] == [4]
+    run = collect_bills(bills.store, [BlobTree(f"{below}/manifest.json")], "azure")
+    assert not run.errors, run.errors
+
+
+def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bills.directory)
+    said = CliRunner().invoke(app, ["collect", "azure", f"{azurite}/exports/cost"])
+    assert said.exit_code == 0 and "azure://cost/daily 2026-03: 5 rows" in said.stdout, said.output
+
+
+def test_what_is_not_there_and_who_is_not_allowed(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = collect_bills(bills.store, [BlobTree(f"{azurite}/nothing")], "azure")
+    assert "not there" in run.errors[0].message
+    monkeypatch.delenv(CONNECTION)
+    told = "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
+    run = collect_bills(bills.store, [BlobTree(f"{azurite}/exports?{told}")], "azure")
+    assert run.errors and "c2VjcmV0" not in run.errors[0].message
+    with pytest.raises(UsageError):
+        BlobTree("https://account.blob.core.windows.net/")

@@ -1,0 +1,88 @@
+"""Real and generated exports, where GPUCOST_BILLING names a directory of them: the same rows and sums as pandas counts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.unit.bills import Bills
+
+ROOT = Path(os.environ.get("GPUCOST_BILLING", "."))
+pytestmark = pytest.mark.skipif(
+    "GPUCOST_BILLING" not in os.environ, reason="GPUCOST_BILLING names no directory of billing exports"
+)
+
+AWS = sorted([*ROOT.glob("aws/**/*.csv*"), *ROOT.glob("generated/nise/dev-gpu/aws*/**/*.csv*")])
+FOCUS = sorted([*ROOT.glob("focus/**/*.csv"), *ROOT.glob("generated/focus-data-toolkit/**/*cost_and_usage*.csv")])
+OTHER = sorted(
+    [*ROOT.glob("aws/**/*.txt"), *ROOT.glob("aws/api-responses/*.json"), *ROOT.glob("generated/focus-data-toolkit/**/*.csv")]
+)
+# Its dates and costs are blank.
+UNREADABLE = {"aws_cost_report.csv"}
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _numbers(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    same = [column for column in table.columns if column.replace("/", "").replace("_", "").lower() == name]
+    if not same:
+        return pd.Series(float("nan"), index=table.index)
+    return pd.to_numeric(table[same[0]].replace({"None": "", "NULL": ""}), errors="coerce").astype(float)
+
+
+def _effective(table: pd.DataFrame) -> float:
+    """The rules once more, row by row: what AWS calls amortized cost."""
+    kinds = [column for column in table.columns if column.replace("/", "").replace("_", "").lower() == "lineitemlineitemtype"]
+    kind = table[kinds[0]] if kinds else pd.Series("Usage", index=table.index)
+    unblended = _numbers(table, "lineitemunblendedcost")
+    unused = _numbers(table, "savingsplantotalcommitmenttodate").fillna(0) - _numbers(table, "savingsplanusedcommitment").fillna(
+        0
+    )
+    cost = unblended.copy()
+    cost[kind == "SavingsPlanCoveredUsage"] = _numbers(table, "savingsplansavingsplaneffectivecost").fillna(unblended)
+    cost[kind == "DiscountedUsage"] = _numbers(table, "reservationeffectivecost").fillna(unblended)
+    cost[kind == "SavingsPlanNegation"] = 0.0
+    cost[kind == "SavingsPlanRecurringFee"] = unused
+    return float(cost.sum())
+
+
+@pytest.mark.parametrize("path", AWS, ids=_name)
+def test_aws(path: Path, tmp_path: Path) -> None:
+    bills = Bills(tmp_path)
+    run = bills.load(path)
+    if path.name in UNREADABLE:
+        assert run.errors[0].fix and not bills.store.exists
+        return
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert not run.errors, run.errors
+    sums = bills.sums()
+    assert sum(row[2] for row in sums) == len(table)
+    assert sum(row[3] for row in sums) == pytest.approx(float(_numbers(table, "lineitemunblendedcost").sum()), abs=1e-9)
+    assert sum(row[4] for row in sums) == pytest.approx(_effective(table), abs=1e-9)
+
+
+@pytest.mark.parametrize("path", FOCUS, ids=_name)
+def test_focus(path: Path, tmp_path: Path) -> None:
+    bills = Bills(tmp_path)
+    assert not bills.load(path, provider=None).errors
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    sums = bills.sums()
+    assert sum(row[2] for row in sums) == len(table)
+    for place, column in ((3, "BilledCost"), (4, "EffectiveCost")):
+        assert sum(row[place] for row in sums) == pytest.approx(float(pd.to_numeric(table[column]).sum()), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in OTHER if "cost_and_usage" not in path.name and path.name != "SOURCE.txt"], ids=_name
+)
+def test_what_is_no_bill_is_refused_in_words(path: Path, tmp_path: Path) -> None:
+    bills = Bills(tmp_path)
+    run = bills.load(path)
+    assert "is no billing export" not in run.errors[0].message, "a known kind of file has a sentence of its own"
+    assert run.errors[0].fix and not bills.store.exists

@@ -1,0 +1,168 @@
+"""vLLM's counters and a trainer's, scraped by a real Prometheus: figures equal a plain calculation.
+
+GPUCOST_EXPOSITIONS names a folder with further scrapes: those of vLLM in it are collected the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline, units
+from gpucost.cli.app import app
+from gpucost.collect.progress.mappings import mappings
+from gpucost.collect.progress.prometheus import collect_progress
+from gpucost.config import PrometheusSource, Unit
+from gpucost.model import Period
+from gpucost.store import Store
+from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.fleet import Fleet
+from tests.replay.load import write_config
+from tests.replay.scrape import scrape, write_openmetrics
+from tests.replay.server import prometheus_over_text, require_prometheus
+from tests.replay.work import BOOK, asked
+
+pytestmark = pytest.mark.services
+
+HOURS = 12
+DAY = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(HOURS), UTC))
+REASONS = {"stop": 40, "length": 9, "abort": 3, "error": 1, "repetition": 2}
+RESTART = 5.5  # hours; the container starts over in place
+
+
+def described() -> Fleet:
+    nodes = [node("train", "p4de.24xlarge", 0, HOURS), node("serve", "g6.12xlarge", 0, HOURS)]
+    pods = [
+        pod("run-a-0", "train", list(range(8)), 0, HOURS, owner=["Job", "run-a"]),
+        pod("vllm-0", "serve", [0, 1, 2, 3], 0, HOURS, namespace="chat", owner=["Deployment", "vllm"]),
+    ]
+    util = {**busy("train", list(range(8)), 0, HOURS), **busy("serve", [0, 1, 2, 3], 0, HOURS / 2)}
+    return fleet(HOURS, nodes, pods, util)
+
+
+def counted(minute: int, rate: int) -> int:
+    """A counter after so many minutes: it begins anew at the restart."""
+    since = round(RESTART * 60)
+    return (minute if minute < since else minute - since) * rate
+
+
+def told() -> list[tuple[str, dict[str, str], int]]:
+    """vLLM's series as (name, labels, rate a minute); two engines, two replicas of Prometheus."""
+    found = []
+    for engine in ("0", "1"):
+        base = {"engine": engine, "model_name": "Qwen/Qwen2.5", "namespace": "chat", "pod": "vllm-0", "instance": "10.0.0.9:8000"}
+        found += [("vllm:request_success_total", {**base, "finished_reason": reason}, rate) for reason, rate in REASONS.items()]
+        found += [("vllm:prompt_tokens_total", base, 3000), ("vllm:generation_tokens_total", base, 700)]
+    return [(name, {**labels, "prometheus_replica": replica}, rate) for name, labels, rate in found for replica in ("a", "b")]
+
+
+def write(out: TextIO) -> None:
+    """The fleet's scrapes, and beside them what its pods count."""
+    import io
+
+    text = io.StringIO()
+    write_openmetrics(scrape(described()), text)
+    out.write(text.getvalue().replace("# EOF\n", ""))
+    series = told()
+    for name in dict.fromkeys(name for name, _, _ in series):
+        out.write(f"# TYPE {name} unknown\n")
+        for _, labels, rate in (one for one in series if one[0] == name):
+            shown = ",".join(f'{key}="{value}"' for key, value in labels.items())
+            lag = 17 if labels["prometheus_replica"] == "b" else 0
+            for minute in range(HOURS * 60):
+                # the second replica fails for an hour, the first at the restart
+                silent = 120 <= minute < 180 if lag else 325 <= minute < 335
+                if not silent:
+                    out.write(f"{name}{{{shown}}} {counted(minute, rate)} {at(0) + minute * 60 + lag}\n")
+    out.write("# TYPE my_epochs unknown\n")
+    for minute in range(HOURS * 60):
+        out.write(f'my_epochs{{exported_namespace="train",exported_pod="run-a-0"}} {minute // 240} {at(0) + minute * 60}\n')
+    out.write("# EOF\n")
+
+
+def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
+    require_prometheus()
+    prices = tmp_path / "prices.csv"
+    prices.write_text(BOOK)
+    with prometheus_over_text(write, tmp_path / "prometheus") as url:
+        config = write_config(described(), tmp_path, prices, url, cluster="main")
+        config = config.model_copy(update={"units": [Unit(name="mine", unit="epoch", metric="my_epochs")]})
+        store = Store(config.store)
+        pipeline.collect(config, store, DAY)
+        for source in config.prometheus:
+            for _ in range(2):  # the second time replaces
+                result = collect_progress(source, store, mappings(config), DAY)
+                assert result.ok
+            assert set(result.metrics) == {"vllm-requests", "vllm-prompt-tokens", "vllm-generation-tokens", "mine"}
+        with (tmp_path / "gpucost.toml").open("a") as file:
+            file.write(
+                '[[units]]\nname = "answers"\nunit = "answer"\nquery = \'sum by (namespace, pod) (vllm:prompt_tokens_total)\'\n'
+            )
+        result = CliRunner().invoke(app, ["collect", "progress", "--config", str(tmp_path / "gpucost.toml"), "-v", *_between()])
+        assert result.exit_code == 0, result.output
+        assert "answers: " in result.stdout
+    # each engine counted up to the last look before the restart, and from it to the end
+    minutes = counted(round(RESTART * 60) - 1, 1) + counted(HOURS * 60 - 1, 1)
+    good = sum(rate for reason, rate in REASONS.items() if reason not in ("abort", "error"))
+    (row,) = asked(config, store, units.requests, (0, HOURS)).rows
+    assert (row["amount"], row["failed"], row["model"]) == (2 * good * minutes, 2 * 4 * minutes, "Qwen/Qwen2.5")
+    assert row["cost"] == Decimal(4 * HOURS)
+    assert float(row["cost_per_1000"]) == pytest.approx(4 * HOURS / (2 * good * minutes) * 1000)
+    (row,) = asked(config, store, units.tokens, (0, HOURS)).rows
+    assert (row["prompt_tokens"], row["generation_tokens"]) == (2 * 3000 * minutes, 2 * 700 * minutes)
+    assert float(row["idle_cost"]) == pytest.approx(4 * HOURS / 2, abs=0.1)
+
+
+def _between() -> list[str]:
+    return ["--from", DAY.start.isoformat(), "--to", DAY.end.isoformat()]
+
+
+def test_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
+    require_prometheus()
+    prices = tmp_path / "prices.csv"
+    prices.write_text(BOOK)
+    with prometheus_over_text(write, tmp_path / "prometheus") as url:
+        config = write_config(described(), tmp_path, prices, url, cluster="main")
+        store = Store(config.store)
+        pipeline.collect(config, store, DAY)
+        unit = Unit(name="mine", unit="epoch", metric="my_epochs")
+        collect_progress(PrometheusSource(url=url, cluster="main"), store, [unit], DAY)
+    view = asked(config, store, hours=(0, HOURS))
+    assert [(row["epoch"], row["status"], row["cost"]) for row in view.rows] == [
+        (1, "done", Decimal(96)),
+        (2, "done", Decimal(96)),
+        (3, "unfinished", Decimal(96)),
+    ]
+
+
+def _scrapes() -> list[Path]:
+    folder = os.environ.get("GPUCOST_EXPOSITIONS")
+    return [path for path in sorted(Path(folder).rglob("*.prom")) if "vllm:" in path.read_text()] if folder else []
+
+
+@pytest.mark.parametrize("path", _scrapes(), ids=lambda path: path.name)
+def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
+    """Its series ten times, a minute apart, each value by one larger than the last."""
+    require_prometheus()
+    samples = [found for line in path.read_text().splitlines() if (found := re.match(r"^(vllm:\w+)\{(.*)\} (\S+)$", line))]
+    units_of = {unit.metric: unit for unit in mappings(write_config(described(), tmp_path, tmp_path / "no.csv"))}
+
+    def scraped(out: TextIO) -> None:
+        for sample in dict.fromkeys(found.groups() for found in samples):
+            for minute in range(10):
+                out.write(f"{sample[0]}{{{sample[1]}}} {float(sample[2]) + minute} {at(0) + minute * 60}\n")
+        out.write("# EOF\n")
+
+    with prometheus_over_text(scraped, tmp_path / "prometheus") as url:
+        store = Store(tmp_path / "store.duckdb")
+        collect_progress(PrometheusSource(url=url), store, list(units_of.values()), DAY)
+    with store.read() as con:
+        rows = con.execute("SELECT unit, is_failure, count(*) FROM progress_series GROUP BY ALL ORDER BY ALL").fetchall()
+    assert rows == [("generation_token", False, 1), ("prompt_token", False, 1), ("request", False, 3), ("request", True, 2)]

@@ -1,0 +1,277 @@
+"""AWS' list prices through boto3: EC2 is moto, the price list and Savings Plans a stand-in with their wire formats."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.collect.prices import PriceResult, collect_prices
+from gpucost.config import Aws, Config
+from gpucost.store import Store
+from tests.services.price_clouds import Cloud, Reply
+from tests.services.price_clouds_aws import aws_cloud, aws_product, aws_rate
+
+NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
+EAST = "us-east-1"
+RESERVED = [
+    ("1yr", "standard", "No Upfront", "", "39.0000000000"),
+    ("1yr", "standard", "All Upfront", "318864", "0.0000000000"),
+    ("3yr", "convertible", "Partial Upfront", "262800", "10.0000000000"),
+]
+PRODUCTS = [
+    aws_product("p5.48xlarge", EAST, "55.0400000000", RESERVED),
+    aws_product("p5.48xlarge", EAST, "60.0000000000", operatingSystem="RHEL"),
+    aws_product("p5.48xlarge", EAST, "61.0000000000", tenancy="Dedicated"),
+    aws_product("p5.48xlarge", EAST, "62.0000000000", preInstalledSw="SQL Std"),
+    aws_product("p5.48xlarge", EAST, "63.0000000000", capacitystatus="UnusedCapacityReservation"),
+    aws_product("p5.48xlarge", EAST, "0.0000000000", marketoption="CapacityBlock"),
+    aws_product("g6f.large", EAST, "0.2024000000"),
+    aws_product("trn1.2xlarge", EAST, "1.3437500000"),
+    aws_product("g5.xlarge", EAST, "0.0000000000"),
+    aws_product("m7i.large", EAST, "0.1008000000"),
+    aws_product("g5.xlarge", "eu-west-1", "1.1230000000"),
+]
+RATES = [
+    aws_rate("p5.48xlarge", EAST, "44.1"),
+    aws_rate("p5.48xlarge", EAST, "41.2", plan="EC2Instance", payment="All Upfront", years=3),
+    aws_rate("p5.48xlarge", EAST, "9.9", usageType="UnusedBox:p5.48xlarge"),
+    aws_rate("p5.48xlarge", EAST, "9.8", operation="RunInstances:0002"),
+    aws_rate("p5.48xlarge", "eu-west-1", "55.5"),
+    aws_rate("m7i.large", EAST, "0.07"),
+]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cloud]:
+    with aws_cloud(PRODUCTS, RATES) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    running.asked.clear()
+    running.trick = lambda _service, _number: None
+    return running
+
+
+def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
+    config = Config(aws=Aws(endpoint_url=cloud.url, regions=list(regions)))
+    (result,) = collect_prices(config, store, ["aws"], [], now)
+    return result
+
+
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return store.query(sql)[1]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store.duckdb")
+
+
+@pytest.fixture(scope="module")
+def collected(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store into which everything was collected; tests take a copy."""
+    store = Store(tmp_path_factory.mktemp("collected") / "store.duckdb")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ACCESS_KEY_ID", "testing")
+        environment.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        assert collect(running, store).ok
+    return store.path
+
+
+def test_all_ways_to_buy_an_instance(cloud: Cloud, store: Store) -> None:
+    result = collect(cloud, store)
+    assert result.ok, result.error
+    assert result.regions == (EAST,)
+    found = rows(
+        store,
+        "SELECT instance_type, purchase_option, term_years, payment_option, offering, price_per_hour FROM list_prices"
+        " ORDER BY ALL",
+    )
+    assert found == [
+        ("g6f.large", "on_demand", 0, "", "", Decimal("0.2024")),
+        ("p5.48xlarge", "on_demand", 0, "", "", Decimal("55.04")),
+        ("p5.48xlarge", "reserved", 1, "all_upfront", "standard", Decimal("36.4")),
+        ("p5.48xlarge", "reserved", 1, "no_upfront", "standard", Decimal("39")),
+        ("p5.48xlarge", "reserved", 3, "partial_upfront", "convertible", Decimal("20")),
+        ("p5.48xlarge", "savings_plan", 1, "no_upfront", "compute", Decimal("44.1")),
+        ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
+        ("trn1.2xlarge", "on_demand", 0, "", "", Decimal("1.34375")),
+    ]
+    about = rows(
+        store, "SELECT DISTINCT provider, region, zone, currency, price_as_of, effective_start FROM list_prices ORDER BY ALL"
+    )
+    assert about == [
+        ("aws", EAST, "", "USD", date(2026, 11, 21), date(2026, 11, 1)),
+        ("aws", EAST, "", "USD", date(2026, 11, 21), None),
+    ]
+    # everything came in pages, and the price list is served in one region for all
+    assert cloud.count("pricing") > 1 and cloud.count("savingsplans") > 1
+    assert rows(store, "SELECT kind, source, rows FROM loads") == [("prices", "aws", result.prices + result.instance_types)]
+
+
+def test_what_ec2_says_of_parts_of_gpus(collected: Path) -> None:
+    store = Store(collected)
+    found = rows(
+        store,
+        "SELECT instance_type, gpu_model, gpu_count, gpu_memory_mib, vcpus, memory_gib FROM instance_types"
+        " WHERE instance_type IN ('g6f.large', 'p4d.24xlarge', 'p5.48xlarge', 'inf1.xlarge', 'trn1.2xlarge') ORDER BY ALL",
+    )
+    assert found == [
+        ("g6f.large", "L4", 0.125, 2861, 2, 8),
+        ("inf1.xlarge", "Inferentia", 1, 8192, 4, 8),
+        ("p4d.24xlarge", "A100-SXM4-40GB", 8, 40960, 96, 1152),
+        ("p5.48xlarge", "H100-80GB-HBM3", 8, 81920, 192, 2048),
+        ("trn1.2xlarge", "Trainium", 1, 32768, 8, 32),
+    ]
+    assert rows(store, "SELECT count(*) FROM instance_types WHERE instance_type LIKE 'm7i%'") == [(0,)]
+
+
+def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
+    def item(name: str) -> str:
+        gpu = "<gpus><item><name>L4</name><count>1</count><memoryInfo><sizeInMiB>22888</sizeInMiB></memoryInfo></item></gpus>"
+        return f"<item><instanceType>{name}</instanceType><gpuInfo>{gpu}</gpuInfo></item>"
+
+    def trick(service: str, number: int) -> Reply | None:
+        if service != "ec2":
+            return None
+        more = "<nextToken>2</nextToken>" if number == 1 else ""
+        page = f"<instanceTypeSet>{item(f'g6.page{number}')}</instanceTypeSet>{more}"
+        space = "http://ec2.amazonaws.com/doc/2016-11-15/"
+        return Reply(200, f'<DescribeInstanceTypesResponse xmlns="{space}">{page}</DescribeInstanceTypesResponse>'.encode())
+
+    cloud.trick = trick
+    assert collect(cloud, store).ok
+    found = rows(store, "SELECT instance_type, gpu_model, gpu_count, vcpus FROM instance_types ORDER BY ALL")
+    assert found == [("g6.page1", "L4", 1, None), ("g6.page2", "L4", 1, None)]
+
+
+def test_the_same_day_replaces_and_another_day_is_added(cloud: Cloud, store: Store) -> None:
+    assert collect(cloud, store, EAST).ok
+    before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
+    assert collect(cloud, store, "eu-west-1").ok
+    assert collect(cloud, store, EAST, now=NOW.replace(hour=23)).ok
+    assert rows(store, "SELECT * FROM list_prices WHERE region = 'us-east-1' ORDER BY ALL") == before
+    assert rows(store, "SELECT count(*) FROM list_prices WHERE region = 'eu-west-1'") == [(2,)]
+    assert collect(cloud, store, EAST, now=NOW.replace(day=22)).ok
+    assert rows(store, "SELECT count(DISTINCT price_as_of), count(*) FROM list_prices WHERE region = 'us-east-1'") == [
+        (2, 2 * len(before))
+    ]
+    assert rows(store, "SELECT count(*) = count(DISTINCT (instance_type, seen_on)) FROM instance_types") == [(True,)]
+
+
+def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
+    def trick(service: str, number: int) -> Reply | None:
+        if service == "pricing" and number in (1, 3):
+            return Reply(400, {"__type": "ThrottlingException", "message": "Rate exceeded"})
+        if service == "savingsplans" and number == 1:
+            return Reply(429, {"message": "slow down"}, {"x-amzn-ErrorType": "ThrottlingException"})
+        return None
+
+    cloud.trick = trick
+    assert collect(cloud, store).ok
+
+
+def expired(service: str, number: int) -> Reply | None:
+    error = {"__type": "ExpiredTokenException", "message": "The security token included in the request is expired"}
+    return Reply(400, error) if service == "pricing" else None
+
+
+def expired_xml(service: str, number: int) -> Reply | None:
+    error = (
+        b"<Response><Errors><Error><Code>RequestExpired</Code><Message>Request has expired.</Message></Error></Errors></Response>"
+    )
+    return Reply(400, error) if service == "ec2" else None
+
+
+def half_json(service: str, number: int) -> Reply | None:
+    return Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{\\"product') if service == "pricing" and number == 2 else None
+
+
+def half_product(service: str, number: int) -> Reply | None:
+    return Reply(200, {"PriceList": ['{"product": {"attributes": {']}) if service == "pricing" and number == 2 else None
+
+
+def half_rates(service: str, number: int) -> Reply | None:
+    return Reply(200, b'{"searchResults": [{"savingsPlanOff') if service == "savingsplans" else None
+
+
+def half_xml(service: str, number: int) -> Reply | None:
+    return Reply(200, b"<DescribeInstanceTypesResponse><instanceTypeSet><item><inst") if service == "ec2" else None
+
+
+def cut(service: str, number: int) -> Reply | None:
+    return Reply(200, b'{"PriceList": ["{', cut=1000) if service == "pricing" else None
+
+
+def forbidden(service: str, number: int) -> Reply | None:
+    return Reply(403, {"__type": "AccessDeniedException", "message": "no"}) if service == "savingsplans" else None
+
+
+@pytest.mark.parametrize(
+    ("trick", "message"),
+    [
+        (expired, "aws: the credentials have expired (GetProducts: ExpiredTokenException)"),
+        (expired_xml, "aws: the credentials have expired (DescribeInstanceTypes: RequestExpired)"),
+        (half_json, "aws: half an answer of get_products"),
+        (half_product, "aws: a product of us-east-1 cannot be read"),
+        (half_rates, "aws: half an answer of describe_savings_plans_offering_rates"),
+        (half_xml, "aws: half an answer"),
+        (cut, "aws: half an answer of get_products"),
+        (forbidden, "aws: DescribeSavingsPlansOfferingRates is not allowed"),
+    ],
+)
+def test_a_failure_is_one_line_and_nothing_is_written(
+    cloud: Cloud, store: Store, collected: Path, trick: Any, message: str
+) -> None:
+    shutil.copy(collected, store.path)
+    before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
+    cloud.trick = trick
+    result = collect(cloud, store, now=NOW.replace(day=22))
+    assert result.error is not None and result.error.message.startswith(message)
+    assert "\n" not in result.error.message and result.error.fix
+    assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
+    assert rows(store, "SELECT count(*) FROM loads") == [(1,)]
+
+
+def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
+    result = collect(cloud, store, EAST, "ap-south-1")
+    assert result.error is not None and result.error.message == "aws: there are no prices of GPU instances in ap-south-1"
+    assert not store.exists
+
+
+def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: Store) -> None:
+    with store.write() as con:
+        for number, region in enumerate(("eu-west-1", "us-central1")):
+            labels = {"label_topology_kubernetes_io_region": region}
+            con.execute("INSERT INTO series VALUES ($1, $1, 'prometheus', 'c', 'kube_node_labels', $2)", [number, labels])
+    result = collect(cloud, store)
+    assert result.ok and result.regions == ("eu-west-1",)
+
+
+def test_a_profile_that_does_not_exist(cloud: Cloud, store: Store) -> None:
+    config = Config(aws=Aws(endpoint_url=cloud.url, profile="nobody"))
+    (result,) = collect_prices(config, store, ["aws"], [], NOW)
+    assert result.error is not None and "nobody" in result.error.message
+
+
+def test_without_credentials_aws_is_skipped(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    (result,) = collect_prices(Config(), store, ["aws"], [], NOW)
+    assert result.skipped is not None and result.skipped.message == "aws: no credentials found"
+    assert not store.exists

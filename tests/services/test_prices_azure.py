@@ -1,0 +1,156 @@
+"""Azure's list prices over HTTP, from a stand-in that pages, filters, limits and breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.collect.prices import PriceResult, azure, collect_prices
+from gpucost.config import Azure, Config
+from gpucost.store import Store
+from tests.services.price_clouds import Cloud, Reply, azure_cloud, azure_item
+
+NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
+A100 = "Standard_NC24ads_A100_v4"
+PLANS = [
+    {"unitPrice": 2.79, "retailPrice": 2.79, "term": "1 Year"},
+    {"unitPrice": 1.9, "retailPrice": 1.9, "term": "3 Years"},
+]
+ITEMS = [
+    azure_item(A100, "eastus", 3.673, savingsPlan=PLANS),
+    azure_item(A100, "eastus", 3.673, isPrimaryMeterRegion=False, savingsPlan=PLANS),
+    azure_item(A100, "eastus", 3.5, effectiveStartDate="2024-01-01T00:00:00Z"),
+    azure_item(A100, "eastus", 9.9, effectiveStartDate="2027-01-01T00:00:00Z"),
+    azure_item(A100, "eastus", 1.1, skuName="NC24ads A100 v4 Spot", meterName="NC24ads A100 v4 Spot"),
+    azure_item(A100, "eastus", 0.7, skuName="NC24ads A100 v4 Low Priority", meterName="NC24ads A100 v4 Low Priority"),
+    azure_item(A100, "eastus", 4.777, productName="Virtual Machines NCads A100 v4 Series Windows"),
+    azure_item(A100, "eastus", 4.8, productName="NCads A100 v4 Series Cloud Services"),
+    azure_item(A100, "eastus", 3.0, type="DevTestConsumption"),
+    azure_item(A100, "eastus", 21900.0, type="Reservation", reservationTerm="1 Year"),
+    azure_item(A100, "eastus", 39420.0, type="Reservation", reservationTerm="3 Years"),
+    azure_item(A100, "eastus", 43800.0, type="Reservation", reservationTerm="5 Years"),
+    azure_item("Standard_NP10s", "eastus", 1.65),
+    azure_item("Standard_D2s_v3", "eastus", 0.096),
+    azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32),
+    azure_item("Standard_ND96isr_H100_v5", "", 98.32),
+]
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with azure_cloud(ITEMS) as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store.duckdb")
+
+
+def collect(cloud: Cloud, store: Store, *regions: str, currency: str = "USD") -> PriceResult:
+    config = Config(azure=Azure(retail_prices_url=cloud.url), currency=currency)
+    (result,) = collect_prices(config, store, ["azure"], regions, NOW)
+    return result
+
+
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return store.query(sql)[1]
+
+
+def test_all_ways_to_buy_a_machine(cloud: Cloud, store: Store) -> None:
+    result = collect(cloud, store)
+    assert result.ok, result.error
+    assert result.regions == ("eastus", "westeurope")
+    found = rows(store, "SELECT region, instance_type, purchase_option, term_years, price_per_hour FROM list_prices ORDER BY ALL")
+    assert found == [
+        ("eastus", A100, "on_demand", 0, Decimal("3.673")),
+        ("eastus", A100, "reserved", 1, Decimal("2.5")),
+        ("eastus", A100, "reserved", 3, Decimal("1.5")),
+        ("eastus", A100, "reserved", 5, Decimal("1")),
+        ("eastus", A100, "savings_plan", 1, Decimal("2.79")),
+        ("eastus", A100, "savings_plan", 3, Decimal("1.9")),
+        ("eastus", A100, "spot", 0, Decimal("1.1")),
+        ("westeurope", "Standard_ND96isr_H100_v5", "on_demand", 0, Decimal("98.32")),
+    ]
+    about = rows(store, "SELECT DISTINCT provider, currency, price_as_of, effective_start FROM list_prices")
+    assert about == [("azure", "USD", date(2026, 11, 21), date(2026, 9, 1))]
+    assert len(cloud.asked) == 8  # pages, each link holding what was asked
+    assert {asked["api-version"] for _, asked in cloud.asked} == {"2023-01-01-preview"}
+
+
+def test_one_region_in_the_currency_of_the_configuration(cloud: Cloud, store: Store) -> None:
+    assert collect(cloud, store, "westeurope", currency="EUR").ok
+    assert rows(store, "SELECT region, currency FROM list_prices") == [("westeurope", "EUR")]
+
+
+def test_the_same_day_replaces(cloud: Cloud, store: Store) -> None:
+    assert collect(cloud, store).ok
+    before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
+    assert collect(cloud, store, "eastus").ok
+    assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
+
+
+def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", waited.append)
+
+    def trick(service: str, number: int) -> Reply | None:
+        if number == 2:
+            return Reply(429, {"error": {"code": "429"}}, {"Retry-After": "7"})
+        return Reply(503, b"") if number == 4 else None
+
+    cloud.trick = trick
+    assert collect(cloud, store).ok
+    assert waited == [7.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (Reply(200, b'{"Items": [{"currencyCode": "US'), "azure: half an answer"),
+        (Reply(200, {"Items": [{}] * 2, "Count": 100, "NextPageLink": None}), "azure: half an answer: items are missing"),
+        (Reply(200, b'{"Items": [', cut=5000), "azure: half an answer, the connection broke off"),
+        (
+            Reply(200, {"Items": [{"armSkuName": "Standard_NC6", "armRegionName": "eastus"}]}),
+            "azure: an item of the retail prices",
+        ),
+        (Reply(200, b"<html>Log in to the proxy</html>"), "azure: half an answer, cut off or no answer of the retail prices"),
+        (Reply(429, b""), "azure: throttled, again and again (HTTP 429)"),
+        (Reply(401, b""), "azure: the retail prices are refused (HTTP 401)"),
+        (Reply(400, {"Error": "Invalid currency code"}), 'azure: HTTP 400: {"Error": "Invalid currency code"}'),
+    ],
+)
+def test_a_failure_in_the_middle_writes_nothing(
+    cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch, reply: Reply, message: str
+) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    cloud.trick = lambda _service, number: reply if number > 2 else None
+    result = collect(cloud, store)
+    assert result.error is not None and result.error.message.startswith(message), result.error
+    assert "\n" not in result.error.message and result.error.fix
+    assert not store.exists
+
+
+def test_a_link_that_leads_back_is_not_followed_for_ever(cloud: Cloud, store: Store) -> None:
+    cloud.trick = lambda _service, _number: Reply(200, {"Items": [], "Count": 0, "NextPageLink": f"{cloud.url}?round"})
+    result = collect(cloud, store)
+    assert result.error is not None and result.error.message.startswith("azure: the retail prices have no end")
+
+
+def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
+    result = collect(cloud, store, "eastus", "marscentral")
+    assert result.error is not None and result.error.message == "azure: there are no prices of GPU machines in marscentral"
+    assert not store.exists
+
+
+def test_nobody_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(azure, "_ATTEMPTS", 2)
+    config = Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices"))
+    (result,) = collect_prices(config, store, ["azure"], [], NOW)
+    assert result.error is not None and result.error.message.startswith("azure: cannot be reached")
+    assert len(result.error.message) < 180

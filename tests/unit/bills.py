@@ -1,0 +1,119 @@
+"""Small billing exports for tests: written here, of the shapes that the clouds deliver, and loaded as a user would."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpucost.collect.bill.load import BillRun, collect_bills
+from gpucost.collect.bill.trees import LocalTree
+from gpucost.store import Store
+
+USAGE = {
+    "bill/BillingPeriodStartDate": "2026-03-01T00:00:00Z",
+    "bill/PayerAccountId": "111122223333",
+    "bill/InvoiceId": "",
+    "lineItem/LineItemType": "Usage",
+    "lineItem/UsageStartDate": "2026-03-05T10:00:00Z",
+    "lineItem/UsageEndDate": "2026-03-05T11:00:00Z",
+    "lineItem/UsageAccountId": "444455556666",
+    "lineItem/ProductCode": "AmazonEC2",
+    "lineItem/UsageType": "BoxUsage:p4d.24xlarge",
+    "lineItem/Operation": "RunInstances",
+    "lineItem/AvailabilityZone": "us-east-1a",
+    "lineItem/ResourceId": "i-0123456789abcdef0",
+    "lineItem/UsageAmount": "1",
+    "lineItem/CurrencyCode": "USD",
+    "lineItem/UnblendedCost": "32.77",
+    "lineItem/LineItemDescription": "$32.77 per On Demand Linux p4d.24xlarge Instance Hour",
+    "pricing/unit": "Hrs",
+}
+
+FOCUS_USAGE = {
+    "BilledCost": "4.00",
+    "EffectiveCost": "4.00",
+    "ListCost": "4.00",
+    "BillingAccountId": "acct-1",
+    "BillingCurrency": "USD",
+    "BillingPeriodStart": "2026-03-01T00:00:00Z",
+    "BillingPeriodEnd": "2026-04-01T00:00:00Z",
+    "ChargeCategory": "Usage",
+    "ChargeDescription": "GPU machine",
+    "ChargePeriodStart": "2026-03-05T10:00:00Z",
+    "ChargePeriodEnd": "2026-03-05T11:00:00Z",
+    "ConsumedQuantity": "1",
+    "ConsumedUnit": "Hours",
+    "ProviderName": "Nimbus GPU Cloud",
+    "ResourceId": "vm-1",
+    "ResourceType": "Virtual Machine",
+    "ServiceCategory": "Compute",
+    "ServiceName": "GPU machines",
+}
+
+
+def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:
+    """A CUR row of one instance-hour; keywords name columns by what follows the slash."""
+    row = USAGE | {
+        "lineItem/UsageStartDate": f"2026-03-05T{hour:02}:00:00Z",
+        "lineItem/UsageEndDate": f"2026-03-05T{hour + 1:02}:00:00Z",
+    }
+    for name, value in changed.items():
+        row[next((column for column in row if column.rpartition("/")[2] == name), name)] = value
+    return row
+
+
+def csv_text(rows: Sequence[Mapping[str, str]]) -> str:
+    """The rows as CSV, with every column that any of them has."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def snake(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The same rows with CUR 2.0's column names."""
+    return [{_snake(name): value for name, value in row.items()} for row in rows]
+
+
+def _snake(name: str) -> str:
+    letters = [("_" + letter.lower() if letter.isupper() else letter) for letter in name.replace("/", "_")]
+    return "".join(letters).replace("__", "_")
+
+
+class Bills:
+    """A store in `directory`, into which files are loaded."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = Store(directory / "store.duckdb")
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def load(self, *paths: Path, provider: str | None = "aws", force: bool = False) -> BillRun:
+        return collect_bills(self.store, [LocalTree(path) for path in paths], provider, force=force)
+
+    def aws(self, rows: Sequence[Mapping[str, str]], name: str = "cur.csv") -> list[dict[str, Any]]:
+        """Loads CUR rows that must load, and answers all charges."""
+        run = self.load(self.write(name, csv_text(rows)))
+        assert not run.errors, run.errors
+        return self.charges()
+
+    def charges(self) -> list[dict[str, Any]]:
+        columns, rows = self.store.query("FROM charges ORDER BY source_file, source_row")
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def sums(self) -> list[tuple[Any, ...]]:
+        """(rows, billed, effective) by source and period."""
+        return self.store.query(
+            "SELECT source, billing_period, count(*), sum(billed_cost)::DOUBLE, sum(effective_cost)::DOUBLE FROM charges "
+            "GROUP BY ALL ORDER BY ALL"
+        )[1]

@@ -1,0 +1,76 @@
+"""Nodes made up for tests of prices, and their price segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+
+from gpucost import price
+from gpucost.config import Config, Prices
+from gpucost.model import MS_PER_HOUR, to_ms
+
+HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,per,node_selector"
+DAY = datetime(2026, 10, 1, tzinfo=UTC)
+START = to_ms(DAY)
+NODE: dict[str, Any] = {
+    "node_id": 1,
+    "cluster": "prod",
+    "node": "n1",
+    "machine_id": "aws:///us-east-1a/i-0abc",
+    "up_from_ms": START,
+    "up_to_ms": START + 24 * MS_PER_HOUR,
+    "provider": "aws",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "p4d.24xlarge",
+    "capacity_type": "on_demand",
+    "gpu_model": "A100-SXM4-40GB",
+    "gpu_count": 8.0,
+    "labels": {"label_pool": "train", "label_team": "a"},
+}
+Segment = tuple[int, float, float, Decimal, str, date | None]
+
+
+@contextmanager
+def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A store's tables in memory."""
+    migrations = Path(price.__file__).parents[1] / "store" / "migrations"
+    with duckdb.connect() as connection:
+        for migration in sorted(migrations.glob("*.sql")):
+            connection.execute(migration.read_text(encoding="utf-8"))
+        yield connection
+
+
+def run(
+    con: duckdb.DuckDBPyConnection,
+    nodes: list[dict[str, Any]],
+    lines: list[str],
+    prices: dict[str, Any] | None = None,
+    **config: Any,
+) -> list[Segment]:
+    """Segments as (node_id, from, to, price, source, as_of), in hours from START, with a price book of `lines`."""
+    con.execute("DELETE FROM nodes")
+    for node in nodes:
+        names = ", ".join(NODE)
+        con.execute(f"INSERT INTO nodes ({names}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
+    with TemporaryDirectory() as directory:
+        book = Path(directory) / "prices.csv"
+        book.write_text("\n".join([HEADER, *(line + "," * (9 - line.count(",")) for line in lines)]), encoding="utf-8")
+        price.stage(con, Config(prices=Prices(book=book, **(prices or {})), **config))
+    rows = con.execute("SELECT * FROM node_prices ORDER BY node_id, from_ms").fetchall()
+    return [
+        (node, (a - START) / MS_PER_HOUR, (b - START) / MS_PER_HOUR, value, source, day)
+        for node, a, b, value, source, day in rows
+    ]
+
+
+def steps(segments: list[Segment]) -> list[tuple[float, float, Decimal]]:
+    """Segments without their nodes and sources."""
+    return [(start, end, value) for _, start, end, value, _, _ in segments]

@@ -1,0 +1,129 @@
+"""FOCUS: any provider, any version from 1.0, and what a row is to gpucost."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text
+
+
+@pytest.fixture
+def bills(tmp_path: Path) -> Bills:
+    return Bills(tmp_path)
+
+
+def _load(bills: Bills, *rows: dict[str, str]) -> list[dict[str, Any]]:
+    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
+    assert not run.errors, run.errors
+    return bills.charges()
+
+
+def _one(bills: Bills, **changed: str) -> dict[str, Any]:
+    (charge,) = _load(bills, FOCUS_USAGE | changed)
+    return charge
+
+
+def test_a_gpu_clouds_machine(bills: Bills) -> None:
+    charge = _one(bills, SkuPriceDetails='{"InstanceType": "gpu-8x-h100"}', Tags='{"team": "ml"}')
+    assert (charge["provider"], charge["kind"], charge["instance_hours"]) == ("nimbus gpu cloud", "instance", 1.0)
+    assert (charge["instance_type"], charge["tags"], charge["billing_period"]) == ("gpu-8x-h100", {"team": "ml"}, "2026-03")
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "provider"),
+    [
+        ("ProviderName", "AWS", "aws"),
+        ("ProviderName", "Amazon Web Services", "aws"),
+        ("ProviderName", "Microsoft", "azure"),
+        ("ServiceProviderName", "Google Cloud", "gcp"),
+        ("ProviderName", "Oracle", "oci"),
+    ],
+)
+def test_providers_by_either_column(bills: Bills, column: str, name: str, provider: str) -> None:
+    assert _one(bills, **{column: name})["provider"] == provider
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "changed"),
+    [
+        ("tax", "same", {"ChargeCategory": "Tax", "ResourceId": ""}),
+        ("credit", "same", {"ChargeCategory": "Credit", "BilledCost": "-4", "EffectiveCost": "-4"}),
+        ("refund", "same", {"ChargeCategory": "Adjustment", "BilledCost": "-4", "EffectiveCost": "-4"}),
+        ("support", "same", {"ServiceName": "Premium Support"}),
+        ("commitment_fee", "fee_amortized", {"ChargeCategory": "Purchase", "CommitmentDiscountId": "c", "EffectiveCost": "0"}),
+        (
+            "commitment_unused",
+            "commitment_unused",
+            {"CommitmentDiscountId": "c", "CommitmentDiscountStatus": "Unused", "BilledCost": "0"},
+        ),
+        ("instance", "covered_usage", {"CommitmentDiscountId": "c", "CommitmentDiscountStatus": "Used", "BilledCost": "0"}),
+        ("reserved_unused", "same", {"CapacityReservationId": "cr-1", "CapacityReservationStatus": "Unused"}),
+        ("storage", "same", {"ServiceCategory": "Storage", "ConsumedUnit": "GB-Months"}),
+        ("network", "same", {"ServiceCategory": "Networking", "ConsumedUnit": "GB"}),
+        ("instance", "zero_unexplained", {"EffectiveCost": "0", "BilledCost": "0"}),
+    ],
+)
+def test_what_a_row_is(bills: Bills, kind: str, cause: str, changed: dict[str, str]) -> None:
+    charge = _one(bills, **changed)
+    assert (charge["kind"], charge["cost_cause"]) == (kind, cause)
+
+
+def test_snake_case_and_parquet_are_the_same_file(bills: Bills, tmp_path: Path) -> None:
+    snaked = {
+        "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"): value for name, value in FOCUS_USAGE.items()
+    }
+    out = io.BytesIO()
+    table = pa.Table.from_pylist([snaked | {"tags": {"team": "ml"}, "billed_cost": 4.0}])
+    pq.write_table(table, out)
+    run = bills.load(bills.write("focus.parquet", out.getvalue()), provider=None)
+    assert not run.errors, run.errors
+    (charge,) = bills.charges()
+    assert (charge["billed_cost"], charge["tags"], charge["kind"]) == (Decimal(4), {"team": "ml"}, "instance")
+
+
+def test_several_accounts_and_providers_in_one_file_are_bills_of_their_own(bills: Bills) -> None:
+    _load(
+        bills,
+        FOCUS_USAGE,
+        FOCUS_USAGE | {"BillingAccountId": "acct-2", "ResourceId": "vm-2"},
+        FOCUS_USAGE | {"ProviderName": "AWS"},
+    )
+    assert [row[0] for row in bills.sums()] == ["aws/acct-1", "nimbus gpu cloud/acct-1", "nimbus gpu cloud/acct-2"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "key"),
+    [
+        ("arn:aws:ec2:eu-west-1:2:instance/i-2d1026706d7e", "i-2d1026706d7e"),
+        ("i-0ABC", "i-0abc"),
+        ("//compute.googleapis.com/projects/p/zones/us-east1-b/instances/N", "p/us-east1-b/n"),
+        ("//compute.googleapis.com/projects/p/instances/n", "p/zone-1/n"),
+        ("/subscriptions/S/resourceGroups/R/providers/Microsoft.Compute/virtualMachines/V",
+         "/subscriptions/s/resourcegroups/r/providers/microsoft.compute/virtualmachines/v"),
+        ("vm-1", "vm-1"),
+    ],
+)  # fmt: skip
+def test_machines_are_named_as_nodes_are(bills: Bills, resource: str, key: str) -> None:
+    assert _one(bills, ResourceId=resource, AvailabilityZone="zone-1")["instance_key"] == key
+
+
+def test_a_word_for_nothing_is_nothing(bills: Bills) -> None:
+    charge = _one(bills, CommitmentDiscountId="NULL", Tags="NULL", SubAccountId="NULL")
+    assert charge["commitment_discount_id"] is None and charge["tags"] is None and charge["sub_account_id"] is None
+
+
+def test_for_one_provider_only_its_charges_are_taken(bills: Bills) -> None:
+    run = bills.load(bills.write("focus.csv", csv_text([FOCUS_USAGE])), provider="aws")
+    assert "holds charges of nimbus gpu cloud" in run.errors[0].message
+
+
+def test_other_files_of_a_focus_data_set_hold_no_charges(bills: Bills) -> None:
+    run = bills.load(bills.write("c.csv", "ContractCommitmentId,ContractCommitmentCost\na,1\n"), provider=None)
+    assert "contract commitment" in run.errors[0].message

@@ -1,0 +1,343 @@
+"""Loading: what counts, what replaces what, and what is refused. Nothing is doubled, nothing is lost."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from datetime import UTC, datetime
+from itertools import permutations
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.meter import BillProgress
+from gpucost.collect.bill.trees import LocalTree
+from gpucost.store.bill_rules import Telling, verdict
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
+
+ROWS = [usage(hour) for hour in range(6)]
+FINAL = [row | {"bill/InvoiceId": "INV1"} for row in ROWS]
+
+
+@pytest.fixture
+def bills(tmp_path: Path) -> Bills:
+    return Bills(tmp_path)
+
+
+def _of(account: str) -> list[dict[str, str]]:
+    changed = {"bill/PayerAccountId": account, "lineItem/UsageAccountId": account, "lineItem/ResourceId": f"i-{account}"}
+    return [row | changed for row in ROWS]
+
+
+def test_twice_is_once(bills: Bills) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    again = bills.load(path)
+    assert [result.verdict for result in again.results] == ["unchanged"]
+    assert bills.sums()[0][2] == 6
+
+
+def test_a_final_month_takes_the_place_of_one_that_was_not(bills: Bills) -> None:
+    bills.load(bills.write("march-not-final.csv", csv_text(ROWS[:4])))
+    run = bills.load(bills.write("march.csv", csv_text(FINAL)))
+    assert [(result.verdict, result.is_final) for result in run.results] == [("replace", True)]
+    assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))]
+
+
+def test_an_older_file_does_not_take_the_place_of_the_final_one_unless_forced(bills: Bills) -> None:
+    bills.load(bills.write("march.csv", csv_text(FINAL)))
+    older = bills.write("march-not-final.csv", csv_text(ROWS[:4]))
+    assert [result.verdict for result in bills.load(older).results] == ["not_final"]
+    assert bills.sums()[0][2] == 6
+    assert [result.verdict for result in bills.load(older, force=True).results] == ["replace"]
+    assert bills.sums()[0][2] == 4
+
+
+def test_files_in_any_order_make_the_same_store(tmp_path: Path) -> None:
+    files = {"early.csv": ROWS[:3], "final.csv": FINAL, "other-account.csv": _of("777788889999")}
+    seen = set()
+    for number, order in enumerate(permutations(files)):
+        bills = Bills(tmp_path / str(number))
+        for name in order:
+            assert not bills.load(bills.write(name, csv_text(files[name]))).errors
+        seen.add(tuple(bills.sums()))
+    (only,) = seen
+    assert [row[2] for row in only] == [6, 6]
+
+
+def test_restated_costs_replace(bills: Bills) -> None:
+    bills.load(bills.write("a.csv", csv_text(ROWS)))
+    bills.load(bills.write("b.csv", csv_text([row | {"lineItem/UnblendedCost": "30"} for row in ROWS])))
+    assert [row[3] for row in bills.sums()] == [180.0]
+
+
+def test_parts_given_one_by_one_add_up(bills: Bills) -> None:
+    for number in (0, 2, 4):
+        bills.load(bills.write(f"part-{number}.csv", csv_text(ROWS[number : number + 2])))
+    assert [row[2] for row in bills.sums()] == [6]
+
+
+def test_a_part_does_not_take_the_place_of_the_whole(bills: Bills) -> None:
+    bills.load(bills.write("all.csv", csv_text(ROWS)))
+    assert [result.verdict for result in bills.load(bills.write("late.csv", csv_text(ROWS[4:]))).results] == ["part"]
+    assert bills.sums()[0][2] == 6
+
+
+def test_in_one_directory_the_final_file_counts(bills: Bills) -> None:
+    bills.write("d/2026-03-not-final.csv", csv_text(ROWS))
+    bills.write("d/2026-03.csv", csv_text(FINAL))
+    run = bills.load(bills.directory / "d")
+    assert bills.sums()[0][2] == 6 and [finding.code for finding in run.findings] == ["superseded"]
+
+
+def test_two_files_of_one_bill_that_nothing_tells_apart_are_refused(bills: Bills) -> None:
+    bills.write("d/a.csv", csv_text(ROWS))
+    bills.write("d/b.csv", csv_text([row | {"lineItem/UnblendedCost": "30"} for row in ROWS]))
+    run = bills.load(bills.directory / "d")
+    assert "hold the same charges of 2026-03" in run.errors[0].message
+    assert not bills.store.exists
+
+
+def test_the_same_file_twice_in_a_directory_counts_once(bills: Bills) -> None:
+    bills.write("d/a.csv", csv_text(ROWS))
+    bills.write("d/copy.csv", csv_text(ROWS))
+    bills.load(bills.directory / "d")
+    assert bills.sums()[0][2] == 6
+
+
+def _packed(text: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inside.csv", text)
+    return out.getvalue()
+
+
+def _parquet(rows: list[dict[str, str]]) -> bytes:
+    table = pa.Table.from_pylist(snake(rows))
+    cost = table.schema.get_field_index("line_item_unblended_cost")
+    table = table.set_column(cost, "line_item_unblended_cost", table.column(cost).cast(pa.float64()))
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("content", ["csv", "gz", "zip", "parquet", "bom", "crlf", "semicolon"])
+def test_content_tells_what_a_file_is_not_its_name(bills: Bills, content: str) -> None:
+    text = csv_text(ROWS)
+    made = {
+        "csv": text.encode(),
+        "gz": gzip.compress(text.encode()),
+        "zip": _packed(text),
+        "parquet": _parquet(ROWS),
+        "bom": b"\xef\xbb\xbf" + text.encode(),
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "semicolon": text.replace(",", ";").encode(),
+    }[content]
+    run = bills.load(bills.write("export.dat", made))
+    assert not run.errors, run.errors
+    assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))]
+
+
+def test_commas_quotes_and_line_breaks_inside_fields_stay_there(bills: Bills) -> None:
+    said = 'a, "quoted"\nand broken, description'
+    (charge,) = bills.aws([usage(LineItemDescription=said)])
+    assert charge["charge_description"] == said
+
+
+@pytest.mark.parametrize("break_it", [lambda line: line + ",x", lambda line: line.rpartition(",")[0]])
+def test_a_ragged_file_is_refused_with_file_and_line(bills: Bills, break_it: object) -> None:
+    lines = csv_text(ROWS).splitlines()
+    lines[3] = break_it(lines[3])  # type: ignore[operator]
+    run = bills.load(bills.write("ragged.csv", "\n".join(lines) + "\n"))
+    assert "ragged.csv, line 4: " in run.errors[0].message and "fields where the header has" in run.errors[0].message
+    assert not bills.store.exists
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "breaks off"),
+        (_packed(csv_text(ROWS))[:-40], "breaks off"),
+        (_parquet(ROWS)[:-40], "breaks off"),
+        (b"", "is empty"),
+        (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
+        (csv_text(ROWS).encode("utf-16"), "no UTF-8 text"),
+        (csv_text(ROWS).replace("\n", "\r\n").encode() + b"1,2,3\n", "line ends of two kinds"),
+        (b'{"ResultsByTime": []}', "Cost Explorer"),
+        (b'{"skus": [{}]}', "price list"),
+        (b"InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),
+        (b"date,amount\n2026-01-01,3\n", "no billing export that gpucost knows"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_words(bills: Bills, content: bytes, said: str) -> None:
+    run = bills.load(bills.write("export", content))
+    assert said in run.errors[0].message and run.errors[0].fix
+    assert not bills.store.exists
+
+
+def test_one_broken_file_keeps_the_batch_out(bills: Bills) -> None:
+    bills.write("d/good.csv", csv_text(ROWS))
+    bills.write("d/ragged.csv", csv_text(_of("777788889999")) + "1,2\n")
+    run = bills.load(bills.directory / "d")
+    assert len(run.errors) == 1 and [finding.code for finding in run.findings] == ["batch_left"]
+    assert not bills.store.exists
+
+
+def test_files_of_no_bill_in_a_directory_are_named_and_left_out(bills: Bills) -> None:
+    bills.write("d/good.csv", csv_text(ROWS))
+    bills.write("d/notes.csv", "a,b\n1,2\n")
+    run = bills.load(bills.directory / "d")
+    assert not run.errors and bills.sums()[0][2] == 6
+    assert "notes.csv" in run.findings[0].message
+
+
+def test_an_export_of_another_command_in_a_directory_is_named_and_left_out(bills: Bills) -> None:
+    bucket = _report(bills, {"one": ROWS}, live="one")
+    alone = bills.load(bucket, provider="gcp")
+    assert "nothing was loaded" in alone.errors[0].message and "gpu-1.csv.gz is an AWS" in alone.findings[-1].message
+    bills.write("bucket/focus.csv", csv_text([FOCUS_USAGE]))
+    beside = bills.load(bucket, provider=None)
+    assert not beside.errors and [result.format for result in beside.results] == ["focus"]
+
+
+def _report(bills: Bills, assemblies: dict[str, list[dict[str, str]]], live: str) -> Path:
+    """A legacy report: a directory for each delivery, and the period's manifest that names the live one."""
+    for assembly, rows in assemblies.items():
+        keys = []
+        for part, some in enumerate((rows[:3], rows[3:]), 1):
+            keys.append(f"exports/gpu/20260301-20260401/{assembly}/gpu-{part}.csv.gz")
+            bills.write(f"bucket/{keys[-1]}", gzip.compress(csv_text(some).encode()))
+        manifest = {
+            "assemblyId": assembly,
+            "bucket": "billing",
+            "reportName": "gpu",
+            "billingPeriod": {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"},
+            "reportKeys": keys,
+        }
+        bills.write(f"bucket/exports/gpu/20260301-20260401/{assembly}/gpu-Manifest.json", json.dumps(manifest))
+        if assembly == live:
+            bills.write("bucket/exports/gpu/20260301-20260401/gpu-Manifest.json", json.dumps(manifest))
+    return bills.directory / "bucket"
+
+
+def test_the_manifest_of_the_period_decides_which_files_count(bills: Bills) -> None:
+    run = bills.load(_report(bills, {"old": ROWS[:4], "new": ROWS}, "new"))
+    assert not run.errors
+    assert [row[:3] for row in bills.sums()] == [("s3://billing/exports/gpu", "2026-03", 6)]
+
+
+def test_a_later_delivery_replaces_the_period_as_a_whole(bills: Bills) -> None:
+    bills.load(_report(bills, {"old": ROWS}, "old"))
+    bills.load(_report(bills, {"old": ROWS, "new": ROWS[:4]}, "new"))
+    assert bills.sums()[0][2] == 4
+    again = bills.load(bills.directory / "bucket")
+    assert not again.results and "unchanged" in [finding.code for finding in again.findings]
+
+
+def test_half_a_period_is_refused_and_what_was_there_stays(bills: Bills) -> None:
+    bills.load(_report(bills, {"old": ROWS}, "old"))
+    path = _report(bills, {"old": ROWS, "new": FINAL}, "new")
+    (path / "exports/gpu/20260301-20260401/new/gpu-2.csv.gz").unlink()
+    run = bills.load(path)
+    assert "gpu-2.csv.gz is not there" in run.errors[0].message
+    assert bills.sums()[0][2] == 6
+
+
+def test_a_delivery_broken_off_is_refused_and_what_was_there_stays(bills: Bills) -> None:
+    bills.load(_report(bills, {"old": ROWS}, "old"))
+    path = _report(bills, {"old": ROWS, "new": FINAL}, "new")
+    part = path / "exports/gpu/20260301-20260401/new/gpu-2.csv.gz"
+    part.write_bytes(part.read_bytes()[:-10])
+    assert "breaks off" in bills.load(path).errors[0].message
+    assert bills.sums()[0][2] == 6
+
+
+def test_deliveries_without_the_periods_manifest_are_refused(bills: Bills) -> None:
+    run = bills.load(_report(bills, {"old": ROWS[:4], "new": ROWS}, "none"))
+    assert "deliveries of the same export and period" in run.errors[0].message
+
+
+def test_data_exports_name_their_files_in_the_manifest(bills: Bills) -> None:
+    at = "cur2/data/BILLING_PERIOD=2026-03"
+    bills.write(f"bucket/{at}/cur2-00001.snappy.parquet", _parquet(ROWS))
+    bills.write(f"bucket/{at}/leftover-00002.snappy.parquet", _parquet(ROWS[:3]))
+    manifest = {
+        "exportArn": "arn:aws:bcm-data-exports:us-east-1:1:export/cur2-abc",
+        "dataFiles": [f"s3://billing/{at}/cur2-00001.snappy.parquet"],
+    }
+    bills.write("bucket/cur2/metadata/BILLING_PERIOD=2026-03/cur2-Manifest.json", json.dumps(manifest))
+    run = bills.load(bills.directory / "bucket")
+    assert not run.errors, run.errors
+    assert [row[:3] for row in bills.sums()] == [("s3://billing/cur2", "2026-03", 6)]
+
+
+def test_a_loose_copy_of_an_exports_bill_is_the_same_bill(bills: Bills) -> None:
+    bills.load(_report(bills, {"new": ROWS}, "new"))
+    bills.load(bills.write("copy.csv", csv_text(ROWS)))
+    bills.load(bills.directory / "bucket")
+    assert sum(row[2] for row in bills.sums()) == 6
+
+
+def test_a_header_without_charges_loads_nothing_and_says_so(bills: Bills) -> None:
+    run = bills.load(bills.write("empty.csv", csv_text(ROWS).splitlines()[0] + "\n"))
+    assert not run.errors and not run.results
+    assert [finding.code for finding in run.findings if finding.level == "note"] == ["no_charges"]
+
+
+def test_the_same_account_in_another_format_would_count_twice(bills: Bills) -> None:
+    bills.load(bills.write("cur.csv", csv_text(ROWS)))
+    focus = FOCUS_USAGE | {"ProviderName": "AWS", "BillingAccountId": "111122223333"}
+    path = bills.write("focus.csv", csv_text([focus]))
+    assert [result.verdict for result in bills.load(path, provider=None).results] == ["other_format"]
+    assert [result.verdict for result in bills.load(path, provider=None, force=True).results] == ["replace"]
+    assert [row[2] for row in bills.sums()] == [1]
+
+
+def test_progress_is_told_in_bytes(bills: Bills) -> None:
+    path = bills.write("cur.csv", csv_text(ROWS * 3000))
+    seen: list[BillProgress] = []
+    collect_bills(bills.store, [LocalTree(path)], "aws", progress=seen.append)
+    assert seen[-1].done == seen[-1].total == path.stat().st_size
+    assert any("cur.csv" in state.note for state in seen)
+
+
+def test_another_providers_file_is_refused_with_the_command_that_takes_it(bills: Bills) -> None:
+    run = bills.load(bills.write("cur.csv", csv_text(ROWS)), provider=None)
+    assert run.errors[0].fix == "gpucost collect aws loads it"
+
+
+def test_nothing_of_the_reading_stays_in_the_store(bills: Bills) -> None:
+    bills.load(bills.write("a.csv", csv_text(ROWS)))
+    _, views = bills.store.query("SELECT view_name FROM duckdb_views() WHERE NOT internal")
+    assert ("charges",) in views and not {("incoming",), ("raw",), ("mapped",)} & set(views)
+    _, loads = bills.store.query("SELECT kind, source, rows FROM loads")
+    assert loads == [("bill", "aws/111122223333", 6)]
+
+
+def _telling(**changed: object) -> Telling:
+    base: dict[str, object] = {"source": "s", "is_whole": False, "is_final": None, "digest": "a", "charges": 100}
+    base["latest"] = datetime(2026, 3, 20, tzinfo=UTC)
+    return Telling(**(base | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("new", "common", "said"),
+    [
+        ({"digest": "b"}, 100, "replace"),
+        ({}, 100, "unchanged"),
+        ({"digest": "b"}, 0, "beside"),
+        ({"digest": "b", "charges": 30}, 14, "beside"),
+        ({"digest": "b", "charges": 30}, 30, "part"),
+        ({"digest": "b", "charges": 300}, 100, "replace"),
+        ({"digest": "b", "is_whole": True, "charges": 30}, 30, "replace"),
+        ({"digest": "b", "format": "focus", "account": "1"}, 0, "other_format"),
+        ({"digest": "b", "format": "focus", "account": "2"}, 0, "beside"),
+    ],
+)
+def test_which_bill_stands(new: dict[str, object], common: int, said: str) -> None:
+    assert verdict(_telling(**new), _telling(format="aws-cur", account="1"), common) == said

@@ -1,0 +1,336 @@
+"""The month's bundle: whole or not at all, the same bytes for the same input, and an adjustment over what stood there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sys
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost.chargeback.names import file_names
+from gpucost.cli.app import app
+from gpucost.store import Store
+from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, sample
+from tests.unit.billed import bill
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "=cmd|' /C calc'!A0",
+    "+1",
+    "@sum",
+    "-2",
+    "a|b",
+    "../../etc/passwd",
+    "..",
+    "Research",
+    "research",
+    "שלום\u202edrow",
+    "x" * 253,
+    "[click](javascript:alert(1))",
+    "con\nnewline",
+    '"quoted", comma',
+]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # attribution has its own tests: the store is filled with what it made
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store.duckdb"
+    fleet = sample(hours=48)
+    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
+    fleet.write(path)
+    return path
+
+
+def run(store: Path, out: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["chargeback", "--month", "2026-10", "--out", str(out), "--store", str(store), *options])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "2026-10" / "index.json").read_text())
+    return found
+
+
+def test_the_bundle_is_whole_and_the_same_when_made_again(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run(store, out)
+    assert result.exit_code == 0, result.output
+    assert "2026-10: estimate, 3 teams charged" in result.stdout
+    first = contents(out / "2026-10")
+    assert {name.split("/")[-1] for name in first if name.startswith("teams/")} == {
+        f"{team}.{kind}" for team in ("research", "product", "vision") for kind in ("md", "html", "csv", "json")
+    }
+    assert set(first) > {"index.md", "index.html", "index.json", "ledger.csv", "ledger.parquet", "focus.csv", "focus.parquet"}
+    assert run(store, out, "-q").stdout == ""
+    assert contents(out / "2026-10") == first
+    assert [item.name for item in out.iterdir()] == ["2026-10"]
+    assert {one["file"] for one in manifest(out)["files"]} == set(first) - {"index.json"}
+
+
+def test_every_file_holds_the_same_figures(store: Path, tmp_path: Path) -> None:
+    assert run(store, tmp_path, "--share-unallocated", "proportional").exit_code == 0
+    folder, told = tmp_path / "2026-10", manifest(tmp_path)
+    ledger = duckdb.sql(f"FROM '{folder / 'ledger.parquet'}'")
+    for team in told["teams"]:
+        sums = "sum(cost + shared_unallocated_cost), sum(cost), sum(idle_cost), sum(allocated_gpu_hours)"
+        sql = f"SELECT {sums} FROM ledger WHERE team = $1"  # noqa: S608 - names of our own
+        charge, cost, idle, hours = duckdb.execute(sql, [team["team"]]).fetchall()[0]
+        assert (float(charge), float(cost), float(idle)) == pytest.approx(
+            (team["charge"], team["cost"], team["idle_cost"]), abs=1e-9
+        )
+        assert hours == pytest.approx(team["allocated_gpu_hours"])
+        report = json.loads((folder / f"{team['file']}.json").read_text())
+        assert report["totals"]["cost"] == team["cost"]
+        lines = list(csv.DictReader((folder / f"{team['file']}.csv").open()))
+        assert {line["team"] for line in lines} == {team["team"]}
+        assert float(sum(Decimal(line["cost"]) for line in lines)) == pytest.approx(team["cost"], abs=1e-9)
+        for page in ("index.md", "index.html"):
+            assert f"${team['charge']:,.2f}" in (folder / page).read_text()
+        for page in (".md", ".html"):
+            text = (folder / f"{team['file']}{page}").read_text()
+            assert f"${team['cost']:,.2f}" in text and "UTC; estimate" in text
+    whole = json.loads((folder / "all-teams.json").read_text())["totals"]
+    assert told["totals"]["node_cost"] == whole["node_cost"]
+    assert ledger.sum("cost + coalesce(unallocated_cost, 0)").fetchall() == [(Decimal(str(whole["node_cost"])),)]
+    focus = duckdb.read_parquet(str(folder / "focus.parquet")).sum("EffectiveCost").fetchall()[0][0]
+    assert float(focus) == pytest.approx(whole["node_cost"], abs=1e-9)
+
+
+def test_the_ledger_has_a_row_per_team_workload_day_model_and_capacity_type(store: Path, tmp_path: Path) -> None:
+    assert run(store, tmp_path).exit_code == 0
+    lines = list(csv.DictReader((tmp_path / "2026-10" / "ledger.csv").open()))
+    keys = [
+        (line["kind"], line["team"], line["workload"], line["day"], line["gpu_model"], line["capacity_type"]) for line in lines
+    ]
+    assert len(set(keys)) == len(keys)
+    assert ("allocated", "product", "Deployment/serve", "2026-10-01", "A100", "on_demand") in keys
+    assert {line["kind"] for line in lines} == {"allocated", "unallocated"}
+
+
+def test_hostile_names_reach_no_other_place_and_run_nothing(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.node(1, "n1", "A100", 16, "spot", "16")
+    for number, team in enumerate(HOSTILE, 1):
+        fleet.pod(number, 1, team, f"pod-{number}", f"Pod/{team}")
+    for hour in range(3):
+        fleet.cell(OCTOBER + hour * HOUR, 1, [(number, team, 1, 1.0, 0.5) for number, team in enumerate(HOSTILE, 1)])
+    fleet.rows["collected"].append(("prod", OCTOBER, OCTOBER_END))
+    fleet.write(tmp_path / "hostile.duckdb")
+    out = tmp_path / "out"
+    result = run(tmp_path / "hostile.duckdb", out)
+    assert result.exit_code == 0, result.output
+    assert {item.name for item in tmp_path.iterdir()} >= {"out", "hostile.duckdb"}
+    names = [path.name for path in (out / "2026-10" / "teams").iterdir()]
+    assert len(names) == len({name.lower() for name in names}) == 4 * len(HOSTILE)
+    assert all(len(name) <= 90 and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.") for name in names)
+    for page in (out / "2026-10").rglob("*.html"):
+        text = page.read_text()
+        assert "<script>alert" not in text and "\u202e" not in text
+        _Balanced(page.name == "index.html").feed(text)
+    for table in (out / "2026-10").rglob("*.csv"):
+        for row in csv.reader(table.open(newline="")):
+            assert not [
+                cell
+                for cell in row
+                if cell.startswith(("=", "+", "@", "\t", "\r")) or (cell.startswith("-") and not _is_number(cell))
+            ]
+    index = (out / "2026-10" / "index.md").read_text()
+    rows = [line for line in index.splitlines() if line.startswith("| ") and "teams/" in line]
+    assert len(rows) == len(HOSTILE)
+    assert {line.replace("\\|", "").count("|") for line in rows} == {rows[0].replace("\\|", "").count("|")}
+    told = duckdb.read_parquet(str(out / "2026-10" / "ledger.parquet")).select("team").fetchall()
+    assert {team for (team,) in told if team is not None} == set(HOSTILE)
+
+
+class _Balanced(HTMLParser):
+    """Fails on a script in a page that should have none, and on an event handler anywhere."""
+
+    def __init__(self, is_plain: bool) -> None:
+        super().__init__()
+        self.is_plain = is_plain
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not (self.is_plain and tag == "script")
+        assert not [name for name, value in attrs if name.startswith("on") or (value or "").lower().startswith("javascript:")]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_file_names_are_unique_whatever_teams_are_called() -> None:
+    names = file_names([*HOSTILE, "", "A", "a", "a-559aead0", "a" * 61, "a" * 60])
+    assert len({name.lower() for name in names.values()}) == len(names)
+    assert names["research"] == "research" and names["Research"].startswith("research-")
+    assert file_names(["Research"])["Research"] == names["Research"]
+    assert max(map(len, names.values())) <= 80
+
+
+def test_a_final_month_over_an_estimated_one_shows_the_adjustment(store: Path, tmp_path: Path) -> None:
+    assert run(store, tmp_path).exit_code == 0
+    before = manifest(tmp_path)
+    assert before["state"] == "estimate" and before["replaces"] is None
+    with duckdb.connect(str(store)) as con:
+        # what attribution makes of a bill that asks half
+        bill(con, *({"key": f"i-{node}", "hour": 0, "length": 744.0, "cost": "10"} for node in (1, 2, 3, 4)))
+        con.execute("UPDATE bills SET is_final = true")
+        for table in ("cost_hourly", "cost_daily"):
+            halves = ", ".join(f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost"))
+            con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
+        for table in ("node_hourly", "node_daily"):
+            con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
+    result = run(store, tmp_path)
+    assert result.exit_code == 0, result.output
+    after = manifest(tmp_path)
+    assert (after["state"], after["reasons"]) == ("final", [])
+    assert after["replaces"]["state"] == "estimate"
+    changed = {one["team"]: one["adjustment"] for one in after["replaces"]["teams"]}
+    assert changed == {
+        team["team"]: pytest.approx(team["charge"] - was["charge"], abs=1e-8)
+        for was in before["teams"]
+        for team in after["teams"]
+        if team["team"] == was["team"]
+    }
+    assert after["reconciliation"]["is_final"] is True
+    index = (tmp_path / "2026-10" / "index.md").read_text()
+    assert "What stood here before was estimate" in index and "-$" in index and "Reconciled: bill of aws (final" in index
+    bytes_before = contents(tmp_path / "2026-10")
+    assert run(store, tmp_path).exit_code == 0
+    assert contents(tmp_path / "2026-10") == bytes_before
+
+
+def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    sample(hours=48).write(path)
+    result = run(path, tmp_path / "out")
+    assert result.exit_code == 4
+    assert "2026-10 is incomplete: 696.0 hours were not collected" in result.stderr
+    assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
+
+
+def test_a_missing_bill_ends_with_4(store: Path, tmp_path: Path) -> None:
+    with duckdb.connect(str(store)) as con:
+        bill(con, {"key": "i-1"}, period="2026-09")
+    result = run(store, tmp_path / "out")
+    assert result.exit_code == 4
+    assert "the bill of AWS is missing" in result.stderr
+    (tmp_path / "gpucost.toml").write_text('[gcp]\nexports = ["somewhere"]\n')
+    assert "the bill of Google Cloud is missing" in run(store, tmp_path / "out").stderr
+
+
+def test_a_run_that_fails_keeps_what_was_there(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    assert run(store, out).exit_code == 0
+    before = contents(out / "2026-10")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys.modules["gpucost.chargeback.write"], "to_parquet", full)
+    result = run(store, out)
+    assert result.exit_code == 1
+    assert "No space left on device; what was there before is kept" in result.stderr
+    assert contents(out / "2026-10") == before
+    assert [item.name for item in out.iterdir()] == ["2026-10"]
+
+
+def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / ".2026-10.gpucost-killed").mkdir(parents=True)
+    assert run(store, out).exit_code == 0
+    (out / "2026-10" / "notes.txt").write_text("approved by finance")
+    (out / "2026-10" / "teams" / "gone.md").write_text("mine")
+    assert run(store, out).exit_code == 0
+    assert (out / "2026-10" / "notes.txt").read_text() == "approved by finance"
+    assert (out / "2026-10" / "teams" / "gone.md").exists()
+    assert [item.name for item in out.iterdir()] == ["2026-10"]
+
+
+def test_a_run_that_is_ended_cleans_up(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    assert run(store, out).exit_code == 0
+    before = contents(out / "2026-10")
+    monkeypatch.setattr(sys.modules["gpucost.chargeback.write"], "to_parquet", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    result = run(store, out)
+    assert result.exit_code == 143
+    assert contents(out / "2026-10") == before
+    assert [item.name for item in out.iterdir()] == ["2026-10"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_directory_that_is_no_bundle_is_not_replaced(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "2026-10").mkdir()
+    (tmp_path / "2026-10" / "precious.txt").write_text("x")
+    result = run(store, tmp_path)
+    assert result.exit_code == 1
+    assert "was not written by gpucost chargeback" in result.stderr
+    assert (tmp_path / "2026-10" / "precious.txt").read_text() == "x"
+
+
+def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    (tmp_path / "out").mkdir()
+    descriptor = os.open(tmp_path / "out", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    result = run(store, tmp_path / "out")
+    os.close(descriptor)
+    assert result.exit_code == 1
+    assert "another run is writing" in result.stderr
+
+
+def test_without_an_exchange_in_one_step_two_renames_do(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpucost.chargeback.swap._exchange", lambda *_: False)
+    assert run(store, tmp_path / "out").exit_code == 0
+    before = contents(tmp_path / "out" / "2026-10")
+    assert run(store, tmp_path / "out").exit_code == 0
+    assert contents(tmp_path / "out" / "2026-10") == before
+    assert [item.name for item in (tmp_path / "out").iterdir()] == ["2026-10"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--month", "2026-13"), 2, "is no month"),
+        (("--month", "2025-01"), 1, "there is no data for"),
+        (("--focus-version", "9"), 2, "9"),
+    ],
+)
+def test_wrong_options(store: Path, tmp_path: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    result = CliRunner().invoke(app, ["chargeback", "--out", str(tmp_path / "out"), "--store", str(store), *options])
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_the_store_is_only_read(store: Path, tmp_path: Path) -> None:
+    before = store.read_bytes()
+    assert run(store, tmp_path / "out").exit_code == 0
+    assert store.read_bytes() == before
+    assert Store(store).exists

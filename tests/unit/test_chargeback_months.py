@@ -1,0 +1,79 @@
+"""A fleet of three months, scraped and attributed: a bundle for each, the same bytes when made again from a store made again."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.model import Period
+from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+
+MONTHS = ("2026-03", "2026-04", "2026-05")
+END = (datetime(2026, 6, 1, tzinfo=UTC).timestamp() - MORNING) / 3600
+
+
+def three_months() -> dict[str, Any]:
+    """A node that stays and a spot node that leaves in the second month; a pod that idles, and one that comes late."""
+    kind = "p4de.24xlarge"
+    nodes = [node("n1", kind, 0, END), node("n2", kind, 0, 900, "spot")]
+    pods = [
+        pod("stays", "n1", [0, 1], 1, END, "train"),
+        pod("batch", "n2", [0, 1, 2], 30, 800, "train"),
+        pod("late", "n1", [2, 3], 1000, END - 5, "serve"),
+    ]
+    # what is busy for a third of the time gives ratios that are on the edge of rounding
+    return fleet(END, nodes, pods, busy("n1", [0], 1, END / 3, 33) | busy("n2", [0, 1], 30, 700, 71), scrape=7200)
+
+
+def bundles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    told = three_months()
+    config = write_config(told, folder, folder / "prices.csv")
+    store = load(told, scrape(told, lean=True), config, hours_per_window=24 * 31)
+    pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(told[key], UTC) for key in ("start", "end"))))
+    for month in MONTHS:
+        result = CliRunner().invoke(app, ["chargeback", "--month", month, "--out", "out"])
+        assert result.exit_code in (0, 4), result.output
+    return contents(folder / "out")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_three_months_give_the_same_bundles_from_the_same_scrapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = bundles(tmp_path / "first", monkeypatch)
+    assert bundles(tmp_path / "second", monkeypatch) == first
+    out = tmp_path / "first" / "out"
+    costs = {}
+    for month in MONTHS:
+        told = json.loads((out / month / "index.json").read_text(), parse_float=Decimal)
+        costs[month] = told["totals"]["node_cost"]
+        ledger = list(csv.DictReader((out / month / "ledger.csv").open()))
+        assert sum(Decimal(row["cost"]) + Decimal(row["unallocated_cost"] or 0) for row in ledger) == costs[month]
+        assert {row["day"][:7] for row in ledger} == {month}
+        focus = duckdb.read_parquet(str(out / month / "focus.parquet")).sum("EffectiveCost").fetchall()[0][0]
+        assert focus == costs[month]
+        assert sum(team["charge"] for team in told["teams"]) + told["totals"]["unallocated_cost"] == costs[month]
+    assert costs["2026-04"] > costs["2026-05"] > 0
+    # what changed between two of them is all told
+    monkeypatch.chdir(tmp_path / "first")
+    result = CliRunner().invoke(app, ["diff", "2026-04", "2026-05", "--format", "json"])
+    diff = json.loads(result.stdout, parse_float=Decimal)
+    assert sum(diff["parts"].values()) == diff["cost_change"] == costs["2026-05"] - costs["2026-04"]
+    for row in (*diff["rows"], *diff["workloads"]):
+        assert sum(row[part] for part in diff["parts"]) == row["cost_change"]

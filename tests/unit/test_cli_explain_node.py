@@ -1,0 +1,127 @@
+"""`gpucost explain node`: the prices that fit a node, why one won, and the words for a node that is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost.cli.app import app
+from gpucost.store import Store
+from tests.unit.price_nodes import HEADER, NODE, START
+
+BOOK = [
+    ",,,p4d.24xlarge,on_demand,20,EUR,,,",
+    ",us-east-1,,p4d.24xlarge,on_demand,16,EUR,,,",
+    ",,,p4d.24xlarge,spot,5,EUR,2026-10-02,,",
+]
+CONFIG = """
+prometheus = []
+[prices]
+book = "prices.csv"
+fx = { EUR = 1.25 }
+[[prices.discounts]]
+percent = 30
+instance_family = "p4d"
+[[prices.discounts]]
+percent = 10
+gpu_model = "H200"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    # nodes are put into the store by hand here: inventory would find none
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    (tmp_path / "gpucost.toml").write_text(CONFIG)
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
+    spot = NODE | {"node_id": 2, "node": "s1", "capacity_type": "spot"}
+    dgx = NODE | {"node_id": 4, "node": "dgx", "instance_type": None}
+    again = NODE | {"node_id": 3, "cluster": "dev"}
+    with Store(tmp_path / "gpucost.duckdb").write() as con:
+        for node in (NODE, spot, again, dgx):
+            con.execute(f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
+        con.execute(
+            "INSERT INTO spot_prices VALUES ('aws', 'us-east-1', 'us-east-1a', 'p4d.24xlarge', 'Linux/UNIX', '', $1, NULL, 7, "
+            "'USD', 's')",
+            [START],
+        )
+        con.execute(
+            "INSERT INTO warnings VALUES ('unpriced_node', NULL, 'A100-SXM4-40GB', $1, $2, 'm', 'do this')", [START, START * 2]
+        )
+    return tmp_path
+
+
+def explain(*options: str) -> Result:
+    return CliRunner().invoke(app, ["explain", "node", *options])
+
+
+def test_the_steps_from_the_winner_to_the_price(folder: Path) -> None:
+    result = explain("n1", "--cluster", "prod", "--format", "json")
+    answer = json.loads(result.stdout)
+    assert (answer["schema"], answer["at"], answer["price_source"]) == (
+        "gpucost.explain.node/1",
+        "2026-10-01T23:59:59.999Z",
+        "price_book",
+    )
+    assert (answer["price_per_hour"], answer["price_per_gpu_hour"], answer["currency"]) == (14.0, 1.75, "USD")
+    assert [(c["price_per_hour"], c["currency"], c["wins"]) for c in answer["candidates"]] == [
+        (16.0, "EUR", True),
+        (20.0, "EUR", False),
+        (21.957642, "USD", False),
+    ]
+    assert [(s["step"], s["factor"], s["price_per_hour"]) for s in answer["steps"]] == [
+        ("price", 1.0, 16.0),
+        ("rate", 1.25, 20.0),
+        ("discount", 0.7, 14.0),
+    ]
+
+
+def test_the_table_says_why_one_won(folder: Path) -> None:
+    text = explain("n1", "--cluster", "prod").stdout
+    assert "p4d.24xlarge, on_demand, 8 x A100-SXM4-40GB" in text
+    assert "price book line 3" in text and "wins: more specific, names a region" in text
+    assert "less specific: the winner names a region" in text
+    assert "catalog of gpucost: karpenter-aws" in text and "the price book comes first" in text
+    assert "x 1.25  1 EUR in USD on 2026-10-01: 20\n" in text
+    assert "x 0.7  30 % off, [[prices.discounts]] 1: instance_family = p4d: 14\n" in text
+    assert text.endswith("14 USD per node-hour, 1.75 per GPU-hour\n")
+
+
+def test_each_moment_has_its_own_winner(folder: Path) -> None:
+    answer = json.loads(explain("s1", "--at", "2026-10-01T12:00Z", "--format", "json").stdout)
+    assert (answer["price_source"], answer["price_per_hour"]) == ("spot_history", 4.9)
+    assert answer["candidates"][0]["origin"] == "us-east-1a spot history"
+    assert answer["candidates"][0]["why"] == "wins: spot price history comes before list prices"
+
+
+def test_a_node_that_nothing_prices(folder: Path) -> None:
+    result = explain("dgx")
+    assert "no price fits it then" in result.stdout and "fix: do this" in result.stdout
+    assert json.loads(explain("dgx", "--format", "json").stdout)["price_per_hour"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["n1"], 2, "node n1 is in 2 clusters: dev, prod"),
+        (["n1", "--cluster", "x"], 2, "it is in dev, prod"),
+        (["n2"], 2, "did you mean n1"),
+        (["s1", "--at", "2026-10-03"], 1, "was not up at 2026-10-03T00:00:00Z"),
+        (["s1", "--at", "noon"], 2, "--at 'noon' is no date or time"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(folder: Path, options: list[str], code: int, said: str) -> None:
+    result = explain(*options)
+    assert result.exit_code == code
+    assert said in result.stderr
+
+
+def test_a_store_without_nodes(folder: Path) -> None:
+    with Store(folder / "gpucost.duckdb").write() as con:
+        con.execute("DELETE FROM nodes")
+    assert "gpucost collect prometheus" in explain("n1").stderr

@@ -1,0 +1,69 @@
+"""Tables of `gpucost unit`: what was asked for stands in 80 columns, and a period that holds nothing says so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli._rows import RowFormat
+from gpucost.cli._units import rendered
+from gpucost.cli.app import app
+from gpucost.model import Period
+from gpucost.units import UnitAsk, UnitView
+from tests.replay.work import counter, put, stored, training
+
+MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+TOKENS = {
+    "namespace": "inference",
+    "workload": "Deployment/a-chat-api-with-a-long-name",
+    "model": "llama-3-8b-instruct",
+    "prompt_tokens": 3012918480,
+    "generation_tokens": 826621224,
+    "cost": Decimal("2624.98"),
+    "cost_per_million_tokens": Decimal("0.683663"),
+}
+
+
+def test_the_price_of_the_unit_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = UnitAsk(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
+    view = UnitView("s", "Cost per million tokens", ask, [TOKENS], {"cost": Decimal("2624.98")}, {}, {"rows": tuple(TOKENS)})
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = rendered(view, RowFormat.table, None)
+    assert "per million" in narrow and "0.6837" in narrow and "3,012,918,480" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "3,012,918,480  826,621,224  2,624.98       0.6837" in rendered(view, RowFormat.table, None)
+    assert "cost  2,624.98" in rendered(view, RowFormat.table, None)
+
+
+def test_only_the_dearest_rows_are_listed_where_there_are_many() -> None:
+    rows = [{"name": f"job-{number}", "status": None, "cost": Decimal(number)} for number in range(9, 0, -1)]
+    ask = UnitAsk(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
+    view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("name", "status", "cost")})
+    text = rendered(view, RowFormat.table, None, most=2)
+    assert "job-8" in text and "job-7" not in text and "and 7 more" in text
+    # nobody has one
+    assert "status" not in text
+    assert "job-1" in rendered(view, RowFormat.csv, None, most=2)
+
+
+def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
+    _, store = stored(training([(0, 4)], hours=4), tmp_path)
+    put(store, [(counter("epoch", "run-a-0"), [(0, 0), (3, 1)])], 4)
+    config = next(tmp_path.glob("*.toml"))
+    result = CliRunner().invoke(app, ["unit", "epoch", "--config", str(config), "--month", "2020-01"])
+    assert result.exit_code == 1
+    assert "there is no data for January 2020" in result.stderr
+
+
+def test_moments_are_local_in_tables_and_utc_elsewhere() -> None:
+    ask = UnitAsk(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
+    rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
+    view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
+    assert "2026-10-13 00:30" in rendered(view, RowFormat.table, None)
+    assert "2026-10-12T22:30:00Z" in rendered(view, RowFormat.csv, None)

@@ -1,0 +1,84 @@
+"""What `gpucost collect prices` asks of its collectors, and how it tells what came of it."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.collect import prices
+from gpucost.collect.login import NoCredentials
+from gpucost.collect.prices import PriceResult
+from gpucost.errors import SourceError
+
+DAY = date(2026, 11, 21)
+DONE = PriceResult("azure", DAY, ("eastus", "westus3"), prices=1234, priced_types=87)
+PARTS = PriceResult("gcp", DAY, tuple("abcde"), prices=10, priced_types=2, components=7)
+SKIPPED = PriceResult("aws", DAY, skipped=NoCredentials("aws: no credentials found", "aws configure"))
+FAILED = PriceResult("gcp", DAY, error=SourceError("gcp: half an answer", "gpucost collect prices --provider gcp"))
+
+
+class Asked:
+    """Stands in for the collectors: remembers what it was asked, and gives the results it was given."""
+
+    def __init__(self) -> None:
+        self.results = [DONE]
+        self.providers: list[str] = []
+        self.regions: list[str] = []
+
+    def __call__(
+        self, _config: Any, _store: Any, providers: list[str], regions: list[str], _now: Any, tell: Any
+    ) -> list[PriceResult]:
+        self.providers, self.regions = providers, regions
+        tell("aws: us-east-1: instance types")
+        return self.results
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked = Asked()
+    monkeypatch.setattr(prices, "collect_prices", asked)
+    return asked
+
+
+def collect(*words: str, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, ["collect", "prices", *words])
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def test_all_clouds_by_default(asked: Asked) -> None:
+    out, err = collect()
+    assert asked.providers == ["aws", "gcp", "azure"]
+    assert out == "azure: 1,234 prices of 87 instance types in eastus, westus3, as of 2026-11-21\n"
+    assert err == ""
+    assert collect("-q") == ("", "")
+    assert collect("-v")[1] == "aws: us-east-1: instance types\n"
+
+
+def test_a_region_asks_the_cloud_that_has_it(asked: Asked) -> None:
+    collect("--region", "us-east-1", "--region", "eu-west-1", "--region", "eastus")
+    assert asked.providers == ["aws", "azure"]
+    assert asked.regions == ["us-east-1", "eu-west-1", "eastus"]
+    _, err = collect("--provider", "gcp", "--region", "us-east-1", code=2)
+    assert "--region us-east-1 is spelled like no region of gcp" in err
+    collect("--provider", "oracle", code=2)
+
+
+def test_what_is_skipped_and_what_fails(asked: Asked) -> None:
+    asked.results = [SKIPPED, PARTS, DONE]
+    out, err = collect()
+    assert "gcp: 10 prices of 2 instance types, 7 prices of their parts in 5 regions, as of 2026-11-21\n" in out
+    assert err == "aws: no credentials found; skipped (aws configure)\n"
+    asked.results = [SKIPPED, FAILED, DONE]
+    out, err = collect(code=1)
+    assert out.startswith("azure:") and "error: gcp: half an answer\nfix: gpucost collect prices --provider gcp\n" in err
+    asked.results = [SKIPPED]
+    _, err = collect("--provider", "aws", code=1)
+    assert "error: no prices were collected" in err

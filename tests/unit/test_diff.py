@@ -1,0 +1,150 @@
+"""`gpucost diff`: each part on figures small enough to work out by hand, and the command on a store filled by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost.cli.app import app
+from gpucost.diff import PARTS, Cell, Parts, Use, parts_of
+from tests.golden.report_fleet import sample
+
+D = Decimal
+SPOT, ON_DEMAND = ("prod", "A100", "spot"), ("prod", "A100", "on_demand")
+TRAIN = ("research", "prod", "ml", "Job/train")
+CHAT = ("product", "prod", "serving", "Deployment/chat")
+
+
+def use(hours: int, cost: int, idle: int = 0) -> Use:
+    return Use(D(hours), D(idle), D(cost))
+
+
+def explained(before: dict[Cell, Use], after: dict[Cell, Use]) -> dict[str, Decimal]:
+    whole = sum(parts_of(before, after).values(), Parts())
+    return {name: getattr(whole, name) for name in PARTS if getattr(whole, name)}
+
+
+def test_a_price_that_rose() -> None:
+    cell = Cell(TRAIN, ON_DEMAND)
+    assert explained({cell: use(10, 20)}, {cell: use(10, 30)}) == {"price": D(10)}
+
+
+def test_more_hours_in_use_and_more_idle_ones_at_the_old_price_then_the_new_price() -> None:
+    cell = Cell(TRAIN, ON_DEMAND)
+    # 10 h at 2 become 16 h at 3: 4 more in use (8), 2 more idle (4), and 1 more for each of the 16
+    assert explained({cell: use(10, 20, idle=1)}, {cell: use(16, 48, idle=3)}) == {"volume": D(8), "idle": D(4), "price": D(16)}
+
+
+def test_a_move_to_spot_is_mix_at_the_price_others_paid_for_spot() -> None:
+    train, moved, chat = Cell(TRAIN, ON_DEMAND), Cell(TRAIN, SPOT), Cell(CHAT, SPOT)
+    before = {train: use(10, 40), chat: use(10, 10)}
+    # all 10 h move from 4 to a spot price that was 1 and is 2 now
+    after = {moved: use(10, 20), chat: use(10, 10)}
+    assert explained(before, after) == {"mix": D(-30), "price": D(10)}
+
+
+def test_a_kind_of_gpu_that_nobody_had_used_has_no_old_price() -> None:
+    assert explained({Cell(TRAIN, ON_DEMAND): use(10, 40)}, {Cell(TRAIN, SPOT): use(10, 15)}) == {"mix": D(-25)}
+
+
+def test_new_and_gone_workloads_are_whole() -> None:
+    assert explained({Cell(TRAIN, SPOT): use(5, 5)}, {Cell(CHAT, SPOT): use(3, 9)}) == {"new": D(9), "gone": D(-5)}
+
+
+def test_what_nobody_held_changes_by_price_and_by_hours() -> None:
+    pool = Cell(SPOT, SPOT, is_free=True)
+    assert explained({pool: use(10, 10)}, {pool: use(6, 12)}) == {"price": D(6), "unallocated": D(-4)}
+
+
+def test_cost_without_gpus_is_of_hosts() -> None:
+    cell = Cell(TRAIN, ON_DEMAND)
+    assert explained({cell: use(0, 3)}, {cell: use(0, 5)}) == {"host": D(2)}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("diff") / "store.duckdb"
+    sample(hours=240).write(path)
+    return path
+
+
+@pytest.fixture
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    return tmp_path
+
+
+def run(store: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["diff", "--store", str(store), *options])
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.parametrize("by", ["team", "workload", "gpu_model,capacity_type", "cluster", "namespace"])
+def test_rows_and_parts_add_up_to_the_change(store: Path, by: str) -> None:
+    result = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06", "--by", by, "--format", "json")
+    told = json.loads(result.stdout)
+    assert told["schema"] == "gpucost.diff/1"
+    assert (told["before"]["days"], told["after"]["days"]) == (2.0, 3.0)
+    assert told["before"]["cost"] == pytest.approx((24.48 + 9.36 + 1.4 + 0.805) * 48)
+    assert told["cost_change"] == pytest.approx((24.48 + 9.36 + 1.4 + 0.805) * 24)
+    assert told["cost_change_per_day"] == pytest.approx(0)
+    assert sum(told["parts"].values()) == pytest.approx(told["cost_change"])
+    assert sum(row["cost_change"] for row in told["rows"]) == pytest.approx(told["cost_change"])
+    assert told["parts"]["gone"] < 0  # vision left after two days
+    for row in told["rows"]:
+        assert sum(row[name] for name in PARTS) == pytest.approx(row["cost_change"])
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+def test_tables_for_people_name_both_periods_and_a_csv_holds_the_same(store: Path) -> None:
+    shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
+    assert shown.startswith(
+        "What changed: all teams, 2026-10-01 to 2026-10-02 against 2026-10-03 to 2026-10-05\n2 days to 3 days\n"
+    )
+    assert "Change a day" in shown
+    assert "Pod/ocr-1" in shown
+    same = run(store, "2026-10-01", "2026-10-05", "--format", "markdown").stdout
+    assert "1 day each" in same
+    assert "Change a day" not in same
+    rows = list(csv.DictReader(io.StringIO(run(store, "2026-10-01", "2026-10-05", "--format", "csv").stdout)))
+    assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
+    assert sum(D(row["cost_change"]) for row in rows) == 0
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+def test_a_team_that_is_only_in_one_of_them(store: Path) -> None:
+    told = json.loads(run(store, "2026-10-01", "2026-10-05", "--team", "vision", "--format", "json").stdout)
+    assert told["by"] == ["workload"]
+    assert told["after"]["cost"] == 0
+    assert told["parts"]["gone"] == told["cost_change"] < 0
+    nobody = run(store, "2026-10-01", "2026-10-05", "--team", "visoin")
+    assert nobody.exit_code == 1
+    assert "no team 'visoin'" in nobody.stderr
+    assert "vision" not in nobody.stdout
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("2026-10", "soon"), 2, "'soon' is no period"),
+        (("2026-10-05..2026-10-01", "2026-10"), 2, "empty"),
+        (("2026-10-01", "2026-10-02", "--by", "pod"), 2, "not compared by 'pod'"),
+        (("2026-08", "2026-10"), 1, "no data for August 2026"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(store: Path, words: tuple[str, ...], code: int, told: str) -> None:
+    result = run(store, *words)
+    assert result.exit_code == code
+    assert told in result.stderr

@@ -1,0 +1,189 @@
+"""`gpucost explain team`, `namespace`, `workload`: from a figure to the bill's rows; what is said to be billed and what not."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import gpucost
+from gpucost import pipeline
+from gpucost.cli._explained_stages import STAGES
+from gpucost.cli.app import app
+from gpucost.model import Period
+from gpucost.report import Query, ReportView, render_terminal
+from gpucost.report.explained import CostExplained
+from tests.replay import bill_files
+from tests.replay.billing import charges
+from tests.unit.test_price_bill_fleets import Billed, machines, rate
+
+NO_MONEY = Decimal(0)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """Three nodes, of which n3, the spot one, is on no bill yet."""
+    folder = tmp_path_factory.mktemp("explained")
+    made = Billed(folder, machines("p4de.24xlarge"))
+    told = charges(made.fleet, lambda node, hour: None if node["name"] == "n3" else rate(node, hour), booting=600)
+    made.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+    (folder / "gpucost.toml").write_text(
+        f'prometheus = []\nstore = "{made.store.path}"\n'
+        f'[prices]\nbook = "{folder / "prices.csv"}"\ncommitment_sharing = "as_billed"\n'
+    )
+    return made
+
+
+def query(fleet: Billed, *by: str, **options: Any) -> Query:
+    period = Period(*(datetime.fromtimestamp(fleet.fleet[edge], UTC) for edge in ("start", "end")))
+    return Query(period=period, period_name="two days", by=by, **options)
+
+
+def explained(fleet: Billed, rows: int = 3, **filters: Any) -> CostExplained:
+    return pipeline.explain_cost(fleet.sharing("as_billed"), fleet.store, query(fleet, **filters), rows)
+
+
+def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
+    return pipeline.report(fleet.sharing("as_billed"), fleet.store, query(fleet, *by, **options))
+
+
+@pytest.mark.parametrize("namespace", ["train", "serve", "batch"])
+def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
+    answer = explained(fleet, namespaces=(namespace,))
+    told = report(fleet, namespaces=(namespace,)).totals
+    assert (answer.cost, answer.estimated_cost) == (told.cost, told.estimated_cost)
+    assert answer.allocated_gpu_hours == pytest.approx(told.allocated_gpu_hours)
+    for parts in (answer.workloads, answer.nodes):
+        assert sum((part.cost for part in parts), NO_MONEY) == answer.cost
+        assert sum((part.estimated_cost for part in parts), NO_MONEY) == answer.estimated_cost
+    for node in answer.nodes:
+        assert node.cost + node.others_cost + node.unallocated_cost == node.node_cost
+        assert sum(node.node_cost_by_price_source.values()) == node.node_cost
+        for machine in node.bill:
+            shown = sum((row.cost or NO_MONEY for row in machine.first_rows), NO_MONEY)
+            assert len(machine.first_rows) == 3
+            assert machine.more_cost is not None and shown + machine.more_cost == machine.cost
+            assert (node.machine_id or "").endswith(machine.instance_key)
+
+
+def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
+    answer = explained(fleet, rows=10_000, namespaces=("train",))
+    (node,) = answer.nodes
+    (machine,) = node.bill
+    lines = (fleet.folder / "cur.csv").read_text().splitlines()
+    assert machine.more_rows == 0
+    for row in machine.first_rows:
+        assert machine.instance_key in lines[row.source_row]
+    assert sum(row.instance_hours or 0 for row in machine.first_rows) == pytest.approx(machine.instance_hours)
+    assert {price.price_source for price in node.prices} == {"bill"}
+    assert answer.workloads[0].price_sources == ("bill",)
+    assert machine.cost == node.node_cost
+    # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
+    later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
+    assert later.bill[0].cost is not None and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
+
+
+def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
+    answer = explained(fleet, namespaces=("batch",))
+    assert answer.estimated_cost == answer.cost > 0
+    assert [node.bill for node in answer.nodes] == [()]
+    view = report(fleet, "node")
+    for row in view.rows:
+        cost = row.measures.cost + (row.unallocated.unallocated_cost if row.unallocated else 0)
+        assert row.measures.estimated_cost == (cost if row.keys["node"] == "n3" else 0)
+    assert view.node_totals is not None
+    assert view.totals.estimated_cost == sum(row.measures.estimated_cost for row in view.rows)
+    assert view.coverage.billed_cost + view.coverage.estimated_cost == view.node_totals.node_cost
+    said = f"${view.coverage.billed_cost:,.2f}; ${view.totals.estimated_cost:,.2f} is an estimate until its bill is collected"
+    assert said in " ".join(render_terminal.render(view, 120, color=False).split())
+    alone = report(fleet, namespaces=("serve",))
+    assert alone.coverage.estimated_cost == 0
+    assert f"all of it: ${alone.totals.cost:,.2f}" in render_terminal.render(alone, 120, color=False)
+
+
+def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
+    monkeypatch.setenv("COLUMNS", "120")
+    return CliRunner().invoke(app, ["explain", *options, "--config", str(fleet.folder / "gpucost.toml")])
+
+
+def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json", "--rows", "2").stdout)
+    assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.team/1", "serve")
+    assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
+    assert {"from", "to", "price_per_hour", "price_source", "price_as_of"} == answer["nodes"][0]["prices"][0].keys()
+    assert {"from", "to", "source_file", "source_row", "effective_cost"} <= answer["nodes"][0]["bill"][0]["first_rows"][0].keys()
+    result = run(fleet, monkeypatch, "team", "serve", "--top", "1", "--rows", "1")
+    text = result.stdout
+    assert result.exit_code == 0
+    assert text.startswith(f"team serve, March 2026: {answer['cost']:,.2f} USD for ")
+    assert "all of it from bills" in text
+    assert "cur.csv:" in text
+    assert "more rows" in text
+    assert re.search(r"of time outside the node's life or this period +-3\.66\n", text)
+    assert re.search(r"shared with machines of its kind, \[prices\] commitment_sharing +0\.00\n", text)
+    assert "1 more nodes" in text or "1 more node," in text
+
+
+def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = {
+        day: json.loads(run(fleet, monkeypatch, "namespace", "train", "--day", day, "--format", "json").stdout)
+        for day in ("2026-03-10", "2026-03-11")
+    }
+    month = json.loads(run(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--format", "json").stdout)
+    assert sum(day["cost"] for day in days.values()) == pytest.approx(month["cost"])
+    assert {day: answer["from"] for day, answer in days.items()} == {day: f"{day}T00:00:00Z" for day in days}
+    short = run(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--day", "10", "--format", "json")
+    assert json.loads(short.stdout) == days["2026-03-10"]
+
+
+def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = report(fleet, "namespace", "workload")
+    for row in told.rows:
+        if row.kind != "allocated":
+            continue
+        name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
+        options = ("workload", name, "--namespace", space, "--month", "2026-03", "--format", "json")
+        answer = json.loads(run(fleet, monkeypatch, *options).stdout)
+        assert answer["workload"] == name
+        assert answer["cost"] == pytest.approx(float(row.measures.cost))
+        for parts in ("workloads", "nodes", "pods"):
+            assert sum(part["cost"] for part in answer[parts]) == pytest.approx(answer["cost"])
+        for pod in answer["pods"]:
+            hours = datetime.fromisoformat(pod["to"]) - datetime.fromisoformat(pod["from"])
+            assert pod["gpus"] * hours.total_seconds() / 3600 == pytest.approx(pod["allocated_gpu_hours"])
+            measured = pod["active_gpu_hours"] + pod["idle_gpu_hours"] + pod["unmeasured_gpu_hours"]
+            assert measured == pytest.approx(pod["allocated_gpu_hours"])
+        short = run(fleet, monkeypatch, "workload", name.rpartition("/")[2], "--namespace", space, "--month", "2026-03")
+        assert "By pod, and when it held which GPUs (UTC)" in short.stdout
+        assert answer["pods"][0]["pod"][:10] in short.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("team", "srve"), 1, "takes one of: serve"),
+        (("namespace", "serve", "--day", "2026-02-30"), 2, "is no day"),
+        (("namespace", "serve", "--day", "2026-03-02", "--month", "2026-04"), 2, "is not in 2026-04"),
+        (("namespace", "serve", "--month", "2026-13"), 2, "is no month"),
+        (("namespace", "serve", "--month", "2025-01"), 1, "there is no data for January 2025"),
+        (("namespace", "serve", "--cluster", "nowhere"), 1, "no cluster 'nowhere'"),
+        (("workload", "nothing"), 1, "no workload 'nothing' held GPUs in March 2026"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(
+    fleet: Billed, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int, message: str
+) -> None:
+    result = run(fleet, monkeypatch, *options)
+    assert (result.exit_code, message in result.stderr) == (code, True), result.output
+
+
+def test_the_stages_it_names_are_there() -> None:
+    package = Path(gpucost.__file__).parent
+    for _, file in STAGES:
+        assert (package / file).is_file(), file

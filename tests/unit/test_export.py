@@ -1,0 +1,285 @@
+"""`gpucost export`: metrics with the figures of the report, manifests and rules as they should be, wrong input in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families as text_families
+from typer.testing import CliRunner, Result
+
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.export.dashboard import dashboard
+from gpucost.export.templates import literal, quoted
+from tests.golden.report_fleet import sample
+
+NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "store.duckdb"
+    fleet = sample(hours=60)
+    hostile = ["allocated", *fleet.rows["cost_hourly"][0][1:]]
+    assert hostile[5] == "research"
+    hostile[5] = NAME
+    fleet.rows["cost_hourly"][0] = tuple(hostile)
+    fleet.write(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def _values(text: str, name: str, **labels: str) -> list[float]:
+    return [
+        sample.value
+        for family in text_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+
+
+def test_metrics_hold_the_figures_of_the_report(store: Path) -> None:
+    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    report = json.loads(run("report", "--store", str(store), "--month", "2026-10", "--format", "json").stdout)
+    for row in report["rows"]:
+        if row["kind"] != "allocated":
+            continue
+        of = {"team": row["team"], "period": "month_to_date"}
+        assert _values(text, "gpucost_team_cost", **of) == [pytest.approx(row["cost"], abs=1e-9)]
+        assert _values(text, "gpucost_team_idle_cost", **of) == [pytest.approx(row["idle_cost"], abs=1e-9)]
+        for state in ("active", "idle", "unmeasured"):
+            assert _values(text, "gpucost_team_gpu_hours", state=state, **of) == [pytest.approx(row[f"{state}_gpu_hours"])]
+    totals = report["totals"]
+    month = {"period": "month_to_date"}
+    assert _values(text, "gpucost_fleet_cost", **month) == [pytest.approx(totals["node_cost"], abs=1e-9)]
+    assert sum(_values(text, "gpucost_unallocated_cost", **month)) == pytest.approx(totals["unallocated_cost"], abs=1e-6)
+    assert _values(text, "gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot", **month) == [pytest.approx(1.17)]
+
+
+def test_the_last_day_is_the_last_whole_one(store: Path) -> None:
+    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    second = datetime(2026, 10, 2, tzinfo=UTC).timestamp()
+    # 60 hours of October were collected: two days and a half
+    assert _values(text, "gpucost_period_start_timestamp_seconds", period="last_day") == [second]
+    assert _values(text, "gpucost_period_end_timestamp_seconds", period="month_to_date") == [second + 36 * 3600]
+    assert _values(text, "gpucost_period_elapsed_ratio", period="month_to_date") == [pytest.approx(60 / 744)]
+    report = json.loads(
+        run("report", "--store", str(store), "--from", "2026-10-02", "--to", "2026-10-03", "--format", "json").stdout
+    )
+    assert _values(text, "gpucost_fleet_cost", period="last_day") == [pytest.approx(report["totals"]["node_cost"])]
+
+
+def test_metrics_can_be_read_by_both_parsers_whatever_the_names(store: Path) -> None:
+    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    assert text.endswith("# EOF\n")
+    for families in (list(text_families(text)), list(openmetrics_families(text))):
+        teams = {sample.labels["team"] for family in families for sample in family.samples if "team" in sample.labels}
+        assert NAME in teams and "research" in teams
+    lines = text.splitlines()
+    assert len(lines) == len(set(lines))
+
+
+def test_metrics_are_written_in_one_step(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "gpucost.prom"
+    target.write_text("old")
+    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code == 0
+    assert target.read_text().startswith("# HELP")
+    assert [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
+    again = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    assert again == target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("openmetrics", "--month", "2026-09"), 1, "there is no data for September 2026"),
+        (("openmetrics", "--month", "2026-13"), 2, "is no month"),
+        (("openmetrics", "-o", "x", "--pushgateway", "http://x"), 2, "exclude each other"),
+        (("openmetrics", "--month", "2026-10", "--pushgateway", "ftp://x"), 2, "--pushgateway takes a base URL"),
+        (("openmetrics", "--month", "2026-10", "--pushgateway", "http://u:p@x"), 2, "without password"),
+        (("openmetrics", "--month", "2026-10", "--pushgateway", "http://127.0.0.1:9", "--job", "a/b"), 2, "no name of a job"),
+    ],
+)
+def test_wrong_options_of_openmetrics(store: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    result = run("export", *words, "--store", str(store))
+    assert result.exit_code == code, result.output
+    assert message in result.stderr
+
+
+def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
+    with_prices = store.with_name("priced.duckdb")
+    with_prices.write_bytes(store.read_bytes())
+    from gpucost.store import Store
+
+    with Store(with_prices).write() as con:
+        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL FROM nodes")
+        con.execute("UPDATE nodes SET instance_type = NULL WHERE node IN ('a100-1', 'l4-new')")
+        # one name in two clusters: rules cannot tell them apart, and must not contradict themselves
+        con.execute("UPDATE nodes SET node = 'a100-1', cluster = 'other' WHERE node = 'l4-new'")
+    result = run("export", "recording-rules", "--store", str(with_prices))
+    rules = yaml.safe_load(result.stdout)["groups"][0]["rules"]
+    prices = [(rule["record"], rule["expr"], rule["labels"]) for rule in rules if "labels" in rule]
+    assert ("gpucost:named_node_price:per_hour", "vector(24.48)", {"node": "a100-1"}) in prices
+    spot = {"instance_type": "p4d", "region": "us-east-1", "capacity_type": "spot"}
+    assert ("gpucost:instance_price:per_hour", "vector(24.48)", spot) in prices
+    assert len(prices) == len({tuple(map(str, price)) for price in prices}) == 2
+    assert "what the nodes in the store cost last" in result.stdout
+
+
+def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
+    text = run("export", "recording-rules").stdout
+    rules = yaml.safe_load(text)["groups"][0]["rules"]
+    labels = [rule["labels"] for rule in rules if rule["record"] == "gpucost:instance_price:per_hour"]
+    assert {"instance_type": "p4d.24xlarge", "capacity_type": "on_demand"} in labels
+    assert len({tuple(sorted(label.items())) for label in labels}) == len(labels)
+    assert "on (instance_type, capacity_type)" in text
+
+
+def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text(
+        "prometheus = []\n[idle]\nthreshold_percent = 7.5\n[targets]\nspot_ratio = 0.6\n[alerts]\nidle_minutes = 45\n"
+        'queue_wait_minutes = 20\nbudget_per_month = 1234.5\nteam_budgets = { "a b" = 10 }\nlabels = { severity = "page" }\n'
+    )
+    result = run("export", "alerts")
+    assert result.exit_code == 0, result.output
+    rules = {rule["alert"]: rule for rule in yaml.safe_load(result.stdout)["groups"][0]["rules"]}
+    assert "[45m]) < 7.5" in rules["GpucostGpuIdle"]["expr"]
+    assert "> 1200" in rules["GpucostQueueWait"]["expr"]
+    assert "< 0.6" in rules["GpucostSpotShareLow"]["expr"]
+    assert "> 1234.5" in rules["GpucostBudgetPace"]["expr"]
+    assert rules["GpucostTeamBudgetPace"]["labels"] == {"team": "a b", "severity": "page"}
+
+
+def test_without_budgets_there_is_no_alert_on_them() -> None:
+    assert "Budget" not in run("export", "alerts").stdout
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("[alerts]\nidle_minutes = 0", "alerts.idle_minutes"),
+        ("[alerts]\nqueue_wait_minutes = 171", "alerts.queue_wait_minutes"),
+        ("[alerts]\nteam_budgets = { a = -1 }", "the budget of a should be above zero"),
+        ("[alerts]\nlabels = { 'a-b' = 'x' }", "a-b is no label name"),
+        ("[alerts]\nidle_minute = 5", "did you mean alerts.idle_minutes?"),
+        ("[prometheus]\ncluster_label = 'a)b'", "'a)b' is no label name"),
+        ("[activity]\ndevice_metric = 'a b'", "'a b' is no metric name"),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, section: str, message: str) -> None:
+    (tmp_path / "gpucost.toml").write_text(section)
+    result = run("export", "recording-rules")
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+
+
+def _manifest(*words: str) -> list[dict[str, Any]]:
+    result = run("export", "cronjob", "--image", "registry.example.com/gpucost:1.0", *words)
+    assert result.exit_code == 0, result.output
+    return list(yaml.safe_load_all(result.stdout))
+
+
+def test_a_cronjob_that_runs_one_command_after_the_other() -> None:
+    claim, job = _manifest(
+        "--run",
+        "gpucost collect prometheus",
+        "--run",
+        "notify slack --link 'https://x/$(HOME)?a b'",
+        "--secret",
+        "secrets",
+    )
+    assert (claim["kind"], job["kind"], job["apiVersion"]) == ("PersistentVolumeClaim", "CronJob", "batch/v1")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [step["args"] for step in pod["initContainers"]] == [["collect", "prometheus"]]
+    assert pod["containers"][0]["args"] == ["notify", "slack", "--link", "https://x/$$(HOME)?a b"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "secrets"}}]
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["volumes"]}
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+def test_a_cronjob_on_a_claim_that_is_there_in_the_configured_time_zone(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
+    (job,) = _manifest("--existing-claim", "--claim", "shared", "--schedule", "0 6 2 jan-MAR mon,*/2", "--service-account", "sa")
+    assert job["spec"]["timeZone"] == "Europe/Berlin"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "sa"
+    assert pod["containers"][0]["args"] == ["collect", "prometheus"]
+    assert "initContainers" not in pod
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--schedule", "hourly"), "is no schedule"),
+        (("--schedule", "60 * * * *"), "is no schedule"),
+        (("--schedule", "* * * *"), "is no schedule"),
+        (("--schedule", "*/0 * * * *"), "is no schedule"),
+        (("--namespace", "Upper"), "--namespace 'Upper'"),
+        (("--name", "x" * 53), "--name is 53 characters long"),
+        (("--name", "a\nb: c"), "--name"),
+        (("--secret", "a b"), "--secret"),
+        (("--claim-size", "10 GB"), "--claim-size"),
+        (("--run", "colect prometheus"), "gpucost has no command 'colect'"),
+        (("--run", "collect 'prometheus"), "cannot be read"),
+        (("--run", ""), "gpucost has no command ''"),
+        (("--image", 'a" b'), "--image"),
+    ],
+)
+def test_what_kubernetes_would_refuse(words: tuple[str, ...], message: str) -> None:
+    result = run("export", "cronjob", "--image", "a", *words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:
+    made = json.loads(dashboard(Config(currency="AED")))
+    assert made["schemaVersion"] >= 42
+    panels = made["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken and at["x"] + at["w"] <= 24
+        taken |= cells
+        if panel["type"] != "row":
+            assert panel["targets"] and panel["title"]
+            refs = [target["refId"] for target in panel["targets"]]
+            assert len(set(refs)) == len(refs)
+    known = {f"${variable['name']}" for variable in made["templating"]["list"]}
+    used = set(re.findall(r"\$\w+", json.dumps([panel.get("targets") for panel in panels])))
+    assert used <= known
+    assert "prefix:AED " in json.dumps(made)
+
+
+@pytest.mark.parametrize("text", ["plain", 'a"b\\', "a\nb\tc", "\u2028\u2029\x85\ufeff", "# not: a comment", "{{ x }}", "é 漢"])
+def test_quoted_text_is_read_back_by_yaml(text: str) -> None:
+    assert yaml.safe_load(f"key: {quoted(text)}")["key"] == text
+
+
+def test_text_is_no_template_of_prometheus() -> None:
+    assert literal("a {{ b") == 'a {{ "{{" }} b'

@@ -1,0 +1,281 @@
+"""Findings: each saving is what its command says, nothing is counted twice, small ones are left out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost import pipeline, savings
+from gpucost.cli import _findings
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.demo.build import build
+from gpucost.findings import Answered, Candidate, Findings, Question, ranked
+from gpucost.findings.hours import open_hours
+from gpucost.findings.view import Claim
+from gpucost.model import MS_PER_HOUR, Period, to_ms
+from gpucost.report import Query
+from gpucost.savings.costing import costs_of
+from gpucost.store import Store
+from gpucost.waste import BUCKETS
+from gpucost.whatif.usage import Scope
+
+MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def found(demo: Config) -> Findings:
+    return _findings.found(demo, Store(demo.store), MONTH)
+
+
+@pytest.fixture(scope="module")
+def run(demo: Config) -> Run:
+    def invoke(*words: str) -> Result:
+        return CliRunner().invoke(app, [*words, "--config", str(demo.path)])
+
+    return invoke
+
+
+def _said(run: Run, command: str) -> Any:
+    result = run(*shlex.split(command)[1:], "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_demo_has_every_kind_that_its_waste_can_show(found: Findings) -> None:
+    assert {one.kind for one in found.findings} >= {
+        "idle_notebook", "idle_workload", "over_requested", "over_provisioned", "off_peak", "on_demand_training", "empty_nodes",
+        "data_stall", "lost_work",
+    }  # fmt: skip
+    assert [one.rank for one in found.findings] == list(range(1, len(found.findings) + 1))
+    amounts = [one.saving_per_month for one in found.findings]
+    assert amounts == sorted(amounts, reverse=True)
+    assert min(amounts) >= 50
+
+
+def test_the_demo_has_every_kind_of_waste(demo: Config) -> None:
+    query = Query(period=MONTH, period_name="February 2026", with_sections=False)
+    _, waste = pipeline.waste_report(demo, Store(demo.store), query)
+    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
+    assert waste.cost == sum((row.cost for row in waste.buckets), Decimal(0))
+
+
+def test_each_kind_of_command_shows_the_saving(found: Findings, run: Run) -> None:
+    kinds = {one.kind: one for one in found.findings if one.command}
+    assert len(kinds) >= 7
+    for one in kinds.values():
+        assert one.command
+        answer = _said(run, one.command)
+        assert answer["saving"] == pytest.approx(float(one.saving), abs=1e-5), one.command
+        assert answer["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
+
+
+def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, found: Findings) -> None:
+    """What findings save of held GPUs is at most what the workloads of their commands cost, each workload in one command."""
+    fleet = pipeline.usage(demo, Store(demo.store), MONTH, Scope())
+    names = {(pod.namespace, pod.workload) for pod in fleet.pods}
+    seen: set[tuple[str, str]] = set()
+    for one in found.findings:
+        if one.command and one.namespace:
+            words = shlex.split(one.command)
+            globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
+            meant = {
+                (space, name) for space, name in names if space == one.namespace and any(_fits(name, glob) for glob in globs)
+            }
+            assert meant
+            assert not meant & seen
+            seen |= meant
+            assert one.saving <= one.cost
+
+
+def _fits(name: str, glob: str) -> bool:
+    return name == glob or (glob.endswith("*") and name.startswith(glob[:-1]))
+
+
+def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) -> None:
+    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
+    found = savings.findings(demo, Store(demo.store), week)
+    one = next(one for one in found.findings if one.kind == "idle_notebook")
+    assert one.command
+    assert "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z" in one.command
+    assert _said(run, one.command)["saving"] == pytest.approx(float(one.saving), abs=1e-5)
+    assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 168)
+
+
+def test_fleets_costed_together_cost_what_each_costs_alone(demo: Config) -> None:
+    several = [
+        pipeline.usage(demo, Store(demo.store), MONTH, Scope(workloads=globs))
+        for globs in (("StatefulSet/jupyter-*",), ("Job/ablation-*", "Job/eval-suite-*"), ("Deployment/chat-api",))
+    ]
+    for together, fleet in zip(costs_of(demo, several), several, strict=True):
+        alone = pipeline.cost_of(demo, fleet)
+        for figure in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
+            assert float(getattr(together, figure)) == pytest.approx(float(getattr(alone, figure)), abs=1e-6), figure
+        assert {key: round(cost, 6) for key, cost in together.by_workload.items()} == {
+            key: round(cost, 6) for key, cost in alone.by_workload.items()
+        }
+        assert together.by_team.keys() == alone.by_team.keys()
+
+
+def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
+    with Store(demo.store).write() as con:
+        con.execute(
+            "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g5.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
+            " 3.1, 'USD', NULL, DATE '2026-02-01', 'test'"
+        )
+    question = Question("reserve", namespace="serving", workloads=("Deployment/summarize-api",))
+    answer = _findings._commit(demo, MONTH, question)(lambda fleet: pipeline.cost_of(demo, fleet))
+    assert answer.saving > 0
+    said = _said(run, question.words(("--month", "2026-02")))
+    assert said["saving"] == pytest.approx(float(answer.saving), abs=1e-5)
+
+
+def test_the_command(run: Run, found: Findings) -> None:
+    whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
+    assert whole["schema"] == "gpucost.findings/1"
+    research = [one for one in found.findings if one.team == "research"]
+    assert [one["command"] for one in whole["findings"]] == [one.command for one in research[:2]]
+    assert run("findings", "--minimum", "-1").exit_code == 2
+
+
+def test_every_format_tells_the_same(found: Findings) -> None:
+    text, table = (write(found, "Findings", "USD", 3) for write in (_findings.text, _findings.markdown))
+    for one in found.findings[:3]:
+        assert f"${one.saving_per_month:,.2f}" in text
+        assert f"${one.saving_per_month:,.2f}" in table
+        assert (one.command or "") in text
+    assert len(_findings.rows(found, 3)) == 3
+    assert len(_findings.rows(found)[0]) == len(_findings.columns())
+    nothing = replace(found, findings=())
+    assert "Nothing would save $50.00 a month or more" in _findings.text(nothing, "Findings", "USD")
+
+
+def _candidate(
+    kind: str, *claims: Claim, waste: int = 100, questions: tuple[Question, ...] = (), subject: str = "s"
+) -> Candidate:
+    return Candidate(
+        kind=kind,
+        cluster="c",
+        namespace="n",
+        team="t",
+        subject=subject,
+        claims=frozenset(claims),
+        begins=MONTH.start,
+        ends=MONTH.end,
+        gpu_hours=1.0,
+        waste_gpu_hours=1.0,
+        cost=Decimal(1000),
+        waste_cost=Decimal(waste),
+        utilization=None,
+        evidence="",
+        questions=questions,
+    )
+
+
+def _ranked(candidates: list[Candidate], saved: dict[Question, int], minimum: int = 50, months: int = 1) -> Findings:
+    answers = {question: Answered(question, Decimal(1000), Decimal(saving)) for question, saving in saved.items()}
+    return ranked(candidates, answers, months=Decimal(months), minimum=Decimal(minimum), period=("--month", "2026-02"))
+
+
+def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -> None:
+    ask, other = Question("schedule"), Question("spot")
+    whole, part = ("c", "n", "w", "*"), ("c", "n", "w", "data_stall")
+    notebook = _candidate("idle_notebook", whole, questions=(ask,))
+    spot, stall = _candidate("on_demand_training", whole, questions=(other,)), _candidate("data_stall", part)
+    first = _ranked([stall, spot, notebook], {ask: 60, other: 900})
+    assert [(one.kind, int(one.saving)) for one in first.findings] == [("idle_notebook", 60)]
+    small = _ranked([stall, spot, notebook], {ask: 40, other: 900})
+    assert [one.kind for one in small.findings] == ["on_demand_training"]
+    assert small.passed_over == 1
+    unasked = _ranked([stall, spot, notebook], {ask: 40})
+    assert [(one.kind, one.is_bound, one.command) for one in unasked.findings] == [("data_stall", True, None)]
+
+
+def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts() -> None:
+    share, size = Question("share"), Question("rightsize")
+    found = _ranked(
+        [
+            _candidate("data_stall", ("c", "n", "a", "data_stall")),
+            _candidate("lost_work", ("c", "n", "a", "failed_restarted")),
+            _candidate("lost_work", ("c", "n", "a", "failed_restarted"), subject="again", waste=90),
+            _candidate("over_provisioned", ("c", "n", "b", "*"), questions=(share, size)),
+        ],
+        {share: 70, size: 300},
+    )
+    assert [(one.kind, int(one.saving)) for one in found.findings] == [
+        ("over_provisioned", 300),
+        ("data_stall", 100),
+        ("lost_work", 100),
+    ]
+    assert found.findings[0].command == "gpucost whatif rightsize --month 2026-02"
+    assert found.saving_per_month == 300
+
+
+def test_half_a_month_of_saving_counts_twice() -> None:
+    ask = Question("schedule")
+    answers = {ask: Answered(ask, Decimal(1), Decimal(30))}
+    one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
+    found = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
+    assert [(int(f.saving), int(f.saving_per_month)) for f in found.findings] == [(30, 60)]
+
+
+def test_words_are_safe_for_a_shell() -> None:
+    question = Question("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    words = question.words(("--month", "2026-02"))
+    assert shlex.split(words) == [
+        "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
+        "--idle-minutes", "60", "--same-model",
+    ]  # fmt: skip
+
+
+def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
+    start = to_ms(MONTH.start) // MS_PER_HOUR
+    rows = []
+    for hour in range(start, start + 24 * 14):
+        local = datetime.fromtimestamp(hour * 3600, tz)
+        rows.append({"hour": hour, "active_gpu_ms": float(active(local)), "idle_gpu_ms": float(not active(local))})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("active", "expected"),
+    [
+        (lambda _: True, None),
+        (lambda _: False, None),
+        (lambda at: 7 <= at.hour < 22, ("07:00-22:00", "mon-sun")),
+        (lambda at: 7 <= at.hour < 22 and at.weekday() < 5, ("07:00-22:00", "mon-fri")),
+        (lambda at: at.weekday() < 5, ("00:00-24:00", "mon-fri")),
+        (lambda at: at.hour >= 20 or at.hour < 4, ("20:00-04:00", "mon-sun")),
+        (lambda at: at.hour != 3, None),
+    ],
+)
+def test_hours_that_a_service_is_needed(active: Callable[[datetime], bool], expected: tuple[str, str] | None) -> None:
+    tz = ZoneInfo("America/New_York")
+    assert open_hours(_hours(active, tz), tz) == expected
+
+
+def test_waste_lists_the_dearest(run: Run, found: Findings) -> None:
+    text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
+    assert "What to do about it" in text
+    assert f"${found.findings[0].saving_per_month:,.2f}" in text
+
+
+def test_a_period_without_data_is_no_good_news(run: Run) -> None:
+    result = run("findings", "--month", "2020-01")
+    assert result.exit_code == 1
+    assert "nothing in 2020-01-01" in result.stderr

@@ -1,0 +1,44 @@
+"""What a notification says, before it is sent: short enough for a chat, and harmless whatever the names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.notify.message import Message, _plain, _shortened
+from gpucost.notify.render import as_html, as_slack, as_text
+
+
+def _message(lines: int, name: str = "team") -> Message:
+    rows = tuple((f"{name}{index}", "$1,234.56", "$12.00 idle, 1.0 %") for index in range(lines))
+    return Message("A title", "a subtitle", (("Idle", "$1.00", "2 % of cost"),), "Cost by team", rows, "", (), None)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 40, 100])
+def test_slack_gets_pieces_that_it_takes(lines: int) -> None:
+    blocks = as_slack(_message(lines, "n" * 45))["blocks"]
+    assert len(blocks) <= 50
+    texts = [block["text"]["text"] for block in blocks]
+    assert all(0 < len(text) <= 3000 for text in texts)
+    assert all(text.count("```") % 2 == 0 for text in texts)
+    assert sum(text.count("n" * 45) for text in texts) == lines
+
+
+def test_without_teams_there_is_no_table() -> None:
+    message = _message(0)
+    assert "Cost by team" not in as_text(message) + as_html(message) + json.dumps(as_slack(message))
+
+
+@given(st.text(max_size=300))
+def test_names_stay_on_their_line(name: str) -> None:
+    plain = _shortened(name, 48)
+    assert len(plain) <= 48
+    message = Message(_plain(name), "", ((_plain(name), "", ""),), "t", ((plain, "1", ""),), "", (), None)
+    text = "\n".join(block["text"]["text"] for block in as_slack(message)["blocks"][1:])
+    assert "<" not in text and text.count("```") == 2
+    html = as_html(message)
+    assert html.count("<script") == 0 and html.count("<tr>") == 2
+    assert len(as_text(message).splitlines()) == len(as_text(_message(1)).splitlines())

@@ -1,0 +1,225 @@
+"""A fleet and its bill, in every export format: what a namespace costs is exactly what the bill says, not what the book would."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.trees import LocalTree
+from gpucost.config import Config
+from gpucost.store import Store
+from tests.oracle import calculate, read_book
+from tests.oracle.billed import billed_book
+from tests.replay import bill_files
+from tests.replay.billing import Charge, by_day, charges
+from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
+from tests.replay.load import load, write_config
+from tests.replay.result import by_pod, total, unpaid
+from tests.replay.scrape import scrape
+from tests.unit.bills import csv_text
+
+DAY = 24 * 3600
+
+
+def machines(kind: str, **more: Any) -> dict[str, Any]:
+    """Three nodes over two days, one of them spot, two that come or go within an hour, and three namespaces on them."""
+    shapes = {"p4de.24xlarge": 8, "a2-highgpu-2g": 2, "Standard_NC24ads_A100_v4": 1}
+    last = shapes[kind] - 1
+    nodes = [
+        node("n1", kind, 0, 48),
+        node("n2", kind, 5.25, 30.75),
+        node("n3", kind, 2, 40.5, "spot"),
+    ]
+    pods = [
+        pod("a", "n1", [0], 1, 30, "train"),
+        pod("b", "n1", [last], 30, 47.5, "serve") if last else pod("b", "n1", [0], 30, 47.5, "serve"),
+        pod("c", "n2", [0], 6, 29.25, "serve"),
+        pod("d", "n3", list(range(last + 1)), 3.5, 39.25, "batch"),
+    ]
+    told = fleet(48, nodes, pods, busy("n1", [0], 1, 30), scrape=900, **more)
+    for one in pods:
+        one["keep_until"] = one["to"] + 3600
+    return told
+
+
+def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
+    """Spot by the hour; n1 under a savings plan on the first day and a reservation on the second; n2 on demand."""
+    if node["capacity_type"] == "spot":
+        return "spot", Decimal("3.1") + Decimal(hour // 3600 % 7) / 10
+    if node["name"] == "n1":
+        return ("savings_plan", Decimal("11.7")) if hour < MORNING + DAY else ("reservation", Decimal("9.25"))
+    return "on_demand", Decimal("21.96")
+
+
+Writer = Callable[[list[Charge]], str]
+FORMATS: dict[str, tuple[str, str, str | None, Writer]] = {
+    "cur2": ("p4de.24xlarge", "cur.csv", "aws", bill_files.aws_cur),
+    "cur": ("p4de.24xlarge", "cur.csv", "aws", lambda told: bill_files.aws_cur(told, legacy=True)),
+    "focus": ("p4de.24xlarge", "focus.csv", None, bill_files.focus),
+    "gcp": ("a2-highgpu-2g", "export.jsonl", "gcp", bill_files.gcp_jsonl),
+    "azure": ("Standard_NC24ads_A100_v4", "amortized.csv", "azure", bill_files.azure_amortized),
+}
+
+
+class Billed:
+    """A fleet in a store, with a price book that no bill would agree with."""
+
+    def __init__(self, folder: Path, told: dict[str, Any]) -> None:
+        self.folder, self.fleet = folder, told
+        (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+        self.config: Config = write_config(told, folder, folder / "prices.csv")
+        self.store: Store = load(told, scrape(told, lean=True), self.config, hours_per_window=48)
+
+    def bill(self, text: str, name: str, provider: str | None) -> None:
+        path = self.folder / name
+        path.write_text(text)
+        run = collect_bills(self.store, [LocalTree(path)], provider)
+        assert not run.errors, run.errors
+        assert all(result.loaded for result in run.results)
+
+    def sharing(self, how: str) -> Config:
+        return self.config.model_copy(update={"prices": self.config.prices.model_copy(update={"commitment_sharing": how})})
+
+    def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
+        """Holds the cost of every pod and of what nobody held against the exact one; returns the cost of all nodes."""
+        pipeline.attribute(self.config if pooled else self.sharing("as_billed"), self.store)
+        book = billed_book(told, read_book(self.folder / "prices.csv"), pooled=pooled)
+        truth = calculate(self.fleet, book)
+        start, end = self.fleet["start"] * 1000, self.fleet["end"] * 1000
+        said = by_pod(self.store, start, end)
+        assert {key: round(figures.cost, 6) for key, figures in said.items()} == {
+            key: round(figures.cost, 6) for key, figures in truth.pods.items()
+        }
+        everything = total(self.store, start, end)
+        assert round(everything.unallocated_cost, 6) == round(truth.total.unallocated_cost, 6)
+        assert not unpaid(self.store)
+        return everything.node_cost
+
+    def sources(self) -> dict[str, Decimal]:
+        sql = "SELECT price_source, sum(node_cost) FROM node_hourly WHERE node_cost > 0 GROUP BY ALL"
+        return dict(self.store.query(sql)[1])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_cost_by_namespace_is_what_the_bill_says(name: str, tmp_path: Path) -> None:
+    kind, file, provider, write = FORMATS[name]
+    fleet = Billed(tmp_path, machines(kind))
+    told = list(charges(fleet.fleet, rate))
+    if name == "azure":
+        told = by_day(told)
+    fleet.bill(write(told), file, provider)
+    cost = fleet.check(told)
+    # all that is billed of the machines, and nothing else: no storage, credit, tax or fee
+    assert round(cost, 6) == round(sum(Fraction(charge.cost) for charge in told), 6)
+    assert set(fleet.sources()) == {"bill"}
+    assert round(fleet.check(told, pooled=False), 6) == round(cost, 6)
+
+
+def test_time_that_a_machine_boots_is_billed_and_outside_its_nodes_life(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    told = list(charges(fleet.fleet, rate, booting=450))
+    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+    assert fleet.check(told, pooled=False) < sum(Fraction(charge.cost) for charge in told)
+
+
+def fingerprints(store: Store) -> dict[int, int]:
+    found = store.query("SELECT from_ms, fingerprint FROM attributed_days")[1]
+    return {(start // 1000 - MORNING) // DAY: digest for start, digest in found}
+
+
+def test_hours_without_a_bill_are_estimates_until_it_arrives_and_only_their_days_are_restated(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    fleet.check([])
+    assert set(fleet.sources()) == {"price_book"}
+    before = fingerprints(fleet.store)
+    told = list(charges(fleet.fleet, rate))
+    first = [charge for charge in told if charge.start < MORNING + DAY]
+    fleet.bill(bill_files.aws_cur(first), "cur.csv", "aws")
+    fleet.check(first)
+    assert set(fleet.sources()) == {"bill", "price_book"}
+    half = fingerprints(fleet.store)
+    assert [day for day in sorted(half) if half[day] != before[day]] == [0]
+    # the same month a day later: the first day is what it was
+    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+    fleet.check(told)
+    assert set(fleet.sources()) == {"bill"}
+    whole = fingerprints(fleet.store)
+    assert [day for day in sorted(whole) if whole[day] != half[day]] == [1]
+    dearer = [replace(c, cost=c.cost * 2) if c.start == MORNING + 30 * 3600 else c for c in told]
+    fleet.bill(bill_files.aws_cur(dearer), "cur.csv", "aws")
+    fleet.check(dearer)
+    last = fingerprints(fleet.store)
+    assert [day for day in sorted(last) if last[day] != whole[day]] == [1]
+
+
+def corrected(text: str, factor: float) -> str:
+    """Google Cloud's correction of prices: each charge is taken back and made anew, under a later invoice."""
+    rows = []
+    for line in text.splitlines():
+        row = json.loads(line)
+        row |= {"invoice": {"month": "202604"}, "export_time": "2026-04-02T05:00:00Z"}
+        row["adjustment_info"] = {"type": "PRICE_CORRECTION", "mode": "COMPLETE_NEGATION_WITH_REMONETIZATION"}
+        usage = {key: -value if isinstance(value, int | float) else value for key, value in row["usage"].items()}
+        back = [{**credit, "amount": -credit["amount"]} for credit in row["credits"]]
+        rows.append(row | {"cost": -row["cost"], "usage": usage, "credits": back})
+        anew = [{**credit, "amount": credit["amount"] * factor} for credit in row["credits"]]
+        rows.append(row | {"cost": row["cost"] * factor, "credits": anew})
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_a_later_invoice_corrects_the_prices_of_a_day(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("a2-highgpu-2g"))
+    told = list(charges(fleet.fleet, rate))
+    fleet.bill(bill_files.gcp_jsonl(told), "march.jsonl", "gcp")
+    fleet.check(told)
+    before = fingerprints(fleet.store)
+    second = [charge for charge in told if charge.start >= MORNING + DAY]
+    fleet.bill(corrected(bill_files.gcp_jsonl(second), 0.75), "april.jsonl", "gcp")
+    fixed = [replace(c, cost=c.cost * Decimal("0.75")) if c in second else c for c in told]
+    fleet.check(fixed)
+    after = fingerprints(fleet.store)
+    assert [day for day in sorted(after) if after[day] != before[day]] == [1]
+
+
+def test_a_bill_in_another_currency_is_converted_day_by_day(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    told = list(charges(fleet.fleet, rate))
+    fleet.bill(bill_files.aws_cur(told).replace(",USD,", ",EUR,"), "cur.csv", "aws")
+    (tmp_path / "rates.csv").write_text("date,currency,rate\n2026-03-01,EUR,1.25\n2026-03-11,EUR,1.5\n")
+    fleet.config = fleet.config.model_copy(
+        update={"prices": fleet.config.prices.model_copy(update={"fx_rates": tmp_path / "rates.csv"})}
+    )
+    worth = [replace(c, cost=c.cost * Decimal("1.25" if c.start < MORNING + DAY else "1.5")) for c in told]
+    fleet.check(worth)
+
+
+def test_actual_and_amortized_costs_of_azure_price_as_the_amortized(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("Standard_NC24ads_A100_v4"))
+    told = by_day(charges(fleet.fleet, rate))
+    amortized = bill_files.azure_amortized(told)
+    rows = list(csv.DictReader(io.StringIO(amortized)))
+    actual = [
+        row | {"CostInBillingCurrency": "0" if row["ReservationId"] else row["CostInBillingCurrency"]}
+        for row in rows
+        if row["ChargeType"] == "Usage"
+    ]
+    fleet.bill(csv_text(actual), "actual.csv", "azure")
+    pipeline.attribute(fleet.config, fleet.store)
+    # what a reservation covers costs nothing there: that is no price
+    assert set(fleet.sources()) == {"bill", "price_book"}
+    assert ("unexplained_zero",) in fleet.store.query("SELECT DISTINCT code FROM warnings")[1]
+    fleet.bill(amortized, "amortized.csv", "azure")
+    fleet.check(told)
+    assert set(fleet.sources()) == {"bill"}
+    assert ("unexplained_zero",) not in fleet.store.query("SELECT DISTINCT code FROM warnings")[1]

@@ -1,0 +1,173 @@
+"""Currencies and negotiated discounts: what they make of a price, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from gpucost.config import Config, Prices
+from gpucost.errors import PriceError
+from gpucost.model import MS_PER_HOUR
+from gpucost.price.fx import rates
+from tests.unit.price_nodes import NODE, START, empty_store, run, steps
+
+FX = "date,currency,rate\n2026-10-02,EUR,1.10\n2026-10-03,EUR,1.20\n2026-10-03,GBP,1.3\n"
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with empty_store() as connection:
+        yield connection
+
+
+def config(tmp_path: Path, text: str | None = None, **fx: str) -> Config:
+    path = tmp_path / "fx.csv"
+    if text is not None:
+        path.write_text(text)
+    return Config(prices=Prices(fx={k: Decimal(v) for k, v in fx.items()}, fx_rates=path if text is not None else None))
+
+
+def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_path: Path) -> None:
+    known = rates(config(tmp_path, FX, EUR="1.05", CHF="1.1"))
+    days = [date(2026, 10, day) for day in (1, 2, 3, 30)]
+    assert [known.convert(Decimal(2), "EUR", day) for day in days] == [Decimal(x) for x in ("2.10", "2.20", "2.40", "2.40")]
+    assert known.convert(Decimal(2), "USD", days[0]) == 2
+    assert known.convert(Decimal(2), "CHF", days[0]) == Decimal("2.2")
+    with pytest.raises(PriceError, match=r"no rate from GBP to USD on 2026-10-02; .*fx\.csv begins on 2026-10-03") as caught:
+        known.convert(Decimal(2), "GBP", days[1])
+    assert "[prices] fx = { GBP = … }" in (caught.value.fix or "")
+    with pytest.raises(PriceError, match="no rate from SEK to USD"):
+        known.convert(Decimal(2), "SEK", days[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FX + "2026-10-04,EUR,0\n", ":5: rate: is 0"),
+        (FX + "2026-10-04,EUR,-1\n", ":5: rate: is '-1'"),
+        (FX + "2026-10-04,EUR,1.1e3\n", ":5: rate: is '1.1e3'"),
+        (FX + "04.10.2026,EUR,1.1\n", ":5: date: is '04.10.2026'"),
+        (FX + "2026-10-32,EUR,1.1\n", ":5: date: is '2026-10-32'"),
+        (FX + "2026-10-04,euros,1.1\n", ":5: currency: is 'euros'"),
+        (FX + "2026-10-04,USD,1\n", ":5: currency: is USD, the config's own"),
+        (FX + "2026-10-03,EUR,1.21\n", ":5: date: has a second rate of EUR"),
+        (FX + "2026-10-04,EUR\n", ":5: rate: the line has 2 fields"),
+        ("date,rate\n", ":1: currency: is missing"),
+        ("date,currency,rates\n", ":1: rates: is no column of a file of rates; did you mean rate"),
+    ],
+)
+def test_a_bad_row_names_file_line_and_column(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(PriceError) as caught:
+        rates(config(tmp_path, text))
+    assert caught.value.message.startswith(f"{tmp_path / 'fx.csv'}{said}")
+
+
+def test_a_missing_file_and_a_rate_of_the_currency_itself_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PriceError, match="cannot read the file of rates"):
+        rates(Config(prices=Prices(fx_rates=tmp_path / "none.csv")))
+    with pytest.raises(PriceError, match="fx has a rate for USD"):
+        rates(config(tmp_path, USD="1"))
+
+
+def test_prices_are_cut_where_the_rate_of_a_local_day_changes(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    (tmp_path / "fx.csv").write_text(FX)
+    settings = {"fx": {"EUR": "1.05"}, "fx_rates": tmp_path / "fx.csv"}
+    node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
+    book = [",,,p4d.24xlarge,on_demand,10,EUR", ",,,p4d.24xlarge,on_demand,10,USD,2026-10-02T12:00:00Z"]
+    expected = [(0, 22, Decimal("10.5")), (22, 36, Decimal(11)), (36, 72, Decimal(10))]
+    assert steps(run(con, [node], book, settings, timezone="Europe/Berlin")) == expected
+
+
+def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    with pytest.raises(PriceError, match=r"prices\.csv:2: currency: is 'EUR', but the config has no rate"):
+        run(con, [NODE], [",,,p4d.24xlarge,on_demand,10,EUR"])
+    (tmp_path / "fx.csv").write_text(FX)
+    with pytest.raises(PriceError, match=r"node n1 is priced in EUR \(price book line 2\): .* on 2026-10-01"):
+        run(con, [NODE], [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"})
+    with pytest.raises(PriceError, match=r"node n1 is priced in USD .*: there is no rate from USD to EUR"):
+        run(con, [NODE], [], currency="EUR")
+    assert con.execute("SELECT count(*) FROM node_prices").fetchall() == [(0,)]
+    # what does not win needs no rate
+    assert steps(run(con, [NODE], [",,,,on_demand,5,EUR"], currency="EUR")) == [(0, 24, Decimal(5))]
+    assert steps(run(con, [NODE], [], {"fx": {"USD": "0.5"}}, currency="EUR")) == [(0, 24, Decimal("10.978821"))]
+
+
+BOOK = [",,,,on_demand,10,USD", ",,,,spot,5,USD"]
+
+
+def discounted(
+    con: duckdb.DuckDBPyConnection, node: dict[str, Any], *discounts: dict[str, Any]
+) -> list[tuple[float, float, Decimal]]:
+    return steps(run(con, [node], BOOK, {"discounts": list(discounts)}))
+
+
+@pytest.mark.parametrize(
+    ("family", "instance_type", "matches"),
+    [
+        ("p5", "p5.48xlarge", True),
+        ("P5", "p5.48xlarge", True),
+        ("p5", "p5en.48xlarge", False),
+        ("p5", "p5", True),
+        ("p4d.24xlarge", "p4d.24xlarge", True),
+        ("p", "p5.48xlarge", True),
+        ("g1", "g16.xlarge", False),
+        ("Standard_ND", "Standard_ND96isr_H100_v5", True),
+        ("standard_nd96", "Standard_ND96isr_H100_v5", False),
+        ("Standard_N", "Standard_ND96isr_H100_v5", False),
+        ("Standard_", "Standard_ND96isr_H100_v5", True),
+        ("a3", "a3-megagpu-8g", True),
+        ("a3-mega", "a3-megagpu-8g", False),
+        ("p5", None, False),
+    ],
+)
+def test_a_family_ends_where_a_word_or_number_does(
+    con: duckdb.DuckDBPyConnection, family: str, instance_type: str | None, matches: bool
+) -> None:
+    node = NODE | {"instance_type": instance_type}
+    expected = Decimal(7) if matches else Decimal(10)
+    assert discounted(con, node, {"percent": 30, "instance_family": family}) == [(0, 24, expected)]
+
+
+def test_what_is_left_out_matches_anything_and_all_that_match_multiply(con: duckdb.DuckDBPyConnection) -> None:
+    assert discounted(con, NODE, {"percent": 30}, {"percent": "12.5"}) == [(0, 24, Decimal("6.125"))]
+    assert discounted(con, NODE, {"percent": 30, "provider": "AWS"}) == [(0, 24, Decimal(7))]
+    assert discounted(con, NODE, {"percent": 30, "provider": "gcp"}) == [(0, 24, Decimal(10))]
+    assert discounted(con, NODE, {"percent": 30, "gpu_model": "nvidia a100-sxm4-40gb"}) == [(0, 24, Decimal(7))]
+    assert discounted(con, NODE, {"percent": 30, "gpu_model": "H200"}) == [(0, 24, Decimal(10))]
+    assert discounted(con, NODE, {"percent": 30, "price_sources": ["catalog"]}) == [(0, 24, Decimal(10))]
+    assert discounted(con, NODE, {"percent": 30, "purchase_option": "savings_plan"}) == [(0, 24, Decimal(7))]
+    spot = NODE | {"capacity_type": "spot"}
+    assert discounted(con, spot, {"percent": 30, "purchase_option": "on_demand"}) == [(0, 24, Decimal(5))]
+    assert discounted(con, spot, {"percent": 30, "purchase_option": "spot"}) == [(0, 24, Decimal("3.5"))]
+
+
+def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(PriceError, match=r"number 2: gpu_model 'H2000' is no GPU model") as caught:
+        discounted(con, NODE, {"percent": 30}, {"percent": 30, "gpu_model": "H2000"})
+    assert "H200" in (caught.value.fix or "")
+    own = NODE | {"gpu_model": "H2000"}
+    assert discounted(con, own, {"percent": 30, "gpu_model": "H2000"}) == [(0, 24, Decimal(7))]
+
+
+def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
+    node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
+    settings = {
+        "discounts": [
+            {"percent": 30, "effective_start": "2026-10-02", "effective_end": "2026-10-03"},
+            {"percent": 50, "effective_start": "2026-10-03"},
+            {"percent": 10, "effective_end": "2026-10-03"},
+        ]
+    }
+    found = steps(run(con, [node], BOOK, settings, timezone="Europe/Berlin"))
+    assert found == [(0, 22, Decimal(9)), (22, 46, Decimal("6.3")), (46, 72, Decimal(5))]
+
+
+def test_a_discount_is_taken_off_the_list_price(con: duckdb.DuckDBPyConnection) -> None:
+    [(_, _, _, value, source, _)] = run(con, [NODE], [], {"discounts": [{"percent": 30}]})
+    assert (value, source) == (Decimal("15.370349400"), "catalog")

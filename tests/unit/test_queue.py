@@ -1,0 +1,178 @@
+"""ClusterQueues: gauges weighted by time and never rated, limits of +Inf, replicas counted once, histograms with resets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.model import MS_PER_HOUR, Period
+from gpucost.queue import Queue, queues
+from gpucost.queue.build import quantile
+from gpucost.store import Store, runs
+from gpucost.store.samples import Answer, SampleWindow, load_window
+
+DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
+GPU = "nvidia.com/gpu"
+Points = Sequence[tuple[float, float]]
+
+
+def _series(metric: str, points: Points, **labels: str) -> tuple[dict[str, str], Points]:
+    return {"__name__": metric, "job": "kueue", "instance": "10.0.0.7:8443", **labels}, points
+
+
+def _hold(value: float, start: float = 0.0, end: float = 24.0) -> list[tuple[float, float]]:
+    """A sample a minute of the same value; hours from the beginning of the day."""
+    return [(start + minute / 60, value) for minute in range(round((end - start) * 60))]
+
+
+def _load(path: Path, series: Sequence[tuple[dict[str, str], Points]], days: int = 1) -> Store:
+    store = Store(path / "q.duckdb")
+    start, end = DAY.start_ms, DAY.start_ms + days * 24 * MS_PER_HOUR
+    answer = Answer(
+        series=[labels for labels, _ in series],
+        series_index=np.repeat(np.arange(len(series), dtype=np.int32), [len(points) for _, points in series]),
+        ts_ms=np.array([start + round(hour * MS_PER_HOUR) for _, points in series for hour, _ in points], dtype=np.int64),
+        values=np.array([value for _, points in series for _, value in points], dtype=np.float64),
+    )
+    with store.write() as con:
+        run = runs.begin(con, "prometheus", "p", (start, end))
+        window = SampleWindow("p", run, start, end, "cluster", "c", {}, [answer])
+        load_window(con, window)
+    return store
+
+
+def _queues(path: Path, series: Sequence[tuple[dict[str, str], Points]], period: Period = DAY, days: int = 1) -> dict[str, Queue]:
+    with _load(path, series, days).read() as con:
+        return {one.cluster_queue: one for one in queues(con, period)}
+
+
+def _gauges(
+    queue: str, quota: float, used: Points, limit: float = math.inf, **labels: str
+) -> list[tuple[dict[str, str], Points]]:
+    common = {"cluster_queue": queue, "cohort": "gpus", "flavor": "a100", "resource": GPU, **labels}
+    return [
+        _series("kueue_cluster_queue_nominal_quota", _hold(quota), **common),
+        _series("kueue_cluster_queue_borrowing_limit", _hold(limit), **common),
+        _series("kueue_cluster_queue_resource_usage", used, **common),
+    ]
+
+
+def test_use_is_weighted_by_time_and_borrowing_is_what_lies_above_the_quota(tmp_path: Path) -> None:
+    used = [*_hold(4, 0, 12), *_hold(12, 12, 18), *_hold(0, 18, 24)]
+    found = _queues(tmp_path, [*_gauges("research", 8, used), *_gauges("product", 24, _hold(6), limit=2)])
+    research, product = found["research"], found["product"]
+    assert (research.quota, research.used_average, research.used_max, research.used_p95) == (8, (4 * 12 + 12 * 6) / 24, 12, 12)
+    assert (research.borrowed_average, research.borrowed_max) == (4 * 6 / 24, 4)
+    assert (research.borrowing_limit, research.is_borrowing_unlimited) == (None, True)
+    assert (product.borrowing_limit, product.is_borrowing_unlimited, product.borrowed_max) == (2, False, 0)
+    assert (research.share_of_quota, product.share_of_quota) == (0.25, 0.75)
+    assert research.cohort == "gpus"
+
+
+def test_flavors_add_up_and_each_borrows_by_itself(tmp_path: Path) -> None:
+    found = _queues(tmp_path, [*_gauges("q", 4, _hold(6), limit=8), *_gauges("q", 10, _hold(2), limit=1, flavor="h100")])["q"]
+    assert (found.quota, found.used_average, found.borrowed_average, found.borrowing_limit) == (14, 8, 2, 9)
+
+
+def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
+    series = [
+        *_gauges("q", 8, _hold(6), replica_role="leader"),
+        *_gauges("q", 8, _hold(7), replica_role="follower", instance="10.0.0.8:8443"),
+        *_gauges("q", 8, _hold(6), replica_role="leader", prometheus_replica="b"),
+        _series("kueue_pending_workloads", _hold(3), cluster_queue="q", status="active"),
+        _series("kueue_pending_workloads", _hold(2), cluster_queue="q", status="inadmissible"),
+        _series("kueue_pending_workloads", _hold(2), cluster_queue="q", status="inadmissible", prometheus_replica="b"),
+    ]
+    found = _queues(tmp_path, series)["q"]
+    assert (found.quota, found.used_average, found.pending_average, found.pending_max) == (8, 6, 5, 5)
+
+
+def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
+    """A plain calculation beside it: what each process counted, from 0 where it was born under our eyes."""
+
+    def histogram(counts: Sequence[tuple[float, int, int]], **labels: str) -> list[tuple[dict[str, str], Points]]:
+        """Of (hour, waits of 30 s, waits of 300 s) so far."""
+        name, of = "kueue_admission_wait_time_seconds", {"cluster_queue": "q", **labels}
+
+        def line(suffix: str, value: Any, **more: str) -> tuple[dict[str, str], Points]:
+            hours = [hour for hour, _, _ in counts] + [24.0]
+            points = [p for (h, *seen), end in zip(counts, hours[1:], strict=True) for p in _hold(value(*seen), h, end)]
+            return _series(f"{name}_{suffix}", points, **of, **more)
+
+        return [
+            line("sum", lambda short, long: short * 30 + long * 300),
+            line("count", lambda short, long: short + long),
+            line("bucket", lambda short, _: short, le="40"),
+            line("bucket", lambda short, long: short + long, le="320"),
+            line("bucket", lambda short, long: short + long, le="+Inf"),
+        ]
+
+    first = [(0, 10, 5), (2, 12, 5), (4, 1, 0), (6, 3, 1)]  # 2 more, then a restart: 1 and 2 more, 1 long one
+    second = [(8, 4, 0), (10, 4, 2)]  # another replica leads from 8 o'clock on: it counts from 0
+    found = _queues(
+        tmp_path,
+        [
+            *histogram(first),
+            *histogram(first, prometheus_replica="b"),
+            *histogram(second, instance="10.0.0.8:8443"),
+        ],
+    )["q"]
+    short, long = 2 + 1 + 2 + 4, 1 + 2
+    assert found.waits.admitted == short + long
+    assert found.waits.mean_seconds == round((short * 30 + long * 300) / (short + long), 6)
+    assert found.waits.p50_seconds == round(40 * 6 / short, 6)
+    assert found.waits.p95_seconds == round(40 + 280 * (0.95 * 12 - short) / long, 6)
+    assert found.quota is None
+
+
+def test_what_stood_before_anything_was_heard_is_no_wait(tmp_path: Path) -> None:
+    count = _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="q")
+    assert _queues(tmp_path, [count])["q"].waits.admitted == 0
+
+
+def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
+    """7 days of 8 GPUs but for the last 2: the integral of 8 x 2^(-age / 2 days)."""
+    period = Period(DAY.start, datetime(2026, 10, 11, tzinfo=UTC))
+    used = [*_hold(8, 0, 24 * 8), *_hold(0, 24 * 8, 24 * 10)]
+    common = {"cluster_queue": "q", "resource": GPU, "flavor": "f"}
+    found = _queues(tmp_path, [_series("kueue_cluster_queue_resource_usage", used, **common)], period, days=10)["q"]
+    whole, recent = 1 - 2 ** (-7 / 2), 1 - 2 ** (-2 / 2)
+    assert found.recent_used == pytest.approx(8 * (whole - recent) / whole, rel=1e-6)
+    assert found.used_average == pytest.approx(8 * 8 / 10)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "share", "expected"),
+    [
+        ([], 0.5, None),
+        ([(1.0, 0.0)], 0.5, None),
+        ([(1.0, 4.0), (2.0, 8.0)], 0.5, 1.0),
+        ([(1.0, 1.0), (math.inf, 9.0)], 0.95, 1.0),
+    ],
+)
+def test_quantiles(buckets: list[tuple[float, float]], share: float, expected: float | None) -> None:
+    assert quantile(buckets, share) == expected
+
+
+def test_the_command(tmp_path: Path) -> None:
+    store = _load(tmp_path, _gauges("research", 8, _hold(4)))
+    words = ["queue", "--store", str(store.path), "--from", "2026-10-01", "--to", "2026-10-02"]
+    answer = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)
+    assert answer["schema"] == "gpucost.queue/1"
+    assert answer["queues"][0]["used_average"] == 4
+    assert answer["queues"][0]["is_borrowing_unlimited"] is True
+    table = CliRunner().invoke(app, words)
+    assert "research" in table.stdout
+    assert "none" in table.stdout
+    none = CliRunner().invoke(app, [*words, "--queue", "nobody"])
+    assert none.exit_code == 1
+    assert "no such ClusterQueue" in none.stderr

@@ -1,0 +1,202 @@
+"""Where each billed dollar went: every line against what fleets and bills were made to be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.engine.local import answer_rows
+from gpucost.reconcile import Reconciliation
+from tests.replay import bill_files
+from tests.replay.billing import by_day, charges
+from tests.replay.result import by_pod
+from tests.unit.bills import Bills, usage
+from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
+
+MONTH = "2026-03"
+CENT = Decimal("0.005")
+BOOTING = 600
+
+
+def account(fleet: Billed, by: tuple[str, ...] = (), sharing: str = "pooled") -> Reconciliation:
+    return pipeline.reconcile(fleet.sharing(sharing), fleet.store, MONTH, by)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """A fleet whose bill covers it and nothing else, but for ten minutes before each machine was a node."""
+    folder = tmp_path_factory.mktemp("plain")
+    fleet = Billed(folder, machines("p4de.24xlarge"))
+    (folder / "gpucost.toml").write_text(f'[prices]\nbook = "{folder / "prices.csv"}"\n')
+    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+    return fleet
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_billed_cent_is_attributed_or_unallocated(name: str, tmp_path: Path) -> None:
+    kind, file, provider, write = FORMATS[name]
+    fleet = Billed(tmp_path, machines(kind))
+    told = list(charges(fleet.fleet, rate))
+    if name == "azure":
+        told = by_day(told)
+    fleet.bill(write(told), file, provider)
+    found = account(fleet)
+    start, end = fleet.fleet["start"] * 1000, fleet.fleet["end"] * 1000
+    held = sum(figures.cost for figures in by_pod(fleet.store, start, end).values())
+    assert found.problems == ()
+    assert abs(found.effective_cost - sum((charge.cost for charge in told), Decimal(0))) < CENT
+    assert abs(float(found.lines["attributed"]) - float(held)) < 1e-6
+    assert abs(found.lines["attributed"] + found.lines["unallocated"] - found.effective_cost) < CENT
+    assert (found.machines, found.unseen, found.unbilled) == (3, (), ())
+
+
+def test_time_before_a_machine_was_a_node_is_outside_its_life(plain: Billed) -> None:
+    found = account(plain, sharing="as_billed")
+    assert found.problems == ()
+    booted = sum(charge.cost for charge in charges(plain.fleet, rate, BOOTING)) - sum(
+        charge.cost for charge in charges(plain.fleet, rate)
+    )
+    assert booted > 5
+    assert abs(found.lines["outside_node_life"] - booted) < CENT
+    assert found.lines["seen_beyond_billed_hours"] == 0
+
+
+def test_a_machine_billed_for_less_than_it_was_seen_is_a_line_of_its_own(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    told = [
+        replace(charge, seconds=charge.seconds // 2) if charge.start % 7200 else charge for charge in charges(fleet.fleet, rate)
+    ]
+    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+    found = account(fleet)
+    assert found.lines["seen_beyond_billed_hours"] < 0
+    assert found.problems == ()
+
+
+def test_machines_that_only_one_side_knows_are_named(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    told = list(charges(fleet.fleet, rate))
+    stranger = [replace(charge, node=charge.node | {"name": "elsewhere"}) for charge in told if charge.node["name"] == "n2"]
+    known = [charge for charge in told if charge.node["name"] != "n2"]
+    fleet.bill(bill_files.aws_cur(known + stranger), "cur.csv", "aws")
+    found = account(fleet, ("node",), "as_billed")
+    assert found.problems == ()
+    assert [machine.cost for machine in found.unseen] == [pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)]
+    assert found.lines["instances_without_metrics"] == pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)
+    assert [machine.name for machine in found.unbilled] == ["n2"]
+    assert found.unbilled[0].cost > 0
+    assert {row.keys["node"] for row in found.rows if row.line == "attributed"} == {"n1", "n3"}
+
+
+@pytest.mark.parametrize("name", ["gcp", "azure"])
+def test_volumes_that_are_billed_on_a_machine_stand_beside(name: str, tmp_path: Path) -> None:
+    kind, file, provider, write = FORMATS[name]
+    fleet = Billed(tmp_path, machines(kind))
+    told = list(charges(fleet.fleet, rate))
+    fleet.bill(write(by_day(told) if name == "azure" else told), file, provider)
+    before = {kind: cost for kind, _, cost in account(fleet).beside}
+    with fleet.store.write() as con:
+        # These clouds' exports name the machine in the resource alone.
+        con.execute(
+            "INSERT INTO bill_rows SELECT * REPLACE ('storage' AS kind, NULL AS instance_key, NULL AS instance_hours, "
+            "2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' LIMIT 1"
+        )
+    found = account(fleet)
+    after = {kind: cost for kind, _, cost in found.beside}
+    assert after["storage"] == before["storage"] + 2
+    assert found.problems == ()
+
+
+def test_what_machines_share_of_their_cost_is_a_line_that_comes_to_nothing(plain: Billed) -> None:
+    found = account(plain, ("node",))
+    shared = {row.keys["node"]: row.cost for row in found.rows if row.line == "shared_in_pool"}
+    assert max(shared.values()) > 1
+    assert abs(found.lines["shared_in_pool"]) < CENT
+    assert found.lines["settled_in_other_periods"] == 0
+    assert "machines of one kind" not in run(plain, "--month", MONTH).stdout
+
+
+def test_tables_fit_a_terminal(plain: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    table = run(plain, "--month", MONTH, "--by", "day,node,team").stdout
+    assert max(map(len, table.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("by", [("day",), ("node",), ("team",), ("day", "node", "team")])
+def test_lines_by_any_dimension_add_up_to_the_same(by: tuple[str, ...], plain: Billed) -> None:
+    found = account(plain, by)
+    for line, cost in found.lines.items():
+        assert sum((row.cost for row in found.rows if row.line == line), Decimal(0)) == cost
+
+
+def test_what_bills_and_effective_cost_differ_by_has_a_cause(plain: Billed) -> None:
+    found = account(plain)
+    covered = [cause for cause in found.causes if cause.cause == "covered_usage" and cause.kind == "instance"]
+    assert sum(cause.effective_cost for cause in covered) == pytest.approx(
+        sum(charge.cost for charge in charges(plain.fleet, rate, BOOTING) if charge.is_covered), abs=CENT
+    )
+    assert found.unexplained == {}
+
+
+def test_a_machine_that_ran_for_nothing_is_not_reconciled(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    told = [
+        replace(charge, cost=Decimal(0), list_cost=Decimal(0)) if charge.node["name"] == "n2" else charge
+        for charge in charges(fleet.fleet, rate)
+    ]
+    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+    assert ["instance-hours" in problem for problem in account(fleet).problems] == [True]
+
+
+def run(fleet: Billed, *words: str) -> Any:
+    return CliRunner().invoke(
+        app, ["reconcile", *words, "--config", str(fleet.folder / "gpucost.toml"), "--store", str(fleet.store.path)]
+    )
+
+
+def test_the_command_says_the_same_in_every_format(plain: Billed) -> None:
+    answer = json.loads(run(plain, "--month", MONTH, "--format", "json").stdout)
+    assert answer["is_exact"] is True
+    assert sum(answer["lines"].values()) == pytest.approx(answer["effective_cost"], abs=0.005)
+    table = run(plain, "--month", MONTH)
+    assert table.exit_code == 0
+    assert f"{answer['lines']['attributed']:,.2f}" in table.stdout
+    assert f"{answer['lines']['attributed']:,.2f}" in run(plain, "--month", MONTH, "--format", "markdown").stdout
+    lines = run(plain, "--month", MONTH, "--by", "team", "--format", "csv").stdout.splitlines()
+    assert lines[0] == "line,team,cost,currency"
+
+
+@pytest.mark.parametrize(
+    ("said", "loaded", "is_final"),
+    [(None, "2026-03-20", False), (None, "2026-04-01", True), (False, "2026-05-01", False), (True, "2026-03-20", True)],
+)
+def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(
+    said: bool | None, loaded: str, is_final: bool, tmp_path: Path
+) -> None:
+    bills = Bills(tmp_path)
+    bills.aws([usage()])
+    with bills.store.write() as con:
+        con.execute("UPDATE bills SET is_final = $1, loaded_at = $2", [said, loaded])
+    with bills.store.read() as con:
+        (row,) = answer_rows(con, "gpucost.reconcile", "60_charges", {"month": MONTH})
+    assert row["is_final"] is is_final
+
+
+def test_a_month_without_a_bill_ends_with_4(plain: Billed) -> None:
+    result = run(plain, "--month", "2026-02")
+    assert result.exit_code == 4
+    assert "no bill of 2026-02 was collected; there are 2026-03" in result.stderr
+
+
+@pytest.mark.parametrize(("words", "said"), [(["--month", "2026-13"], "no month"), (["--month", MONTH, "--by", "pod"], "'pod'")])
+def test_wrong_options_end_with_2(words: list[str], said: str, plain: Billed) -> None:
+    result = run(plain, *words)
+    assert result.exit_code == 2
+    assert said in result.stderr

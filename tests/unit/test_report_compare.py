@@ -1,0 +1,126 @@
+"""`gpucost report --compare previous`: the period before, rows that came and went, and what each format says of the change."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost.cli.app import app
+from gpucost.model import Period, iso, to_ms
+from gpucost.report.changes import change, previous_period
+from tests.golden.report_fleet import sample
+
+BERLIN = ZoneInfo("Europe/Berlin")
+PRICES = Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compare") / "store.duckdb"
+    sample(hours=240).write(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    return tmp_path
+
+
+def run(store: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["report", "--store", str(store), "--compare", "previous", *options])
+
+
+def period(*local: str, tz: ZoneInfo = BERLIN) -> Period:
+    start, end = (datetime.fromisoformat(text).replace(tzinfo=tz) for text in local)
+    return Period(start, end)
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "before"),
+    [
+        # a whole month, whatever its length
+        (("2026-10-01", "2026-11-01"), "2026-11-05", ("2026-09-01", "2026-10-01")),
+        # as much of the month before as is known of this one, in whole hours
+        (("2026-10-01", "2026-11-01"), "2026-10-04T05:30", ("2026-09-01", "2026-09-04T06:00")),
+        (("2026-03-01", "2026-04-01"), "2026-03-31T12:00", ("2026-02-01", "2026-03-01")),
+        # whole days stay whole where clocks change
+        (("2026-10-26", "2026-10-28"), "2026-10-28", ("2026-10-24", "2026-10-26")),
+        (("2026-10-25", "2026-10-26"), "2026-10-26", ("2026-10-24", "2026-10-25")),
+        (("2026-10-05T06:00", "2026-10-05T08:00"), "2026-10-28", ("2026-10-05T04:00", "2026-10-05T06:00")),
+    ],
+)
+def test_the_period_before(asked: tuple[str, str], known: str, before: tuple[str, str]) -> None:
+    end = to_ms(datetime.fromisoformat(known).replace(tzinfo=BERLIN))
+    assert previous_period(period(*asked), end, BERLIN) == period(*before)
+
+
+def test_percent_of_nothing_is_unknown() -> None:
+    assert change(Decimal(3), Decimal(2)).cost_change_percent == 50
+    assert change(Decimal(3), Decimal(0)).cost_change_percent is None
+
+
+def test_json_tells_of_every_row_and_the_changes_add_up(store: Path) -> None:
+    # vision held its GPU on October 1 and 2 only
+    told = json.loads(run(store, "--from", "2026-10-02", "--to", "2026-10-04", "--by", "workload", "--format", "json").stdout)
+    assert told["from"] == iso(datetime(2026, 10, 2, tzinfo=UTC))
+    assert told["totals"]["previous_node_cost"] is not None
+    none = run(store, "--from", "2026-10-01", "--to", "2026-10-03")
+    assert none.exit_code == 1
+    assert "nothing to compare with: there is no data for 2026-09-29 to 2026-09-30" in none.stderr
+    later = json.loads(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--by", "workload", "--format", "json").stdout)
+    assert later["previous"] == {"name": "2026-10-01 to 2026-10-02", "from": "2026-10-01T00:00:00Z", "to": "2026-10-03T00:00:00Z"}
+    gone = next(row for row in later["rows"] if row["workload"] == "Pod/ocr-1")
+    assert (gone["cost"], gone["cost_change_percent"]) == (0, -100)
+    assert gone["previous_cost"] == pytest.approx(0.805 * 48)
+    held = [row for row in later["rows"] if row["kind"] == "allocated"]
+    assert sum(row["cost_change"] for row in held) == pytest.approx(later["totals"]["cost_change"])
+    assert sum(row["previous_cost"] for row in held) == pytest.approx(later["totals"]["previous_cost"])
+    assert later["totals"]["previous_node_cost"] == pytest.approx(float(PRICES * 48))
+    assert all(row["cost_change"] == pytest.approx(row["cost"] - row["previous_cost"]) for row in held)
+
+
+def test_arrows_on_a_terminal_and_signs_elsewhere(store: Path) -> None:
+    shown = run(store, "--from", "2026-10-03", "--to", "2026-10-05").stdout
+    (vision,) = [line for line in shown.splitlines() if "vision" in line]
+    assert "▼ -100.0 %" in vision
+    assert "Previous is 2026-10-01 to 2026-10-02." in " ".join(shown.split())
+    assert "\x1b" not in shown
+    written = run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--format", "markdown").stdout
+    assert "-100.0 %" in written
+    assert "▼" not in written
+
+
+def test_csv_has_the_columns_and_a_report_without_it_has_not(store: Path) -> None:
+    (first, *_) = csv.DictReader(io.StringIO(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--format", "csv").stdout))
+    assert Decimal(first["cost_change"]) == Decimal(first["cost"]) - Decimal(first["previous_cost"])
+    plain = CliRunner().invoke(
+        app, ["report", "--store", str(store), "--from", "2026-10-03", "--to", "2026-10-05", "--format", "json"]
+    )
+    assert "previous" not in plain.stdout
+
+
+def test_one_team_is_compared_without_nodes(store: Path) -> None:
+    told = json.loads(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--team", "research", "--format", "json").stdout)
+    assert told["totals"]["previous_node_cost"] is None
+    typo = run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--team", "researhc")
+    assert typo.exit_code == 1
+    assert "no team 'researhc'" in typo.stderr
+
+
+@pytest.mark.parametrize("options", [("--waste",), ("--by", "team,day"), ("--format", "focus", "--month", "2026-10")])
+def test_what_has_nothing_beside_it(store: Path, options: tuple[str, ...]) -> None:
+    assert run(store, *options).exit_code == 2

@@ -1,0 +1,213 @@
+"""The HTML page as text: what it may load, that names stay names, that it is the same every time. tests/services look at it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli._reconciled import reconciled
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.reconcile.view import LINES, Reconciliation
+from gpucost.report.html import Bar, Block, render
+from gpucost.report.html.charts import spark
+from gpucost.report.html.scale import tick_texts, ticks
+from gpucost.report.html.text import clean, clipped
+from gpucost.report.view import Column, Figure, Line, PriceSource, Table
+from gpucost.store import Store
+from tests.golden.report_fleet import sample
+from tests.html_pages import HOSTILE, hostile_store, october, sample_store, view
+
+_VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """What a page is made of; fails where tags are not closed as they were opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample_store(tmp_path_factory.mktemp("html"))
+
+
+@pytest.fixture(scope="module")
+def page(store: Path) -> str:
+    return render(view(store))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    name = HOSTILE[0]
+    block = Block(
+        name,
+        intro=name,
+        figures=(Figure(name, Decimal(3), "money", 0.5, name),),
+        bars=(Bar(name, Decimal(2), "money", name), Bar("less", Decimal(-1), "money")),
+        table=Table(name, (Column(name, "text"), Column("Cost", "money", 2)), (Line((name, None), flag=name),), note=name),
+    )
+    return render(
+        view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace")), blocks=[block], reconciliation=name
+    )
+
+
+def test_it_needs_nothing_else(page: str) -> None:
+    for tag, attributes in Page(page).tags:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form", "use", "image")
+        assert "src" not in attributes and "style" not in attributes
+        assert not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#") or attributes["href"] == "data:,"
+    assert not re.search(r"https?://|@import|url\(", page)
+
+
+def test_only_its_own_style_and_script_may_run(page: str) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    assert policy
+    assert policy[1].startswith("default-src 'none'; ") and "unsafe" not in policy[1]
+    for tag in ("style", "script"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy[1]
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+
+
+def test_names_stay_names(hostile: str) -> None:
+    parsed = Page(hostile)
+    assert sum(tag == "script" for tag, _ in parsed.tags) == 1
+    assert not any(tag in ("b", "img") for tag, _ in parsed.tags)
+    text = " ".join(" ".join(parsed.texts).split())
+    assert all(" ".join(clean(name).split()) in text for name in HOSTILE)
+    assert not re.search("[\x00-\x08\x1b\u202e]", hostile)
+
+
+def test_all_teams_are_in_it(hostile: str) -> None:
+    rows = re.findall(r'<th scope="row"><bdi>(team-\d{3})</bdi>', hostile)
+    assert len(set(rows)) == 200 - len(HOSTILE)
+    assert "193 others" in hostile
+
+
+def test_the_same_input_gives_the_same_bytes(store: Path, page: str) -> None:
+    assert render(view(store)) == page
+    assert len(page.encode()) < 300_000
+
+
+def test_tables_are_accessible(page: str) -> None:
+    tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    assert len(tables) >= 8
+    for table in tables:
+        assert re.search(r"<caption>[^<]", table)
+        assert '<th scope="col"' in table and '<th scope="row"' in table
+
+
+def test_every_figure_of_the_view_is_on_the_page(page: str, store: Path) -> None:
+    from gpucost.report.words import cell, value_of
+
+    report = view(store)
+    texts = set(Page(page).texts)
+    for section in report.sections:
+        if isinstance(section, Table):
+            shown = [
+                cell(value, column, report.currency)
+                for line in section.lines
+                for value, column in zip(line.cells, section.columns, strict=True)
+            ]
+        else:
+            shown = [value_of(figure, report.currency) for figure in section.figures]
+        assert set(shown) - {""} <= texts
+
+
+def test_a_narrowed_report_and_shared_costs(store: Path) -> None:
+    assert ">Unallocated by weekday" not in render(view(store, teams=("research",)))
+    shared = render(view(store, share_unallocated="proportional"))
+    assert "Before anything is shared." in shared and ">Charged<" in shared
+
+
+def test_the_page_needs_series(store: Path) -> None:
+    with pytest.raises(ValueError, match="with_series"):
+        render(view(store, with_series=False))
+
+
+@pytest.mark.parametrize(
+    ("highest", "texts"),
+    [
+        ("0", ["$0", "$1"]),
+        ("4.9", ["$0", "$1", "$2", "$3", "$4", "$5"]),
+        ("3226", ["$0", "$1,000", "$2,000", "$3,000", "$4,000"]),
+        ("10560", ["$0", "$2.5k", "$5.0k", "$7.5k", "$10.0k", "$12.5k"]),
+        ("0.03", ["$0", "$0.01", "$0.02", "$0.03"]),
+        ("7000000", ["$0", "$2M", "$4M", "$6M", "$8M"]),
+    ],
+)
+def test_lines_of_a_chart(highest: str, texts: list[str]) -> None:
+    values = ticks(Decimal(highest))
+    assert values[-1] >= Decimal(highest)
+    assert tick_texts(values, "money", "USD") == texts
+
+
+def test_names_beside_charts_are_short() -> None:
+    assert clipped("x" * 253) == "x" * 39 + "…"
+    assert clipped("a\nb\u202ec") == "a b\N{REPLACEMENT CHARACTER}c"
+
+
+def test_sparklines() -> None:
+    assert spark([]) == spark([Decimal(0)]) == ""
+    assert spark([Decimal(2), Decimal(0), Decimal(1)]) == "M0 20v-20h.8v20zM2 20v-10h.8v10z"
+
+
+def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = dict.fromkeys(LINES, Decimal(0)) | {"attributed": Decimal("70.25"), "unallocated": Decimal("29.75")}
+    account = Reconciliation("2026-10", "USD", ("aws",), True, Decimal(100), 744.0, 3, lines, (), (), (), (), (), (), 0.0)
+    monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
+    report, query = view(store), october()
+    assert reconciled(Config(), Store(store), query, report) is None
+    billed = replace(report, coverage=replace(report.coverage, price_sources=(PriceSource("bill", 1.0, None, None),)))
+    sentence = reconciled(Config(), Store(store), query, billed)
+    assert sentence == (
+        "$100.00 on the bill of 2026-10 (final) for 3 GPU instances: "
+        "$70.25 attributed to teams; $29.75 unallocated: nobody held the GPUs; every cent is named"
+    )
+    assert sentence in Page(render(billed, reconciliation=sentence)).texts
+    assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is None
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    sample(hours=96).write(tmp_path / "s")
+    days = ("--store", "s", "--from", "2026-10-01", "--to", "2026-10-05")
+    result = CliRunner().invoke(app, ["report", *days, "-o", "r.html"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    printed = CliRunner().invoke(app, ["report", *days, "--format", "html"])
+    assert printed.stdout == (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert printed.stdout.startswith("<!doctype html>\n") and printed.stdout.endswith("</html>\n")

@@ -1,0 +1,253 @@
+"""Every format of a report holds the same figures; data formats are what they promise to programs and spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import jsonschema
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import api, focus, price
+from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli.app import app
+from gpucost.config import Config, SharedCost
+from gpucost.errors import UsageError
+from gpucost.report import Query, ReportView, build
+from gpucost.report.html import render as to_html
+from gpucost.report.render_data import to_csv, to_json, to_parquet
+from gpucost.report.render_markdown import render as to_markdown
+from gpucost.report.render_terminal import render as to_terminal
+from gpucost.report.schema import report_schema
+from gpucost.report.words import figure_text
+from gpucost.store.table_files import save_table
+from gpucost.timeline import month_period
+from tests.golden.report_fleet import NOW, Fleet, sample
+
+OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
+SHARED = Config(shared_costs=[SharedCost(name="=Support", of="support")])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("renderers") / "store.duckdb"
+    sample().write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def con(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        price.load_fx_rates(connection, SHARED)
+        yield connection
+
+
+def view(con: duckdb.DuckDBPyConnection, *by: str, config: Config | None = None, **options: Any) -> ReportView:
+    query = Query(period=OCTOBER, period_name="October 2026", by=by, now=NOW, with_series=True, **options)
+    return build(con, config or Config(), query)
+
+
+def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    report = view(con, "team")
+    told = json.loads(to_json(report))
+    rows = {row["team"]: row for row in told["rows"]}
+    # for programs: every figure of every row
+    lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
+    to_parquet(report, tmp_path / "report.parquet")
+    stored = duckdb.read_parquet(str(tmp_path / "report.parquet"))
+    typed = {row["team"]: row for row in (dict(zip(stored.columns, values, strict=True)) for values in stored.fetchall())}
+    assert set(rows) == set(lines) == set(typed)
+    for team, row in rows.items():
+        for name, value in row.items():
+            if value is None or isinstance(value, str):
+                assert (lines[team][name] or None) == typed[team][name] == value
+            else:
+                assert float(lines[team][name]) == float(typed[team][name]) == value
+    # for people: the same, rounded
+    texts = {"table": to_terminal(report, 200, color=False), "markdown": to_markdown(report), "html": to_html(report)}
+    money = [row["cost"] for row in rows.values() if row["kind"] == "allocated"]
+    money += [told["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
+    for name, text in texts.items():
+        for amount in money:
+            assert figure_text(amount, "money", "USD", 2) in text, (name, amount)
+        for row in rows.values():
+            if row["kind"] == "allocated":
+                assert figure_text(row["allocated_gpu_hours"], "hours", "USD", 1) in text, (name, row["team"])
+    # the FOCUS file: what teams cost, and what the nodes do
+    focus.prepare(con, "2026-10", "USD")
+    sums = dict(con.execute("SELECT team, sum(EffectiveCost) FROM focus_rows GROUP BY team").fetchall())
+    assert {team: float(cost) for team, cost in sums.items()} == pytest.approx(
+        {team: row["cost"] or row["unallocated_cost"] for team, row in rows.items()}, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("by", [("team",), ("pod", "day"), ("cluster", "gpu_model", "capacity_type")])
+@pytest.mark.parametrize("options", [{}, {"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
+def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tuple[str, ...], options: dict[str, Any]) -> None:
+    schema = json.loads(report_schema())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    told = json.loads(to_json(view(con, *by, **options)))
+    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
+
+
+def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) -> None:
+    schema = json.loads(report_schema())
+    told = json.loads(to_json(view(con, "team")))
+    for broken in (
+        told | {"schema": "gpucost.report/2"},
+        told | {"rows": [told["rows"][0] | {"surprise": 1}]},
+        told | {"rows": [told["rows"][0] | {"unallocated_cost": 1.0}]},
+        told | {"totals": {}},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, schema)
+
+
+def test_the_command_prints_the_schema() -> None:
+    result = CliRunner().invoke(app, ["schema", "report"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == json.loads(report_schema())
+
+
+def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.node(1, "n1", "A100", 4, "spot", "16")
+    names = ["=1+1", "+1", "-1", "@sum"]
+    for number, name in enumerate(names, 1):
+        fleet.pod(number, 1, name, "\tpod", "Pod/p")
+    fleet.cell(OCTOBER.start_ms, 1, [(number, name, 1, 1.0, 0.5) for number, name in enumerate(names, 1)])
+    fleet.rows["collected"].append(("prod", OCTOBER.start_ms, OCTOBER.end_ms))
+    fleet.write(tmp_path / "store.duckdb")
+    with duckdb.connect(str(tmp_path / "store.duckdb"), read_only=True) as con:
+        report = view(con, "team", "pod")
+    rows = list(csv.DictReader(io.StringIO(to_csv(report))))
+    assert {row["team"] for row in rows} == {f"'{name}" for name in names}
+    assert {row["pod"] for row in rows} == {"'\tpod"}
+    assert {row["team"] for row in json.loads(to_json(report))["rows"]} == set(names)
+    to_parquet(report, tmp_path / "r.parquet")
+    assert {team for (team,) in duckdb.read_parquet(str(tmp_path / "r.parquet")).select("team").fetchall()} == set(names)
+    assert render_rows(("=a", "b"), [("=x", Decimal("-1.5")), ("y", -2)], RowFormat.csv) == "'=a,b\n'=x,-1.5\ny,-2\n"
+
+
+def test_long_tables_keep_their_order(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(300000)")
+        for kind in ("csv", "parquet"):
+            save_table(con, "long", {"number": "number", "name": "name"}, kind, tmp_path / kind)
+            read = con.read_csv(str(tmp_path / kind)) if kind == "csv" else con.read_parquet(str(tmp_path / kind))
+            assert [number for (number,) in read.select("number").fetchall()] == list(range(300000))
+
+
+@pytest.fixture
+def stored(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # attribution has its own tests: the store is filled with what it made
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    # a file of its own: the fixture above keeps the other one open
+    return Path(shutil.copyfile(path, path.with_name("copy.duckdb")))
+
+
+def run(store: Path, *options: str) -> Any:
+    return CliRunner().invoke(app, ["report", "--store", str(store), *options])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--month", "2026-10", "--format", "parquet"), "it needs a file"),
+        (("--format", "focus"), "add --month"),
+        (("--month", "2026-10", "--format", "focus", "--team", "research"), "takes no --team"),
+        (("--month", "2026-10", "--format", "focus", "--focus-version", "1.1"), "1.1"),
+    ],
+)
+def test_files_that_cannot_be_written_so(stored: Path, options: tuple[str, ...], said: str) -> None:
+    result = run(stored, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not list(Path().iterdir())
+
+
+def test_parquet_and_focus_files(stored: Path) -> None:
+    assert run(stored, "--month", "2026-10", "--by", "pod,day", "-o", "r.parquet").exit_code == 0
+    assert duckdb.read_parquet("r.parquet").sum("cost").fetchall()[0][0] > 0
+    told = run(stored, "--month", "2026-10", "--format", "focus", "-q")
+    assert told.exit_code == 0, told.output
+    assert run(stored, "--month", "2026-10", "--format", "focus", "-o", "f.csv").exit_code == 0
+    assert Path("f.csv").read_text() == told.stdout
+    assert run(stored, "--month", "2026-10", "--format", "focus", "--focus-version", "1.3", "-o", "f.parquet").exit_code == 0
+    assert "AllocatedTags" in duckdb.read_parquet("f.parquet").columns
+    assert sorted(item.name for item in Path().iterdir()) == ["f.csv", "f.parquet", "r.parquet"]
+
+
+def test_the_api_answers_what_the_command_prints(stored: Path) -> None:
+    frame = api.report(month="2026-10", by="team,day", store=stored)
+    told = json.loads(run(stored, "--month", "2026-10", "--by", "team,day", "--format", "json").stdout)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["cost"].tolist() == [row["cost"] for row in told["rows"]]
+    assert frame.attrs["totals"] == told["totals"]
+    assert frame.attrs["coverage"]["price_sources"] == told["coverage"]["price_sources"]
+    assert (frame.attrs["from"], frame.attrs["to"], frame.attrs["currency"]) == (told["from"], told["to"], "USD")
+    same = api.report(start=date(2026, 10, 1), end="2026-11-01T00:00Z", by=["team", "day"], store=stored)
+    assert same["cost"].sum() == pytest.approx(frame["cost"].sum())
+    assert api.report(by=["team"], store=stored).attrs["from"] == "2026-10-01T00:00:00Z"
+    assert api.report(month="2026-10", teams="research", store=stored)["cost"].sum() > 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"month": "2026-13"},
+        {"month": "2026-10", "start": "2026-10-01"},
+        {"end": "2026-10-01"},
+        {"start": "yesterday"},
+        {"by": "x"},
+    ],
+)
+def test_the_api_refuses_in_words(stored: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        api.report(store=stored, **wrong)
+
+
+def test_the_example_of_the_docs_runs(stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert examples
+    monkeypatch.setenv("GPUCOST_STORE", str(stored))
+    for example in examples:
+        exec(compile(example, "docs/api.md", "exec"), {})  # noqa: S102 - our own page
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["costs", "daily_costs"])
+def test_views_of_the_store_add_up_to_the_report(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    totals = view(con, "team").totals
+    answer = (
+        con.table(name).aggregate("sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_hours) AS hours").fetchall()
+    )
+    assert answer[0][:2] == (totals.cost, totals.idle_cost)
+    assert answer[0][2] == pytest.approx(totals.allocated_gpu_hours)
+
+
+def test_columns_of_views_are_documented(con: duckdb.DuckDBPyConnection) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    views = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary").fetchall()
+    assert {name for (name,) in views} >= {"charges", "costs", "daily_costs", "daily_node_costs"}
+    for (name,) in views:
+        assert f"`{name}`" in page, name
+        if name != "charges":  # docs/billing.md describes those
+            assert not [column for column in con.table(name).columns if f"`{column}`" not in page]

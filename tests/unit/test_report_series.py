@@ -1,0 +1,162 @@
+"""Series are the report's own figures cut by time: whatever the cut, they add up to its totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from gpucost.config import Config
+from gpucost.model import Period, to_ms
+from gpucost.report import Query, ReportView, build
+from gpucost.report.series.moments import local_hours, moments_of, step_of
+from gpucost.report.series.view import Series
+from gpucost.report.view import Table
+from gpucost.timeline import month_period
+from tests.golden.report_fleet import NOW, OCTOBER, OCTOBER_END, Fleet, sample
+
+MONTH = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
+DAY = Period(datetime(2026, 10, 2, tzinfo=UTC), datetime(2026, 10, 3, tzinfo=UTC))
+PARTS = {
+    "a month": {},
+    "a team": {"teams": ("research",)},
+    "a namespace": {"namespaces": ("ml-research",)},
+    "a cluster": {"clusters": ("prod",)},
+    "a day": {"period": DAY},
+    "part of a day": {"period": Period(DAY.start, DAY.start + timedelta(hours=7))},
+}
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    path = tmp_path_factory.mktemp("series") / "store.duckdb"
+    sample().write(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        yield connection
+
+
+def view(con: duckdb.DuckDBPyConnection, config: Config | None = None, **options: Any) -> ReportView:
+    period = options.pop("period", MONTH)
+    return build(con, config or Config(), Query(period=period, period_name="then", now=NOW, with_series=True, **options))
+
+
+def series_of(report: ReportView) -> Series:
+    assert report.series is not None
+    return report.series
+
+
+@pytest.mark.parametrize("options", PARTS.values(), ids=list(PARTS))
+def test_every_cut_adds_up_to_the_report(con: duckdb.DuckDBPyConnection, options: dict[str, Any]) -> None:
+    report = view(con, **options)
+    series = series_of(report)
+    nodes, totals = report.node_totals, report.totals
+    whole = nodes.node_cost if nodes else totals.cost
+    for stack in series.stacks:
+        assert stack.total == sum(stack.totals) == sum(layer.total for layer in stack.layers) == whole
+        assert all(len(layer.values) == len(series.moments) for layer in stack.layers)
+    hours = {layer.kind: float(layer.total) for layer in series.hours.layers}
+    assert hours.get("active", 0) == pytest.approx(totals.active_gpu_hours)
+    assert hours.get("idle", 0) == pytest.approx(totals.idle_gpu_hours)
+    assert hours.get("unmeasured", 0) == pytest.approx(totals.unmeasured_gpu_hours)
+    assert hours.get("unallocated", 0) == pytest.approx(nodes.unallocated_gpu_hours if nodes else 0)
+    idle = series.heat[0]
+    assert sum(map(sum, idle.part_gpu_hours)) == pytest.approx(totals.idle_gpu_hours)
+    assert len(series.heat) == (2 if nodes else 1)
+
+
+def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: duckdb.DuckDBPyConnection) -> None:
+    report = view(con)
+    layers = series_of(report).stacks[0].layers
+    costs = {row.keys["team"]: row.measures.cost for row in report.rows if row.kind == "allocated"}
+    assert {layer.name: layer.total for layer in layers if layer.kind == "named"} == costs
+    assert [layer.kind for layer in layers] == ["named", "named", "named", "unallocated"]
+    assert [layer.total for layer in layers[:3]] == sorted(costs.values(), reverse=True)
+
+
+def test_capacity_types_are_named_as_people_say_them(con: duckdb.DuckDBPyConnection) -> None:
+    by_capacity = series_of(view(con)).stacks[1]
+    assert {layer.name for layer in by_capacity.layers} == {"on-demand", "spot", "capacity type unknown"}
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        ({}, "Cost by team"),
+        ({"teams": ("research",)}, "Cost by namespace"),
+        ({"namespaces": ("ml-research",)}, "Cost by workload"),
+        ({"by": ("day", "cluster")}, "Cost by cluster"),
+        ({"by": ("gpu_model",)}, "Cost by team"),
+    ],
+)
+def test_who_is_told_apart(con: duckdb.DuckDBPyConnection, options: dict[str, Any], title: str) -> None:
+    assert series_of(view(con, **options)).stacks[0].title == title
+
+
+def test_trends_are_the_cost_of_their_line(con: duckdb.DuckDBPyConnection) -> None:
+    report = view(con)
+    (top,) = (section for section in report.sections if isinstance(section, Table) and section.title == "Top consumers")
+    cost = [column.title for column in top.columns].index("Cost")
+    assert top.lines
+    for line in top.lines:
+        assert sum(line.trend, Decimal(0)) == line.cells[cost]
+        assert len(line.trend) == 31
+
+
+def test_many_names_are_folded_but_never_one(tmp_path: Path) -> None:
+    for count, folded in ((8, None), (9, "2 others")):
+        fleet = Fleet()
+        fleet.node(1, "n", "A100", count, "spot", "9")
+        for number in range(1, count + 1):
+            fleet.pod(number, 1, f"ns-{number}", "p", "Pod/p")
+        fleet.cell(OCTOBER, 1, [(number, f"team-{number}", 1, 1.0, 1.0) for number in range(1, count + 1)])
+        fleet.write(tmp_path / str(count))
+        with duckdb.connect(str(tmp_path / str(count)), read_only=True) as con:
+            layers = series_of(view(con)).stacks[0].layers
+        assert next((layer.name for layer in layers if layer.kind == "others"), None) == folded
+        assert sum(layer.total for layer in layers) == Decimal(9)
+
+
+def test_the_hours_of_the_week_are_local(con: duckdb.DuckDBPyConnection) -> None:
+    # the sample's T4 pods hold GPUs from 0 to 12 UTC: in Kolkata from 5:30 on, which counts for the hour it begins in
+    utc = series_of(view(con, namespaces=("nlp-eval",))).heat[0].gpu_hours
+    assert [bool(value) for value in utc[2]] == [hour < 12 for hour in range(24)]
+    tz = ZoneInfo("Asia/Kolkata")
+    period = month_period(date(2026, 10, 1), tz)
+    parts = local_hours(period, tz, moments_of(period, tz, "day"))
+    assert (parts[1].hour, parts[1].from_ms - to_ms(period.start)) == (0, 1_800_000)
+    assert parts[0].weekday == date(2026, 10, 1).weekday()
+
+
+@pytest.mark.parametrize(
+    ("days", "step", "count"),
+    [(1, "hour", 24), (3, "hour", 72), (4, "day", 4), (31, "day", 31), (101, "week", 15), (800, "month", 27)],
+)
+def test_steps_are_as_fine_as_a_chart_can_show(days: int, step: str, count: int) -> None:
+    start = datetime(2026, 10, 1, tzinfo=UTC)  # a Thursday
+    period = Period(start, start + timedelta(days=days))
+    assert step_of(period) == step
+    moments = moments_of(period, ZoneInfo("UTC"), step_of(period))
+    assert len(moments) == count
+    assert [one.to_ms for one in moments[:-1]] == [one.from_ms for one in moments[1:]]
+    assert (moments[0].from_ms, moments[-1].to_ms) == (period.start_ms, period.end_ms)
+
+
+def test_an_hour_that_clocks_show_twice_is_named_with_its_offset() -> None:
+    tz = ZoneInfo("Europe/Berlin")
+    start = datetime(2026, 10, 25, tzinfo=tz)
+    names = [one.name for one in moments_of(Period(start, start + timedelta(days=1)), tz, "hour")]
+    assert names[1:5] == ["2026-10-25 01:00", "2026-10-25 02:00 +0200", "2026-10-25 02:00 +0100", "2026-10-25 03:00"]
+    assert len(set(names)) == 25
+
+
+def test_reports_for_programs_pay_nothing_for_charts(con: duckdb.DuckDBPyConnection) -> None:
+    report = build(con, Config(), Query(period=MONTH, period_name="then", now=NOW))
+    assert report.series is None
+    assert not any(line.trend for section in report.sections if isinstance(section, Table) for line in section.lines)
+    assert MONTH.end_ms == OCTOBER_END

@@ -1,0 +1,184 @@
+"""What requests and tokens cost: increases of counters, whatever their series went through, over the cost of who served."""
+
+from __future__ import annotations
+
+import csv
+import os
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gpucost import units
+from gpucost.collect.progress.files import import_files
+from gpucost.errors import DataError, UsageError
+from gpucost.store import Store
+from tests.replay.cases.words import MORNING, at, busy, fleet, node, pod
+from tests.replay.fleet import Fleet
+from tests.replay.work import asked, counter, put, stored
+
+AZURE = "GPUCOST_INFERENCE_TRACE"
+
+
+def serving(pods: list[tuple[str, list[int], float, float]], hours: float = 24) -> Fleet:
+    """Pods of a Deployment on a $4 node of 4 L4s, busy for the first half of their time."""
+    told = [
+        pod(name, "serve", gpus, start, end, namespace="chat", owner=["Deployment", name.rsplit("-", 1)[0]])
+        for name, gpus, start, end in pods
+    ]
+    util = {key: spans for _, gpus, start, end in pods for key, spans in busy("serve", gpus, start, (start + end) / 2).items()}
+    return fleet(hours, [node("serve", "g6.12xlarge", 0, hours)], told, util, scrape=600)
+
+
+def test_engines_and_replicas_add_up_and_failures_do_not_count(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1], 0, 24), ("llm-1", [2, 3], 0, 24)]), tmp_path)
+    told = []
+    for name in ("llm-0", "llm-1"):
+        for engine in ("0", "1"):
+            for reason, rate in (("stop", 1000), ("length", 500), ("abort", 7)):
+                labels = {"engine": engine, "finished_reason": reason}
+                series = counter("request", name, "chat", model="qwen", labels=labels, is_failure=reason == "abort")
+                told.append((series, [(0, 10), (12, 10 + rate), (23, 10 + 2 * rate)]))
+    put(store, told)
+    view = asked(config, store, units.requests)
+    (row,) = view.rows
+    assert (row["amount"], row["failed"], row["cost"]) == (4 * 2 * 1500, 4 * 14, Decimal(96))
+    assert row["cost_per_1000"] == Decimal(8)
+    assert float(row["idle_cost"]) == pytest.approx(48, abs=1)
+
+
+def test_copies_resets_new_pods_and_missing_samples(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 10), ("llm-1", [0, 1, 2, 3], 11, 24)]), tmp_path)
+    copies = [
+        (counter("request", "llm-0", "chat", labels={"prometheus_replica": name}), points)
+        for name, points in (
+            # the second replica is behind, misses the restart at 5 and comes back later
+            ("a", [(0.0, 100), (2, 300), (4, 500), (5, 0), (6, 50), (9, 200)]),
+            ("b", [(0.01, 100), (2.01, 290), (4.01, 500), (6.01, 49), (9.01, 200)]),
+        )
+    ]
+    # scraped by two jobs; it began within the collected time, so it counted from 0
+    twice = [(counter("request", "llm-1", "chat", labels={"job": job}), [(11.2, 30), (20, 130)]) for job in ("one", "two")]
+    put(store, [*copies, *twice])
+    view = asked(config, store, units.requests)
+    assert view.totals["amount"] == 400 + 200 + 130
+    assert view.totals["cost"] == Decimal(23 * 4)
+
+
+def test_models_of_one_workload_share_its_cost_by_their_work(tmp_path: Path) -> None:
+    config, store = stored(serving([("triton-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    put(
+        store,
+        [
+            (counter("batch_item", "triton-0", "chat", model="a"), [(0, 0), (8, 100)]),
+            (counter("batch_item", "triton-0", "chat", model="b"), [(0, 0), (8, 200)]),
+            (counter("request", "triton-0", "chat", model="a"), [(0, 0), (8, 9)]),
+        ],
+    )
+    view = asked(config, store, partial(units.requests, unit="batch_item"))
+    assert {row["model"]: row["cost"] for row in view.rows} == {"a": Decimal(32), "b": Decimal(64)}
+    assert view.notes
+
+
+def test_days_without_work_cost_too(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 48)], 48), tmp_path)
+    tokens = [
+        (counter("prompt_token", "llm-0", "chat", model="m"), [(0, 0), (5, 3_000_000)]),
+        (counter("generation_token", "llm-0", "chat", model="m"), [(0, 0), (5, 1_000_000)]),
+    ]
+    put(store, tokens, 48)
+    view = asked(config, store, units.tokens, (0, 48))
+    assert [(row["day"], row["cost"], row["cost_per_million_tokens"]) for row in view.rows] == [
+        ("2026-03-10", Decimal(96), Decimal(24)),
+        ("2026-03-11", Decimal(96), None),
+    ]
+    (model,) = view.sections["models"]
+    assert model["cost_per_million_generation_tokens"] == Decimal(192)
+    assert model["cost_per_million_prompt_tokens"] == Decimal(64)
+
+
+def test_loading_again_changes_nothing_and_a_window_replaces(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    for last in (100, 100, 160):
+        put(store, [(counter("request", "llm-0", "chat"), [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])])
+    assert asked(config, store, units.requests).totals["amount"] == 160
+    with store.read() as con:  # values where they change, and the first and last
+        assert con.execute("SELECT count(*) FROM progress_values").fetchall() == [(3,)]
+
+
+def _trace(path: Path, rows: list[tuple[datetime, int, int]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["workload", "time", "unit", "value", "model"])
+        for moment, prompt, generated in rows:
+            for unit, value in (("prompt_token", prompt), ("generation_token", generated), ("request", 1)):
+                writer.writerow(["Deployment/llm", moment.isoformat(), unit, value, "conv"])
+
+
+def check_trace(rows: list[tuple[datetime, int, int]], folder: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 2)], 2), folder)
+    _trace(folder / "trace.csv", rows)
+    for _ in range(2):
+        import_files(store, [folder / "trace.csv"], config.tz)
+    prompt, generated = sum(row[1] for row in rows), sum(row[2] for row in rows)
+    view = asked(config, store, units.tokens, (0, 2))
+    assert (view.totals["prompt_tokens"], view.totals["generation_tokens"]) == (prompt, generated)
+    # two hours of a $4 node
+    assert float(view.totals["cost_per_million_tokens"]) == pytest.approx(8 / (prompt + generated) * 1e6)
+    assert float(view.totals["cost_per_million_generation_tokens"]) == pytest.approx(8 / generated * 1e6)
+    assert float(asked(config, store, units.requests, (0, 2)).totals["cost_per_1000"]) == pytest.approx(8000 / len(rows))
+
+
+def test_requests_with_token_counts_from_a_file(tmp_path: Path) -> None:
+    start = datetime.fromtimestamp(MORNING, UTC)
+    check_trace([(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)], tmp_path)
+
+
+@pytest.mark.skipif(AZURE not in os.environ, reason=f"{AZURE} names no file of the Azure LLM inference trace 2023")
+def test_the_azure_trace_of_2023(tmp_path: Path) -> None:
+    """Columns TIMESTAMP, ContextTokens, GeneratedTokens; moved to the fleet's day."""
+    with Path(os.environ[AZURE]).open() as file:
+        told = [
+            (datetime.fromisoformat(row["TIMESTAMP"]).replace(tzinfo=UTC), int(row["ContextTokens"]), int(row["GeneratedTokens"]))
+            for row in csv.DictReader(file)
+        ]
+    first = min(moment for moment, _, _ in told)
+    start = datetime.fromtimestamp(at(0.1), UTC)
+    check_trace([(start + (moment - first), prompt, generated) for moment, prompt, generated in told], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("llm,yesterday,request,1", "line 3: time 'yesterday'"),
+        ("llm,2026-03-10T00:00Z,request,-1", "line 3: value '-1'"),
+        ("llm,2026-03-10T00:00Z,request,nan", "line 3: value 'nan'"),
+        ("llm,2026-03-10T00:00Z,,1", "line 3: unit ''"),
+        (",2026-03-10T00:00Z,request,1", "line 3: workload ''"),
+        ("llm,2026-03-10T00:00Z,request", "line 3: as many fields"),
+    ],
+)
+def test_a_broken_row_is_named_and_nothing_is_loaded(row: str, said: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
+    good.write_text("workload,time,unit,value\nllm,2026-03-10T00:00Z,request,1\n")
+    bad.write_text(f"workload,time,unit,value\nllm,2026-03-10T00:00Z,request,1\n{row}\n")
+    with pytest.raises(DataError, match=said):
+        import_files(store, [good, bad], UTC)  # type: ignore[arg-type]
+    assert not store.exists
+    with pytest.raises(UsageError, match="there is no"):
+        import_files(store, [tmp_path / "c.csv"], UTC)  # type: ignore[arg-type]
+
+
+def test_jsonl_and_local_times(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 2)], 2), tmp_path)
+    path = tmp_path / "work.jsonl"
+    path.write_text(
+        '{"workload": "llm", "namespace": "chat", "time": 1773104400, "unit": "request", "value": 5}\n\n'
+        '{"workload": "llm", "namespace": "chat", "time": "2026-03-10T01:30:00", "unit": "request", "value": 2, "failed": true}\n'
+    )
+    import_files(store, [path], config.tz)
+    (row,) = asked(config, store, units.requests, (0, 2)).rows
+    assert (row["amount"], row["failed"]) == (5, 2)

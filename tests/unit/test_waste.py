@@ -1,0 +1,241 @@
+"""A fleet made by hand for each kind of waste: its hours are there and nowhere else, to the second and the cent."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.config import Config, Waste
+from gpucost.model import Period
+from gpucost.store import Store
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+from tests.replay.waste import anatomy, check_waste
+from tests.replay.work import counter, put
+
+A10G, L4 = "g5.xlarge", "g6.12xlarge"  # $1.20 for one GPU, $4.80 for four
+PRICE = Decimal("1.20")
+TRAIN, SERVE, SLEEP = ["PyTorchJob", "bert"], ["ReplicaSet", "chat-5d8"], ["StatefulSet", "ann-notebook"]
+
+
+def one(start: float, end: float, owner: list[str], **more: Any) -> dict[str, Any]:
+    """A pod on the one GPU of node `a`; what happens to it after is still seen."""
+    return pod("p-0", "a", [0], start, end, owner=owner, **more)
+
+
+def alone(hours: float, *pods: dict[str, Any], util: dict[str, Any] | None = None, **more: Any) -> Fleet:
+    """A node of one GPU for so many hours."""
+    return fleet(hours, [node("a", A10G, 0, hours, **more)], list(pods), util or {})
+
+
+def four(hours: float, *pods: dict[str, Any], util: dict[str, Any] | None = None, **more: Any) -> Fleet:
+    """A node of four GPUs for so many hours."""
+    return fleet(hours, [node("a", L4, 0, hours, **more)], list(pods), util or {})
+
+
+def replicas(count: int, hours: float) -> list[dict[str, Any]]:
+    return [pod(f"chat-5d8-{i}", "a", [i], 0, hours, "web", owner=SERVE, uid=f"c{i}") for i in range(count)]
+
+
+waiting = pod("big", None, [], 0, 6, "queue", count=4, keep_until=at(6), owner=["Job", "big"])
+failed = one(0, 4, TRAIN, end_phase="Failed")
+SCRAPED_SELDOM = {"scrape": 300}
+
+FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
+    "active": (alone(4, one(0, 4, TRAIN), util=busy("a", [0], 0, 4)), {"active": 4}),
+    "data_stall": (alone(4, one(0, 4, TRAIN)), {"data_stall": 4}),
+    "data_stall_of_batch": (alone(4, one(0, 4, ["CronJob", "nightly"])), {"data_stall": 4}),
+    "failed_restarted": (fleet(5, [node("a", A10G, 0, 4)], [failed], busy("a", [0], 0, 4)), {"failed_restarted": 4}),
+    "failed_while_stalled": (
+        fleet(5, [node("a", A10G, 0, 4)], [failed], busy("a", [0], 0, 1)),
+        {"failed_restarted": 1, "data_stall": 3},
+    ),
+    "failed_inference_is_active": (
+        fleet(5, [node("a", A10G, 0, 4)], [one(0, 4, SERVE, end_phase="Failed")], busy("a", [0], 0, 4)),
+        {"active": 4},
+    ),
+    "off_peak_idle": (alone(6, one(0, 6, SERVE)), {"off_peak_idle": 6}),
+    "off_peak_beside_a_peak": (alone(6, one(0, 6, SERVE), util=busy("a", [0], 1, 3, 100)), {"active": 2, "off_peak_idle": 4}),
+    # four GPUs at 30 % are 1.2 busy; at 70 % each, two do it
+    "over_provisioned": (
+        four(6, *replicas(4, 6), util=busy("a", [0, 1, 2, 3], 0, 6, 30)),
+        {"active": 12, "over_provisioned": 12},
+    ),
+    # one of four is busy: at 70 % it takes two, of which the other is idle off the peak
+    "over_provisioned_idle_first": (
+        four(6, *replicas(4, 6), util=busy("a", [0], 0, 6, 100)),
+        {"active": 6, "off_peak_idle": 6, "over_provisioned": 12},
+    ),
+    # the peak needs all four, though for one hour only: nothing is over-provisioned
+    "off_peak_of_many": (four(6, *replicas(4, 6), util=busy("a", [0, 1, 2, 3], 0, 1, 100)), {"active": 4, "off_peak_idle": 20}),
+    "user_away": (alone(10, one(0, 10, SLEEP)), {"user_away": 10}),
+    "forgotten": (
+        alone(40, one(0, 40, SLEEP), util=busy("a", [0], 0, 2)) | SCRAPED_SELDOM,
+        {"active": 2, "user_away": 24, "forgotten": 14},
+    ),
+    "not_forgotten_by_who_comes_back": (
+        alone(40, one(0, 40, SLEEP), util={"GPU-a-0": [[at(0), at(2), 50], [at(39), at(40), 50]]}) | SCRAPED_SELDOM,
+        {"active": 3, "user_away": 37},
+    ),
+    "idle": (alone(4, one(0, 4, ["StatefulSet", "db"])), {"idle": 4}),
+    "starting": (alone(6, one(0, 6, TRAIN, **{"from": at(6)})), {"starting": 6}),
+    "starting_then_active": (
+        alone(6, one(0, 6, SERVE, **{"from": at(2)}), util=busy("a", [0], 2, 6)),
+        {"starting": 2, "active": 4},
+    ),
+    "starting_unmeasured": (alone(6, one(0, 6, TRAIN, **{"from": at(2)}), dcgm=False), {"starting": 2, "unmeasured": 4}),
+    "unmeasured": (alone(4, one(0, 4, TRAIN), dcgm=False), {"unmeasured": 4}),
+    "between_jobs": (
+        alone(4, one(0, 2, TRAIN), one(2.5, 4, TRAIN, uid="again"), util=busy("a", [0], 0, 4)),
+        {"active": 3.5, "between_jobs": 0.5},
+    ),
+    "between_jobs_beside_one": (four(4, one(0, 4, TRAIN), util=busy("a", [0], 0, 4)), {"active": 4, "between_jobs": 12}),
+    "empty_node": (alone(4), {"empty_node": 4}),
+    "unavailable": (alone(4, cordoned=[[at(0), at(4)]]), {"unavailable": 4}),
+    "broken": (four(4, allocatable=[[at(0), at(4), 3]]), {"unavailable": 4, "empty_node": 12}),
+    # three of four are held and nobody there asks for less than three
+    "fragmentation": (
+        four(4, pod("t", "a", [0, 1, 2], 0, 4, owner=TRAIN), util=busy("a", [0, 1, 2], 0, 4)),
+        {"active": 12, "fragmentation": 4},
+    ),
+    # two are held, and the only one that waits asks for four
+    "fragmentation_for_who_waits": (
+        four(6, one(0, 6, TRAIN), pod("u", "a", [1], 0, 6, owner=TRAIN), waiting, util=busy("a", [0, 1], 0, 6)),
+        {"active": 12, "fragmentation": 12},
+    ),
+    # slices of 1, 2 and 3 of 7 leave one over, on each of the eight GPUs
+    "fragmentation_of_slices": (
+        fleet(
+            7,
+            [
+                node(
+                    "m",
+                    "p5.48xlarge",
+                    0,
+                    7,
+                    mig={
+                        f"GPU-m-{i}": [
+                            {"gi": 7, "profile": "1g.10gb"},
+                            {"gi": 3, "profile": "2g.20gb"},
+                            {"gi": 1, "profile": "3g.40gb"},
+                        ]
+                        for i in range(8)
+                    },
+                )
+            ],
+            [],
+            {},
+        ),
+        {"fragmentation": 8, "empty_node": 48},
+    ),
+}
+
+
+def attributed(described: Fleet, folder: Path, **settings: Any) -> tuple[Config, Store, Period]:
+    prices = folder / "prices.csv"
+    prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
+    config = write_config(described, folder, prices).model_copy(update=settings)
+    store = load(described, scrape(described, lean=True), config, hours_per_window=100)
+    period = Period(*(datetime.fromtimestamp(described[key], UTC) for key in ("start", "end")))
+    pipeline.attribute(config, store, period)
+    return config, store, period
+
+
+def hours(found: Any) -> dict[str, float]:
+    return {row.bucket: row.gpu_hours for row in found.buckets if row.gpu_hours or row.cost}
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_fleet_for_each_bucket(name: str, tmp_path: Path) -> None:
+    described, expected = FLEETS[name]
+    config, store, period = attributed(described, tmp_path)
+    found = anatomy(config, store, period)
+    assert hours(found) == pytest.approx(expected, abs=1e-6)
+    rate = Decimal(8) if name == "fragmentation_of_slices" else PRICE
+    cost = {row.bucket: row.cost for row in found.buckets if row.cost}
+    assert cost == {bucket: pytest.approx(Decimal(str(time)) * rate, abs=Decimal("1e-6")) for bucket, time in expected.items()}
+    check_waste(config, store, period)
+
+
+def test_limits_are_what_the_configuration_says(tmp_path: Path) -> None:
+    limits = Waste(forgotten_after="2h", empty_after="1d", target_utilization=1.0)
+    notebook = one(0, 10, SLEEP)
+    config, store, period = attributed(alone(10, notebook), tmp_path, waste=limits)
+    assert hours(anatomy(config, store, period)) == {"user_away": 2.0, "forgotten": 8.0}
+    (tmp_path / "other").mkdir()
+    config, store, period = attributed(alone(4), tmp_path / "other", waste=limits)
+    assert hours(anatomy(config, store, period)) == {"between_jobs": 4.0}
+
+
+def test_work_is_lost_since_the_last_epoch_that_is_known(tmp_path: Path) -> None:
+    config, store, period = attributed(FLEETS["failed_restarted"][0], tmp_path)
+    with store.write() as con:
+        con.execute(
+            """INSERT INTO progress_series BY NAME SELECT 1 AS series_id, 1 AS key, 1 AS identity, 's' AS source, 'm' AS mapping,
+                'epoch' AS unit, 'counter' AS kind, 'end' AS marks, false AS resumes, false AS is_failure, 'main' AS cluster,
+                'train' AS namespace, 'p-0' AS pod, MAP {}::MAP(VARCHAR, VARCHAR) AS labels"""
+        )
+        for hour, epochs in ((0.5, 0), (1, 1), (3, 2), (3.9, 2)):
+            con.execute("INSERT INTO progress_values VALUES (1, $1, $2)", [at(hour) * 1000, epochs])
+    assert hours(anatomy(config, store, period)) == {"active": 3.0, "failed_restarted": 1.0}
+    check_waste(config, store, period)
+
+
+def test_the_first_rank_counts_the_epochs_of_the_others(tmp_path: Path) -> None:
+    pods = [pod(f"ddp-{rank}", "a", [rank], 0, 4, owner=TRAIN) for rank in (0, 1)]
+    described = fleet(6, [node("a", L4, 0, 4)], [pods[0], {**pods[1], "end_phase": "Failed"}], busy("a", [0, 1], 0, 4))
+    config, store, period = attributed(described, tmp_path)
+    put(store, [(counter("epoch", "ddp-0"), [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])], 6)
+    assert hours(anatomy(config, store, period)) == {"active": 7.0, "failed_restarted": 1.0, "between_jobs": 8.0}
+    # a rank that counts for itself knows better
+    put(store, [(counter("epoch", "ddp-1"), [(0.1, 0), (1, 1), (3.9, 1)])], 6, source="other")
+    assert hours(anatomy(config, store, period)) == {"active": 5.0, "failed_restarted": 3.0, "between_jobs": 8.0}
+    check_waste(config, store, period)
+
+
+def test_cores_and_memory_without_a_gpu_are_a_bucket_of_their_own(tmp_path: Path) -> None:
+    case = Path(__file__).parents[1] / "replay" / "cases" / "basis-sku"
+    described = json.loads((case / "fleet.json").read_text())
+    config = write_config(described, tmp_path, case / "prices.csv")
+    store = load(described, scrape(described, lean=True), config)
+    period = Period(*(datetime.fromtimestamp(described[key], UTC) for key in ("start", "end")))
+    pipeline.attribute(config, store, period)
+    found = {row.bucket: row for row in anatomy(config, store, period).buckets}
+    assert found["cpu_memory"].gpu_hours == 0 and found["cpu_memory"].cost > 0
+    check_waste(config, store, period)
+
+
+def test_gpus_that_a_pod_of_several_never_used(tmp_path: Path) -> None:
+    pods = [pod("wide", "a", [0, 1, 2], 0, 4, owner=TRAIN), pod("narrow", "a", [3], 0, 4, "other", owner=TRAIN)]
+    described = four(4, *pods, util={**busy("a", [0], 0, 4, 80), **busy("a", [1], 0, 2, 40)})
+    config, store, period = attributed(described, tmp_path)
+    works = {work.namespace: work for work in anatomy(config, store, period).workloads}
+    wide, narrow = works["train"], works["other"]
+    assert (wide.gpus_requested, wide.gpus_measured, wide.gpus_never_used) == (3, 3, 1)
+    # a single GPU that idled is no GPU too many
+    assert (narrow.gpus_requested, narrow.gpus_measured, narrow.gpus_never_used) == (1, 1, 0)
+    assert (narrow.utilization_p50, narrow.utilization_p95) == (0.0, 0.0)
+    assert wide.utilization_p95 == pytest.approx(0.8)
+    assert wide.memory_mib_p95 is None
+    assert (wide.workload_type, wide.bucket, wide.pods) == ("training", "data_stall", 1)
+
+
+def test_filters_and_dimensions(tmp_path: Path) -> None:
+    described = four(4, one(0, 4, TRAIN), pod("n", "a", [1], 0, 4, "labs", owner=SLEEP), util=busy("a", [0], 0, 3))
+    config, store, period = attributed(described, tmp_path)
+    by_type = anatomy(config, store, period, "workload_type", "namespace")
+    assert {(row.bucket, row.keys["workload_type"], row.keys["namespace"], row.gpu_hours) for row in by_type.rows} == {
+        ("active", "training", "train", 3.0),
+        ("data_stall", "training", "train", 1.0),
+        ("user_away", "development", "labs", 4.0),
+        ("between_jobs", None, None, 8.0),
+    }
+    assert by_type.wasted_gpu_hours == 13.0 and by_type.wasted_cost == 13 * PRICE

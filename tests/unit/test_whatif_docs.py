@@ -1,0 +1,43 @@
+"""What docs/whatif.md shows is what the program prints, on the demo store."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.demo.build import build, last_month
+
+PAGE = Path(__file__).parents[2] / "docs" / "whatif.md"
+BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- end -->)", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = build(tmp_path_factory.mktemp("demo"), last_month(datetime(2026, 11, 21, tzinfo=UTC)), print).path
+    assert path is not None
+    return path
+
+
+def test_shown_output_is_the_programs(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """UPDATE_GOLDEN=1 writes what the program prints into the page instead."""
+    monkeypatch.chdir(demo.parent)
+    monkeypatch.setenv("COLUMNS", "120")
+    text = PAGE.read_text()
+    blocks = BLOCK.findall(text)
+    assert blocks
+    for head, command, shown, tail in blocks:
+        result = CliRunner().invoke(app, [*shlex.split(command), "--config", str(demo)])
+        assert result.exit_code == 0, result.output
+        if os.environ.get("UPDATE_GOLDEN"):
+            text = text.replace(head + shown + tail, head + result.stdout + tail)
+        else:
+            assert shown == result.stdout
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(text)

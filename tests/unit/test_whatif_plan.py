@@ -1,0 +1,167 @@
+"""Plans: the shipped example to the cent, what is wrong with a file, and that no saving counts twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.errors import DataError
+from gpucost.model import MS_PER_HOUR
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.plan.run import Context, answer
+from gpucost.whatif.plan.schema import Change, Group, Plan, Step, read_plan
+
+H = MS_PER_HOUR
+COST_OF = partial(pipeline.cost_of, Config())
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    file = tmp_path / "plan.toml"
+    result = CliRunner().invoke(app, ["whatif", "plan", "--example"])
+    assert result.exit_code == 0
+    file.write_text(result.stdout)
+    return file
+
+
+def test_the_example_to_the_cent(example: Path) -> None:
+    result = CliRunner().invoke(app, ["whatif", "plan", str(example), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    told: dict[str, Any] = json.loads(result.stdout)
+    assert (told["today"]["cost"], told["scenario"]["cost"]) == (156_750.00, 29_651.25)
+    assert round(told["saving_percent"], 1) == 81.1
+    lines = told["tables"]["Before and after"]
+    assert [(line["category"], line["before"], line["after"]) for line in lines] == [
+        ("inference", 87_600, 21_900),
+        ("training", 14_400, 5_616),
+        ("notebooks", 54_750, 2_135.25),
+        ("total", 156_750, 29_651.25),
+    ]
+    assert sum(step["saving"] for step in told["steps"]) == pytest.approx(told["saving"])
+
+
+def test_the_example_goes_into_a_file_too(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["whatif", "plan", "--example", "-o", "x.toml"]).exit_code == 0
+    assert read_plan(tmp_path / "x.toml").days == 30
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("ways = 4", "way = 4", r"line 29 in \[\[steps\]\] 1: unknown key 'way'"),
+        ("days = 30", "day = 30", r"line 4: unknown key 'day'"),
+        ("pods = 25", "pods = 2.5", r"line 22 in \[\[groups\]\] 3: pods is no whole number"),
+        ("pods = 25", "pods = true", "pods is no whole number"),
+        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = -1", "no number above 0"),
+        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = nan", "no number above 0"),
+        ("price_per_gpu_hour = 1.17\n", "", "spot needs price_per_gpu_hour"),
+        ("price_per_gpu_hour = 1.17\n", "price_per_gpu_hour = 1.17\ninterruptions_per_hour = 1\n", "needs checkpoint_minutes"),
+        ('["training"]', '["trainings"]', "there is no group 'trainings'"),
+        ('["training"]', '"training"', "groups is no list of names"),
+        ('"schedule"', '"scheduel"', "'scheduel' is no change"),
+        ("active_percent = 10", "active_percent = 110", "at most 100"),
+        ("active_percent = 10", "active_percent = 10\nactive_hours_per_day = 3", "either active_percent or"),
+        ('name = "training"', 'name = "inference"', "two groups called 'inference'"),
+        ('name = "training"', 'teams = ["x"]\nname = "training"', "reads training from the store"),
+        ("hours_per_run = 2\n", "", "both runs_per_day and hours_per_run"),
+        ("hours_per_run = 2\n", "hours_per_run = 2\nhours = 3\n", "twice"),
+        ("[[steps]]", "[[step]]", "unknown key 'step'"),
+        ("days = 30", "days = = 30", "is no TOML"),
+        ("utilization_percent = 15", "utilization_percent = 60", "no two of them share"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(example: Path, old: str, new: str, told: str) -> None:
+    text = example.read_text()
+    assert old in text
+    example.write_text(text.replace(old, new))
+    with pytest.raises(DataError, match=told):
+        answer(read_plan(example), Context("USD", {}), COST_OF)
+
+
+def test_wrong_usage(example: Path) -> None:
+    for args, code in (
+        ([], 2),
+        ([str(example), "--example"], 2),
+        ([str(example), "--month", "2026-10"], 2),
+        (["none.toml"], 1),
+    ):
+        assert CliRunner().invoke(app, ["whatif", "plan", *args]).exit_code == code
+
+
+def test_spot_pays_for_interruptions() -> None:
+    group = Group("g", "g", pods=2, hours=100, price_per_gpu_hour=Decimal(3))
+    step = Step(Change.spot, ("g",), Decimal(1), interruptions_per_hour=0.1, checkpoint_minutes=60, restart_minutes=6)
+    told = answer(Plan("p", "p", (group,), (step,)), Context("USD", {}), COST_OF)
+    assert told.today.cost == 600
+    assert 200 * 1.05 < told.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
+
+
+def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
+    node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "price_book"), Price(Decimal(48), "price_book", from_ms=50 * H)))
+    one, two = Pod("n", "Job/a", 2, 0, 100 * H, uid="a", team="x"), Pod("n", "Job/b", 1, 0, 10 * H, uid="b", team="x")
+    groups = (Group("x", "x", teams=("x",)), Group("b", "b", workloads=("Job/b",)))
+    plan = Plan("p", "p", groups, (Step(Change.schedule, ("b", "x"), active_percent=50),))
+    context = Context("USD", {"x": Fleet((node,), (one, two)), "b": Fleet((node,), (two,))}, "October 2026", 744, 31)
+    told = answer(plan, context, COST_OF)
+    assert told.today.cost == 6 * 50 + 12 * 50 + 3 * 10
+    assert any("1 pods are named by several groups" in finding for finding in told.findings)
+    assert told.assumptions[0].value == 744
+
+
+group = st.builds(
+    lambda name, pods, gpus, hours, price: Group(name, name, pods, gpus, hours, price_per_gpu_hour=price),
+    st.sampled_from("abc"),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.floats(0.5, 800),
+    st.decimals("0.01", "50", places=3),
+)
+chosen = st.sampled_from([("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c")])
+price = st.decimals("0.01", "50", places=3)
+step = st.one_of(
+    st.builds(lambda g, w: Step(Change.share, g, ways=w, utilization_percent=15.0), chosen, st.integers(1, 8)),
+    st.builds(lambda g, p: Step(Change.spot, g, p), chosen, price),
+    st.builds(lambda g, p: Step(Change.schedule, g, active_percent=p), chosen, st.floats(0.1, 100)),
+    st.builds(lambda g, p, n: Step(Change.rightsize, g, p, gpus_per_pod=n), chosen, price, st.integers(1, 8)),
+)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(group, min_size=3, max_size=3, unique_by=lambda g: g.name), st.lists(step, min_size=1, max_size=5))
+def test_a_plan_never_saves_more_than_today_costs(groups: list[Group], steps: list[Step]) -> None:
+    told = answer(Plan("p", "p", tuple(groups), tuple(steps)), Context("USD", {}), COST_OF)
+    assert told.saving <= told.today.cost
+    assert sum(one["saving"] for one in told.figures["steps"]) == told.saving
+    total = told.tables[0].lines[-1]
+    assert sum(Decimal(str(line[1])) for line in told.tables[0].lines[:-1]) == pytest.approx(Decimal(str(total[1])))
+
+
+def test_the_docs_show_what_the_example_says(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """UPDATE_GOLDEN=1 writes it."""
+    monkeypatch.setenv("COLUMNS", "120")
+    page = Path(__file__).parents[2] / "docs" / "whatif.md"
+    result = CliRunner().invoke(app, ["whatif", "plan", example.name])
+    head, tail = "<!-- plan -->\n```text\n", "```\n<!-- end -->"
+    before, _, rest = page.read_text().partition(head)
+    shown, _, after = rest.partition(tail)
+    if os.environ.get("UPDATE_GOLDEN"):
+        page.write_text(before + head + result.stdout + tail + after)
+    else:
+        assert shown == result.stdout

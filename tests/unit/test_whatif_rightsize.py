@@ -1,0 +1,219 @@
+"""Other GPUs for the same work: time, memory and speed, and the cost per unit of work."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.errors import DataError, GpucostError
+from gpucost.model import MS_PER_HOUR
+from gpucost.store.scratch import scratch_store
+from gpucost.whatif.facts import Facts, load_facts
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.measured import Level
+from gpucost.whatif.rightsize import stored
+from gpucost.whatif.rightsize.offers import Offer, fleet_offers, list_offers, merge
+from gpucost.whatif.rightsize.sizing import Load, Margins, fits, time_factor
+from gpucost.whatif.rightsize.speeds import Speeds, catalog_speeds, read_speeds
+
+H = MS_PER_HOUR
+A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    with scratch_store() as con:
+        return load_facts(con)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*args: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["whatif", "rightsize", *args, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+OFFER = (
+    "--gpu-model",
+    A100,
+    "--gpus",
+    "4",
+    "--on-demand-price",
+    "3",
+    "--price-per",
+    "gpu",
+    "--to-gpu-model",
+    H100,
+    "--to-price",
+    "6",
+)
+
+
+def test_cost_per_unit_of_work_not_per_hour() -> None:
+    """Twice the price per GPU-hour and half the GPUs, twice as fast each: the same per hour, the same time, the same per work."""
+    answer = run(*OFFER, "--to-gpus", "2", "--relative-speed", "2", "--hours", "100")
+    assert answer["today"]["cost"] == answer["scenario"]["cost"] == 1200
+    assert answer["time_factor"] == 1 and answer["saving"] == 0
+    # three times as fast: a third less time
+    faster = run(*OFFER, "--to-gpus", "2", "--relative-speed", "3", "--hours", "100")
+    assert faster["scenario"]["cost"] == pytest.approx(800)
+    assert faster["cost_per_unit_of_work"] == pytest.approx(2)  # of 400 active GPU-hours
+    assert faster["break_even_price_per_gpu_hour"] == pytest.approx(9)
+
+
+def test_idle_time_does_not_shrink() -> None:
+    answer = run(*OFFER, "--to-gpus", "2", "--relative-speed", "4", "--utilization-percent", "50", "--hours", "100")
+    assert answer["time_factor"] == pytest.approx(0.5 + 0.5 * 4 / 8)
+
+
+def test_what_serves_keeps_its_hours_and_needs_fewer_gpus() -> None:
+    answer = run(*OFFER, "--relative-speed", "3", "--serving", "--utilization-percent", "60", "--memory-per-gpu-mib", "10000")
+    # 4 x 60 % x 1.1 / (3 x 0.8) = 1.1: two GPUs
+    assert answer["scenario"]["gpus"] == 2 and answer["time_factor"] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--gpu-model", "A100"], "--to-gpu-model"),
+        ([*OFFER[:4], "--on-demand-price", "3", "--to-gpu-model", H100, "--to-price", "6"], "--to-gpus"),
+        ([*OFFER, "--to-gpus", "0"], "--to-gpus"),
+        (["--gpu-model", "B9000", *OFFER[2:]], "--gpu-model 'B9000'"),
+        ([*OFFER[:8], "--to-gpu-model", "H1000", "--to-price", "6"], "--to-gpu-model 'H1000'"),
+        ([*OFFER, "--relative-speed", "-1"], "above 0"),
+        ([*OFFER, "--month", "2026-10"], "--month"),
+        ([*OFFER, "--same-model"], "--same-model"),
+        (["--gpu-model", "K80", *OFFER[2:]], "--relative-speed"),
+    ],
+)
+def test_wrong_usage(args: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["whatif", "rightsize", *args])
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+def offer(model: str, price: str, gpus: int = 8) -> Offer:
+    return Offer("aws", "us-east-1", f"{model}-box", model, gpus, "on_demand", Decimal(price), "catalog", "2026-07-20")
+
+
+def test_time_factor_of_batch_and_of_what_serves() -> None:
+    batch = Load(A100, 4, 4, 0.8, 0.9, None, is_batch=True)
+    assert time_factor(batch, 2, 2.0) == pytest.approx(1)
+    assert time_factor(batch, 2, 4.0) == pytest.approx(0.2 + 0.4)
+    assert time_factor(Load(A100, 4, 4, 0.8, 0.9, None, is_batch=False), 1, 9.0) == 1
+
+
+def test_memory_decides(facts: Facts) -> None:
+    speeds = catalog_speeds(facts)
+    unknown = Load(A100, 1, 1, 0.1, 0.2, None, is_batch=False)
+    small = Load(A100, 1, 1, 0.1, 0.2, 10_000, is_batch=False)
+    assert fits(unknown, [offer(L4, "1")], facts, speeds, Margins()) == []  # 24 GiB for 40, even on two GPUs
+    assert fits(small, [offer(L4, "1")], facts, speeds, Margins())[0].gpus == 1
+    # of two GPUs' memory, as much in all
+    pair = Load(A100, 2, 2, 0.1, 0.2, None, is_batch=False)
+    assert fits(pair, [offer(L4, "1")], facts, speeds, Margins())[0].gpus == 4
+
+
+def test_other_vendors_only_by_measured_speeds(facts: Facts) -> None:
+    load = Load(A100, 1, 1, 0.1, 0.2, 1000, is_batch=False)
+    assert fits(load, [offer("Inferentia2", "0.1")], facts, catalog_speeds(facts), Margins()) == []
+    own = Speeds({A100: 1, "Inferentia2": 0.5}, "speeds.csv", across_vendors=True)
+    assert fits(load, [offer("Inferentia2", "0.1")], facts, own, Margins())
+
+
+def test_no_batch_job_slower_than_allowed(facts: Facts) -> None:
+    load = Load(A100, 4, 4, 1.0, 1.0, 1000, is_batch=True)
+    found = fits(load, [offer(L4, "0.01")], facts, catalog_speeds(facts), Margins(max_slowdown=2))
+    assert found and all(fit.time_factor <= 2 for fit in found)
+
+
+def test_speeds_of_a_table(facts: Facts, tmp_path: Path) -> None:
+    file = tmp_path / "speeds.csv"
+    file.write_text("gpu_model,relative_speed\nNVIDIA A100-SXM4-40GB,1\nH100-80GB-HBM3,2.2\n")
+    assert read_speeds(file, facts).ratio(H100, A100) == pytest.approx(2.2)
+    file.write_text("gpu_model,relative_speed\nA100-SXM4-40GB,fast\n")
+    with pytest.raises(DataError, match="line 2: 'fast'"):
+        read_speeds(file, facts)
+    file.write_text("model,speed\nx,1\n")
+    with pytest.raises(DataError, match="columns"):
+        read_speeds(file, facts)
+    with pytest.raises(DataError, match="cannot read"):
+        read_speeds(tmp_path / "none.csv", facts)
+
+
+def test_collected_prices_stand_beside_the_shipped_ones() -> None:
+    with scratch_store() as con:
+        load_facts(con)
+        before = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con, "USD")}
+        shipped = before["us-east-1", "p4d.24xlarge", "on_demand"]
+        con.execute(
+            "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', 'p4d.24xlarge', 'on_demand', 0, '', '', 16, 'USD', NULL,"
+            " DATE '2099-01-01', 'test')"
+        )
+        after = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con, "USD")}
+    assert shipped.price_per_gpu_hour > 2
+    assert after["us-east-1", "p4d.24xlarge", "on_demand"].price_per_gpu_hour == 2
+
+
+def test_the_fleets_own_prices_win() -> None:
+    own = fleet_offers([node(A100)])
+    assert [o.price_per_gpu_hour for o in own] == [3]
+    listed = [Offer("aws", "us-east-1", "box", A100, 8, "on_demand", Decimal(9), "catalog"), offer(H100, "6")]
+    assert merge(own, listed) == [*own, listed[1]]
+
+
+def node(model: str) -> Node:
+    price = Price(Decimal(24), "price_book")
+    return Node(
+        "n", 8, 0, 100 * H, (price,), provider="aws", region="us-east-1", instance_type="box", gpu_model=model
+    )  # fmt: skip
+
+
+def test_gpus_never_used_are_given_back(facts: Facts) -> None:
+    fleet = Fleet((node(A100),), (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),))
+    levels = {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)}
+    options = stored.Options("USD", "test", "all", Margins())
+    answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(pipeline.cost_of, Config()))
+    assert answer.figures["workloads_with_unused_gpus"] == 1
+    assert answer.today.cost == 120 and answer.scenario.cost == 60
+    assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
+
+
+def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
+    fleet = Fleet((node(A100),), (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b")))
+    levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
+    options = stored.Options("USD", "test", "all", Margins())
+    cost_of = partial(pipeline.cost_of, Config())
+    answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
+    assert answer.today.cost == 300 + 30
+    assert answer.scenario.cost == 80 + 30
+    same = stored.answer(
+        stored.Options("USD", "test", "all", Margins(), same_model=True), fleet, levels, facts, catalog_speeds(facts),
+        [offer(L4, "0.80")], cost_of,
+    )  # fmt: skip
+    assert same.saving == 0
+    dear = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")], cost_of)
+    assert dear.saving == 0 and "Nothing" in dear.break_even[0]
+
+
+def test_nothing_measured_is_told(facts: Facts) -> None:
+    fleet = Fleet((node(A100),), (Pod("n", "Job/x", 2, 0, 5 * H, uid="b"),))
+    with pytest.raises(GpucostError, match="measured"):
+        stored.answer(
+            stored.Options("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
+            partial(pipeline.cost_of, Config()),
+        )  # fmt: skip

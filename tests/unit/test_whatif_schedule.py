@@ -1,0 +1,243 @@
+"""Scaling to zero: the calculator's figures, office hours, and the replay of a timeline."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.errors import UsageError
+from gpucost.model import MS_PER_HOUR, Period
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.schedule import stored
+from gpucost.whatif.schedule.hours import OfficeHours, intersect, subtract
+from gpucost.whatif.schedule.replay import replay
+from gpucost.whatif.schedule.rules import Piece, Rules, pieces
+
+H = MS_PER_HOUR
+MINUTE = 60_000
+NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),))
+
+
+def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Job/train") -> Pod:
+    return Pod("n", workload, gpus, round(begin * H), round(end * H), uid=uid)
+
+
+def whole(*pods: Pod) -> list[Piece]:
+    return [Piece(p, p.from_ms, p.to_ms, False) for p in pods]
+
+
+def run(*args: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["whatif", "schedule", *args, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+GOLDEN = ("--nodes", "8", "--on-demand-price", "32.77", "--active-hours-per-day", "10", "--days", "30")
+
+
+@pytest.mark.parametrize(("more", "scenario", "percent"), [((), 78_648.00, 58.9), (("--spot-price", "12.50"), 30_000.00, 84.3)])
+def test_scale_to_zero(more: tuple[str, ...], scenario: float, percent: float) -> None:
+    answer = run(*GOLDEN, *more)
+    assert answer["today"]["cost"] == 191_376.80
+    assert answer["scenario"]["cost"] == scenario
+    assert round(answer["saving_percent"], 1) == percent
+    assert answer["today"]["node_hours"] == 8 * 730 and answer["scenario"]["node_hours"] == 8 * 300
+
+
+def test_provisioning_is_paid_and_waited_for() -> None:
+    answer = run(*GOLDEN, "--provision-minutes", "6")
+    assert answer["scenario"]["node_hours"] == pytest.approx(8 * (300 + 30 * 0.1))
+    assert (answer["waits"], answer["longest_wait_minutes"]) == (240, 6)
+
+
+def test_prices_per_gpu_are_not_prices_per_node() -> None:
+    of_gpus = run("--on-demand-price", "4", "--price-per", "gpu", "--gpus", "8", "--active-hours-per-day", "10")
+    of_node = run("--on-demand-price", "32", "--gpus", "8", "--active-hours-per-day", "10")
+    assert of_gpus["today"] == of_node["today"] and of_gpus["saving"] == of_node["saving"]
+
+
+def test_office_hours_as_a_share_of_the_week() -> None:
+    answer = run("--on-demand-price", "10", "--hours", "168", "--office-hours", "08:00-18:00", "--weekdays", "mon-fri")
+    assert answer["scenario"]["node_hours"] == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--nodes", "2"], "--on-demand-price"),
+        (["--on-demand-price", "3"], "--active-hours-per-day"),
+        (["--on-demand-price", "3", "--active-hours-per-day", "10", "--hours", "200"], "300"),
+        (["--days", "10"], "--on-demand-price"),
+        (["--on-demand-price", "3", "--active-hours-per-day", "25"], "at most 24"),
+        (["--on-demand-price", "-3", "--active-hours-per-day", "5"], "above 0"),
+        (["--on-demand-price", "3", "--active-hours-per-day", "5", "--month", "2026-10"], "--month"),
+        (["--on-demand-price", "3", "--active-hours-per-day", "5", "--office-hours", "08:00-18:00"], "twice"),
+        (["--on-demand-price", "3", "--active-hours-per-day", "5", "--idle-minutes", "5"], "--idle-minutes"),
+        (["--office-hours", "8-18"], "08:00-18:00"),
+        (["--office-hours", "08:00-18:00", "--weekdays", "mo-fr"], "mon-fri"),
+        (["--idle-minutes", "0"], "above 0"),
+    ],
+)
+def test_wrong_usage(args: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["whatif", "schedule", *args])
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+def test_office_hours_are_local_and_clocks_change() -> None:
+    hours = OfficeHours.parse("08:00-18:00", "mon-fri")
+    berlin = ZoneInfo("Europe/Berlin")
+    # Friday to Monday over the end of summer time
+    period = Period(datetime(2026, 10, 22, 22, tzinfo=UTC), datetime(2026, 10, 26, 23, tzinfo=UTC))
+    told = [datetime.fromtimestamp(begin / 1000, UTC).hour for begin, _ in hours.spans(period, berlin)]
+    assert told == [6, 7]
+    assert all(end - begin == 10 * H for begin, end in hours.spans(period, berlin))
+
+
+def test_office_hours_past_midnight() -> None:
+    night = OfficeHours.parse("22:00-06:00", "fri")
+    period = Period(datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC))
+    assert [(end - begin) / H for begin, end in night.spans(period, ZoneInfo("UTC"))] == [6]
+
+
+@pytest.mark.parametrize("text", ["08:00-08:00", "25:00-26:00", "08:60-09:00", "morning"])
+def test_office_hours_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError):
+        OfficeHours.parse(text, "mon-fri")
+
+
+def test_an_idle_stretch_is_released_after_its_patience() -> None:
+    rules = Rules(idle_minutes=30)
+    left = pieces(pod("a", 0, 10), rules, [(2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE)])
+    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in left] == [(0, 2.5, False), (4, 10, True)]
+
+
+def test_only_notebooks_by_the_notebook_rule() -> None:
+    rules = Rules(notebook_idle_minutes=30)
+    idle = [(2 * H, 4 * H)]
+    assert len(pieces(pod("a", 0, 10, workload="StatefulSet/jupyter-eve"), rules, idle)) == 2
+    assert len(pieces(pod("b", 0, 10), rules, idle)) == 1
+
+
+def test_office_hours_leave_batch_work_alone() -> None:
+    rules = Rules(office=((8 * H, 18 * H),))
+    assert [(p.from_ms, p.to_ms) for p in pieces(pod("a", 0, 24), rules, ())] == [(0, 24 * H)]
+    assert [(p.from_ms, p.to_ms) for p in pieces(pod("b", 0, 24, workload="Deployment/api"), rules, ())] == [(8 * H, 18 * H)]
+
+
+def test_an_empty_node_is_removed_and_provisioned_again() -> None:
+    first, second = pod("a", 0, 10), pod("b", 50, 60)
+    played = replay(
+        Fleet((NODE,), (first, second)), whole(first, second), Rules(empty_minutes=30, provision_minutes=6), remove_nodes=True
+    )
+    assert [(n.from_ms / H, n.to_ms / H) for n in played.fleet.nodes] == [(0, 10.5), (50, 60.6)]
+    assert [(w.pod.uid, round(w.hours * 60, 6)) for w in played.waits] == [("b", 6)]
+    # the job's work takes as long as it did
+    assert [(p.from_ms / H, p.to_ms / H) for p in played.fleet.pods] == [(0, 10), (50.1, 60.1)]
+
+
+def test_what_serves_ends_when_it_did() -> None:
+    first, second = pod("a", 0, 10), pod("b", 50, 60, workload="Deployment/api")
+    played = replay(Fleet((NODE,), (first, second)), whole(first, second), Rules(provision_minutes=6), remove_nodes=True)
+    assert played.fleet.pods[-1].to_ms == 60 * H
+
+
+def test_reserved_nodes_stay() -> None:
+    reserved = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),), capacity_type="reserved")
+    played = replay(Fleet((reserved,), ()), [], Rules(), remove_nodes=True)
+    assert played.fleet.nodes == (reserved,)
+
+
+def test_work_that_moved_waits_for_gpus() -> None:
+    """A job that starts late holds its GPUs longer, and the next one waits for them: no node ever holds more than it has."""
+    first, second, third = pod("a", 0, 10), pod("b", 50, 60), pod("c", 60, 70)
+    played = replay(
+        Fleet((NODE,), (first, second, third)), whole(first, second, third), Rules(provision_minutes=30), remove_nodes=True
+    )
+    assert [(p.from_ms / H, p.to_ms / H) for p in played.fleet.pods] == [(0, 10), (50.5, 60.5), (60.5, 70.5)]
+
+
+def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
+    fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
+    options = stored.Options(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
+    idle = {("default", "a"): ((10 * H, 40 * H),)}
+    answer = stored.answer(options, fleet, idle, partial(pipeline.cost_of, Config()))
+    assert answer.today.cost == Decimal(50 * 10) * 2 / 8
+    assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
+    assert answer.figures["waits"] == 1
+
+
+spans = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), max_size=6).map(
+    lambda pairs: [(b, b + d) for b, d in sorted(pairs)]
+)
+
+
+def _apart(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    left: list[tuple[int, int]] = []
+    for begin, end in pairs:
+        if not left or begin > left[-1][1]:
+            left.append((begin, end))
+    return left
+
+
+@given(spans, spans)
+def test_intersection_and_difference_add_up(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    one, other = _apart(a), _apart(b)
+    inside = {t for begin, end in intersect(one, other) for t in range(begin, end)}
+    outside = {t for begin, end in subtract(one, other) for t in range(begin, end)}
+    every = {t for begin, end in one for t in range(begin, end)}
+    assert inside | outside == every and not inside & outside
+
+
+jobs = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20), st.integers(1, 8)), min_size=1, max_size=8)
+
+
+@settings(max_examples=60)
+@example([(45, 10, 2), (45, 10, 6), (55, 1, 1), (55, 1, 1)], 0, 1)
+@given(jobs, st.integers(0, 60), st.integers(0, 60))
+def test_no_node_ever_holds_more_than_it_has(described: list[tuple[int, int, int]], empty: int, provision: int) -> None:
+    pods: list[Pod] = []
+    for number, (begin, length, gpus) in enumerate(described):
+        end = min(begin + length, 100)
+        moments = range(begin, end)
+        if all(sum(p.gpus for p in pods if p.from_ms <= t * H < p.to_ms) + gpus <= 8 for t in moments):
+            pods.append(pod(str(number), begin, end, gpus=gpus))
+    fleet = Fleet((NODE,), tuple(pods))
+    played = replay(fleet, whole(*pods), Rules(empty_minutes=empty, provision_minutes=provision), remove_nodes=True)
+    up = {node.name: node for node in played.fleet.nodes}
+    for held in played.fleet.pods:
+        assert up[held.node].from_ms <= held.from_ms and held.to_ms <= up[held.node].to_ms
+        at_once = [p for p in played.fleet.pods if p.node == held.node and p.from_ms <= held.from_ms < p.to_ms]
+        assert sum(p.gpus for p in at_once) <= 8
+    assert sum(p.to_ms - p.from_ms for p in played.fleet.pods) == sum(p.to_ms - p.from_ms for p in pods)
+
+
+def test_days_beyond_a_month_are_all_of_them_today() -> None:
+    year = run("--on-demand-price", "98.32", "--active-hours-per-day", "24", "--days", "365")
+    assert year["today"]["cost"] == 861_283.2 and year["saving"] == 0
+    assert run("--on-demand-price", "1", "--active-hours-per-day", "1", "--days", "20")["today"]["node_hours"] == 730
+
+
+def test_many_nodes_cost_as_many_times_one() -> None:
+    many = run("--nodes", "100000", "--on-demand-price", "32.77", "--active-hours-per-day", "10")
+    assert many["today"]["cost"] == 2_392_210_000 and many["today"]["node_hours"] == 73_000_000
+    assert many["scenario"]["cost"] == 983_100_000

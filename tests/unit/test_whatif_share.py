@@ -1,0 +1,223 @@
+"""Shared GPUs: the calculator's figures, and packings that never exceed what a GPU has."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.errors import GpucostError
+from gpucost.model import MS_PER_HOUR
+from gpucost.store.scratch import scratch_store
+from gpucost.whatif.facts import Facts, load_facts
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.measured import Level
+from gpucost.whatif.share import stored
+from gpucost.whatif.share.method import Method
+from gpucost.whatif.share.methods import Sizing
+from gpucost.whatif.share.mig import layout_name, layouts, profile_for
+from gpucost.whatif.share.packing import Item, pack, peak, slots
+
+H = MS_PER_HOUR
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    with scratch_store() as con:
+        return load_facts(con)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*args: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["whatif", "share", *args, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def test_forty_pods_on_ten_gpus() -> None:
+    answer = run("--pods", "40", "--utilization-percent", "15", "--gpus-per-pod", "1", "--ways", "4")
+    assert (answer["gpus_today"], answer["gpus_needed"], answer["pods_per_gpu"]) == (40, 10, 4)
+    assert answer["today"]["gpu_hours"] == 40 * 730 and answer["scenario"]["gpu_hours"] == 10 * 730
+
+
+def test_with_a_price() -> None:
+    answer = run(
+        "--pods", "40", "--utilization-percent", "15", "--ways", "4", "--on-demand-price", "3", "--price-per", "gpu"
+    )  # fmt: skip
+    assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving_percent"]) == (87_600, 21_900, 75)
+
+
+def test_busy_pods_keep_their_gpus() -> None:
+    assert run("--pods", "5", "--utilization-percent", "90")["gpus_needed"] == 5
+
+
+def test_memory_limits_as_well() -> None:
+    few = run(
+        "--pods", "12", "--utilization-percent", "1", "--ways", "12", "--gpu-model", "A100-SXM4-40GB",
+        "--memory-per-pod-mib", "9000",
+    )  # fmt: skip
+    assert few["pods_per_gpu"] == 3  # 3 x 9,900 of 32,768 MiB
+    assert few["gpus_needed"] == 4
+
+
+def test_mig_slices_have_the_memory(facts: Facts) -> None:
+    answer = run(
+        "--pods", "12", "--utilization-percent", "5", "--method", "mig", "--gpu-model", "A100-SXM4-40GB",
+        "--memory-per-pod-mib", "4000",
+    )  # fmt: skip
+    # 4,400 MiB and a fifth free need 5,500: more than a 1g.5gb has
+    assert answer["pods_per_gpu"] == 4
+    model = facts.models["A100-SXM4-40GB"]
+    assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--pods", "4"], "--utilization-percent"),
+        (["--utilization-percent", "4"], "--pods"),
+        (["--pods", "4", "--utilization-percent", "120"], "at most 100"),
+        (["--pods", "4", "--utilization-percent", "10", "--method", "mig"], "model"),
+        (["--pods", "4", "--utilization-percent", "10", "--method", "mig", "--gpu-model", "T4"], "cannot be cut"),
+        (["--pods", "4", "--utilization-percent", "10", "--gpu-model", "A10000"], "did you mean"),
+        (["--pods", "4", "--utilization-percent", "10", "--memory-per-pod-mib", "10"], "--gpu-model"),
+        (["--pods", "4", "--utilization-percent", "10", "--gpu-model", "T4", "--memory-per-pod-mib", "99999"], "do not fit"),
+        (["--pods", "4", "--utilization-percent", "10", "--month", "2026-10"], "--month"),
+        (["--method", "mig", "--ways", "3"], "--ways"),
+    ],
+)
+def test_wrong_usage(args: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["whatif", "share", *args])
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+items = st.lists(
+    st.builds(
+        lambda n, activity, memory, begin, length: Item(str(n), activity, memory, begin, begin + length),
+        st.integers(0, 10**9),
+        st.floats(0, 1),
+        st.floats(0, 50_000),
+        st.integers(0, 50),
+        st.integers(1, 30),
+    ),
+    max_size=25,
+    unique_by=lambda item: item.key,
+)
+
+
+@given(items, st.integers(1, 8))
+def test_a_packing_never_exceeds_a_gpu(wanted: list[Item], ways: int) -> None:
+    fits = slots(activity=0.8, memory_mib=32_768, ways=ways)
+    gpus = pack(wanted, fits)
+    for gpu in gpus:
+        for moment in {item.from_ms for item in gpu.items}:
+            held = gpu.at(moment)
+            assert len(held) <= ways
+            assert sum(item.memory_mib for item in held) <= 32_768
+            assert sum(item.activity for item in held) <= 0.8 + 1e-6
+        assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(i.to_ms for i in gpu.items)
+    packed = [item.key for gpu in gpus for item in gpu.items]
+    assert sorted(packed) == sorted(item.key for item in wanted if fits([item]))
+
+
+@given(items, st.sampled_from(["A100-SXM4-40GB", "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
+def test_a_mig_layout_never_exceeds_a_gpu(facts_of_models: Facts, wanted: list[Item], name: str) -> None:
+    model = facts_of_models.models[name]
+    for gpu in pack(wanted, layouts(model)):
+        for moment in {item.from_ms for item in gpu.items}:
+            profiles = [profile_for(model, item.activity, item.memory_mib) for item in gpu.at(moment)]
+            assert all(profiles)
+            chosen = [profile for profile in profiles if profile is not None]
+            assert sum(profile.compute_slices for profile in chosen) <= model.mig_slices
+            assert sum(profile.memory_slices for profile in chosen) <= chosen[0].memory_slices_total
+            assert sum(item.memory_mib for item in gpu.at(moment)) <= (model.memory_mib or 0)
+
+
+@pytest.fixture(scope="module")
+def facts_of_models(facts: Facts) -> Facts:
+    return facts
+
+
+def test_layouts_that_nvidia_lists(facts: Facts) -> None:
+    """Of the A100's layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
+    model = facts.models["A100-SXM4-40GB"]
+    fits = layouts(model)
+
+    def of(*slices: int) -> list[Item]:
+        return [Item(str(number), count / 7) for number, count in enumerate(slices)]
+
+    assert all(fits(of(*layout)) for layout in ((3, 3), (4, 3), (3, 2, 2), (1,) * 7, (2, 2, 2, 1)))
+    assert not any(fits(of(*layout)) for layout in ((3, 3, 1), (4, 4), (1,) * 8, (2, 2, 2, 2)))
+    assert layout_name(model, of(3, 2, 2)) == "2 x 2g.10gb + 1 x 3g.20gb"
+
+
+def test_first_fit_decreasing() -> None:
+    sizes = [0.3, 0.5, 0.4, 0.7, 0.5, 0.6]
+    assert len(pack([Item(str(n), size) for n, size in enumerate(sizes)], slots(activity=1.0, memory_mib=None, ways=9))) == 3
+
+
+def test_peak() -> None:
+    assert peak([(0, 5), (3, 8), (5, 9)]) == (2, 3)
+    assert peak([]) == (0, 0)
+
+
+def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
+    node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "option"),), gpu_model="A100-SXM4-40GB")
+    pods = [Pod("n", "Deployment/api", 1, 0, 100 * H, uid=str(number), team="a") for number in range(4)]
+    pods += [Pod("n", "Deployment/busy", 1, 0, 100 * H, uid="busy", team="a"), Pod("n", "Job/big", 2, 0, 9 * H, uid="big")]
+    levels = {("default", str(number)): Level(1, 1, 100, 0.05, 0.15, 4000) for number in range(4)}
+    levels["default", "busy"] = Level(1, 1, 100, 0.5, 0.9, 4000)
+    return Fleet((node,), tuple(pods)), levels
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_measured_pods_share(facts: Facts, method: Method) -> None:
+    fleet, levels = _fleet()
+    options = stored.Options(Sizing(method), "USD", "test", "all")
+    answer = stored.answer(options, fleet, levels, facts, partial(pipeline.cost_of, Config()))
+    needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
+    assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
+    assert answer.today.cost == Decimal(3) * (5 * 100 + 2 * 9)
+    assert answer.saving == Decimal(3) * (4 - needed) * 100
+
+
+def test_memory_keeps_pods_apart(facts: Facts) -> None:
+    fleet, levels = _fleet()
+    full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
+    answer = stored.answer(
+        stored.Options(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(pipeline.cost_of, Config())
+    )
+    assert answer.figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
+
+
+def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
+    fleet, levels = _fleet()
+    mixed = Fleet(
+        fleet.nodes, tuple(Pod(p.node, p.workload, p.gpus, p.from_ms, p.to_ms, team=p.uid, uid=p.uid) for p in fleet.pods)
+    )
+    cost_of = partial(pipeline.cost_of, Config())
+    apart = stored.answer(stored.Options(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
+    together = stored.answer(stored.Options(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of)
+    assert apart.saving == 0 and together.saving > 0
+
+
+def test_nothing_measured_is_told(facts: Facts) -> None:
+    fleet, _ = _fleet()
+    with pytest.raises(GpucostError, match="measured"):
+        stored.answer(stored.Options(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(pipeline.cost_of, Config()))

@@ -1,0 +1,183 @@
+"""`gpucost whatif spot` from options alone: the published figures, what it says of time and range, and wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+
+EXAMPLE = "--on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.3333333333 --checkpoint-minutes 30"
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A calculator needs neither a config nor a store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+
+
+def asked(arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["whatif", "spot", *arguments.split(), "--format", "json", "--runs", "500"])
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def refused(arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["whatif", "spot", *arguments.split()])
+    assert "Traceback" not in result.output
+    return result.exit_code, result.output
+
+
+def test_one_interruption_in_three_hours() -> None:
+    answer = asked(EXAMPLE)
+    assert answer["effective_price_first_order"] == 13.0
+    assert answer["effective_price_exact"] == pytest.approx(13.05795)
+    assert round(answer["saving_percent"]) == 59
+    assert answer["today"]["cost"] == 23_360.0
+    assert answer["scenario"]["cost_first_order"] == pytest.approx(13 * 730, abs=0.005)
+    assert answer["optimal_checkpoint_minutes"] is None
+    assert answer["break_even_interruptions_per_hour_first_order"] == pytest.approx(20 / 12 / 0.25)
+    # a checkpoint twice as often halves what is lost
+    assert asked(EXAMPLE.replace("minutes 30", "minutes 15"))["effective_price_first_order"] == 12.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cost"),
+    [
+        ("--on-demand-price 3 --price-per gpu --gpus 8 --hours 4", 96.0),
+        ("--on-demand-price 3 --price-per gpu --gpus 16 --hours 168", 8_064.0),
+        ("--on-demand-price 98.32 --hours 8760", 861_283.20),
+        ("--on-demand-price 98.32 --hours 8760 --nodes 32", 27_561_062.40),
+        ("--on-demand-price 32.77 --nodes 8", 191_376.80),
+    ],
+)
+def test_today_is_price_times_hours(arguments: str, cost: float) -> None:
+    assert asked(f"{arguments} --spot-price 1 --interruptions-per-hour 0")["today"]["cost"] == cost
+
+
+def test_a_nodes_price_is_not_a_gpus() -> None:
+    often = "--interruptions-per-hour 0.25 --checkpoint-minutes 30"
+    per_node = asked(f"--on-demand-price 32.77 --spot-price 12.50 {often}")
+    assert per_node["lost_per_interruption"] == 3.125
+    assert per_node["saved_between_interruptions"] == 81.08
+    per_gpu = asked(f"--on-demand-price 4.09625 --spot-price 1.5625 --price-per gpu --gpus 8 {often}")
+    assert (per_gpu["lost_per_interruption"], per_gpu["saved_between_interruptions"]) == (3.125, 81.08)
+    assert per_gpu["today"] == per_node["today"]
+    assert per_gpu["scenario"]["cost"] == per_node["scenario"]["cost"]
+    assert per_gpu["price_per"] == "gpu"
+    assert per_gpu["effective_price_exact"] == pytest.approx(per_node["effective_price_exact"] / 8, abs=1e-6)
+
+
+def test_a_gang_is_interrupted_as_often_as_all_its_nodes() -> None:
+    one, four = asked(EXAMPLE), asked(EXAMPLE + " --nodes 4")
+    assert four["effective_price_first_order"] == pytest.approx(12 * (1 + 4 / 12), abs=1e-6)
+    assert four["break_even_interruptions_per_hour"] == pytest.approx(one["break_even_interruptions_per_hour"] / 4)
+
+
+def test_a_checkpoint_that_fits_the_notice_saves_the_loss() -> None:
+    saved = asked(EXAMPLE + " --notice-seconds 120 --checkpoint-write-minutes 0")
+    assert saved["effective_price_first_order"] == 12.0
+    too_short = asked(EXAMPLE + " --notice-seconds 30 --checkpoint-write-minutes 1")
+    unnoticed = asked(EXAMPLE + " --checkpoint-write-minutes 1")
+    assert too_short["effective_price_exact"] == unnoticed["effective_price_exact"]
+
+
+def test_waits_for_capacity_cost_time_and_no_money() -> None:
+    plain, waiting = asked(EXAMPLE), asked(EXAMPLE + " --capacity-wait-minutes 60")
+    assert waiting["scenario"] == plain["scenario"]
+    interruptions = plain["makespan_hours"]["expected_interruptions"]
+    assert waiting["makespan_hours"]["expected"] == pytest.approx(plain["makespan_hours"]["expected"] + interruptions, abs=1e-5)
+
+
+def test_first_hours_are_free_only_where_said() -> None:
+    assert asked(EXAMPLE + " --first-hour-free")["scenario"]["cost"] < asked(EXAMPLE)["scenario"]["cost"]
+
+
+def test_cost_rises_with_interruptions_and_the_simulated_mean_meets_it() -> None:
+    rates = (0, 0.01, 0.1, 0.5, 2)
+    base = "--on-demand-price 32 --spot-price 12 --restart-minutes 6 --checkpoint-write-minutes 1 --interruptions-per-hour"
+    answers = [asked(f"{base} {rate}") for rate in rates]
+    paid = [answer["scenario"]["cost"] for answer in answers]
+    assert paid == sorted(paid)
+    assert len(set(paid)) == len(paid)
+    for makespan in (answer["makespan_hours"] for answer in answers):
+        assert makespan["mean_low"] - 1e-6 <= makespan["expected"] <= makespan["mean_high"] + 1e-6
+
+
+def test_the_reverse_swaps_sides() -> None:
+    to_spot, back = asked(EXAMPLE), asked(EXAMPLE + " --move-to on-demand")
+    assert back["today"]["cost"] == to_spot["scenario"]["cost"]
+    assert back["saving"] == -to_spot["saving"]
+
+
+def test_spot_at_the_on_demand_price_is_no_discount() -> None:
+    answer = asked("--on-demand-price 12 --spot-price 12 --interruptions-per-hour 0.1")
+    assert answer["has_discount"] is False
+    assert answer["break_even_interruptions_per_hour"] is None
+    assert any("no discount" in finding for finding in answer["findings"])
+
+
+def test_the_same_seed_simulates_the_same() -> None:
+    assert asked(EXAMPLE + " --seed 7") == asked(EXAMPLE + " --seed 7")
+    assert asked(EXAMPLE + " --seed 7")["makespan_hours"] != asked(EXAMPLE + " --seed 8")["makespan_hours"]
+
+
+def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> None:
+    answer = asked("--instance-type P4D.24xlarge --region us-east-1")
+    sources = {item["name"]: item for item in answer["assumptions"]}
+    assert sources["on-demand price"]["source"].startswith("catalog")
+    assert sources["spot price"]["as_of"]
+    assert "of instances a month" in sources["interruptions"]["source"]
+    assert answer["today"]["gpu_hours"] == 8 * 730
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("--on-demand-price 32 --spot-price 12 --interruptions-per-hour -1", 2, "from 0"),
+        ("--on-demand-price 32 --spot-price 12 --interruptions-per-hour nan", 2, "from 0"),
+        ("--on-demand-price 32 --spot-price 12 --hours 0.25", 2, "longer than the job"),
+        ("--on-demand-price 32 --spot-price 0", 2, "above 0"),
+        ("--on-demand-price 32", 2, "--spot-price is missing"),
+        ("--instance-type p4d.25xlarge", 2, "p4d.24xlarge"),
+        ("--instance-type p4d.24xlarge", 2, "--region"),
+        ("--instance-type p4d.24xlarge --region us-east-1 --gpus 4", 2, "has 8 GPUs"),
+        ("--on-demand-price 32 --spot-price 12 --region us-east-1", 2, "--instance-type"),
+        ("--on-demand-price 32 --spot-price 12 --team research", 2, "--team"),
+        ("--on-demand-price 32 --spot-price 12 --trace none.json", 1, "none.json"),
+        ("--on-demand-price 32 --spot-price 12 --trace x --interruptions-per-hour 1", 2, "exclude"),
+        ("--on-demand-price 32 --spot-price 12 --interruptions-per-hour 9999", 2, "never end"),
+        ("--backtest --instance-type p3.2xlarge --hours 10", 1, "no store"),
+        ("--backtest --instance-type p3.2xlarge", 2, "--hours is missing"),
+        ("--from 2026-10-02 --to 2026-10-01", 2, "is empty"),
+        ("--team research", 1, "no store"),
+        ("--on-demand-price 32 --spot-price 12 --hours 9e9", 2, "at most 87,840"),
+        ("--on-demand-price 1e30 --spot-price 12", 2, "at most 10,000,000"),
+        ("--on-demand-price 32 --spot-price 12 --hours 5 --active-hours-per-day 5", 2, "leave out one"),
+        ("--on-demand-price 32 --spot-price 12 --days 5", 2, "--active-hours-per-day"),
+    ],
+)
+def test_wrong_input_is_told(arguments: str, code: int, said: str) -> None:
+    exit_code, output = refused(arguments)
+    assert said in " ".join(output.split())
+    assert exit_code == code
+
+
+def test_hours_of_each_day() -> None:
+    found = asked("--on-demand-price 32 --spot-price 12 --interruptions-per-hour 0 --active-hours-per-day 10 --days 20 --nodes 2")
+    assert found["today"]["cost"] == 32 * 200 * 2 and found["scenario"]["cost"] == 12 * 200 * 2
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_lines_take_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = ["whatif", "spot", *EXAMPLE.split(), "--runs", "500"]
+    text = CliRunner().invoke(app, words).stdout
+    assert max(map(len, text.splitlines())) <= columns and "13.0000 by first order" in text
+    assert max(map(len, CliRunner().invoke(app, [*words, "--format", "markdown"]).stdout.splitlines())) > columns

@@ -1,0 +1,229 @@
+"""Jobs replayed over spot price history, against a plain calculation that walks through time second by second, or price by price.
+
+GPUCOST_SPOT_PRICES names a folder of answers of `aws ec2 describe-spot-price-history` (p3.2xlarge among them) to replay, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.model import MS_PER_HOUR
+from gpucost.whatif.fleet import Costs, Fleet
+from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
+from gpucost.whatif.spot.formulas import Work, exact
+from gpucost.whatif.spot.market import Changes
+
+MINUTE = 60_000
+START = datetime(2026, 10, 1, tzinfo=UTC)
+Prices = dict[str, list[tuple[int, Decimal]]]
+
+
+def cost_of(fleet: Fleet) -> Costs:
+    return pipeline.cost_of(Config(), fleet)
+
+
+def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:
+    """Steps as (hour, price)."""
+    at = tuple(hour * MS_PER_HOUR for hour, _ in steps)
+    return Changes("r", zone, at, tuple(Decimal(price) for _, price in steps), until * MS_PER_HOUR)
+
+
+def price_at(steps: list[tuple[int, Decimal]], at: int) -> Decimal:
+    return next(price for since, price in reversed(steps) if since <= at)
+
+
+def walked(lanes: list[list[tuple[int, Decimal]]], start: int, hours: float, move_minutes: int) -> Fraction:
+    """The job's cost, a minute at a time: it runs in the cheapest lane; a move adds minutes to its length."""
+    at, left, place, cost = start, round(hours * 60), -1, Fraction(0)
+    while left > 0:
+        prices = [price_at(lane, at) for lane in lanes]
+        cheapest = prices.index(min(prices))
+        if place < 0:
+            place = cheapest
+        elif prices[cheapest] < prices[place]:
+            place, left = cheapest, left + move_minutes
+        cost += Fraction(prices[place]) / 60
+        at, left = at + MINUTE, left - 1
+    return cost
+
+
+def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
+    a = changes("a", (-1, "1.0"), (3, "2.5"), (6, "1.2"), (9, "4.0"))
+    b = changes("b", (-2, "1.5"), (4, "1.1"), (7, "1.3"))
+    on_demand: list[tuple[int, Decimal]] = [(0, Decimal("2.0"))]
+    job = Job("job", 0, 10.5, 8, tuple(on_demand), (a, b), 8)
+    runs = replay(job, move_hours=0.5, on_demand_share=0.3)
+    paid = {way: amounts[0] for way, amounts in costs([job], [runs], cost_of).items()}
+    steps_a, steps_b = (list(zip(zone.at_ms, zone.prices, strict=True)) for zone in (a, b))
+    stay_a = walked([steps_a], 0, 10.5, 0)
+    expected = {
+        ON_DEMAND: Fraction(21),
+        "stay in a": stay_a,
+        "stay in b": walked([steps_b], 0, 10.5, 0),
+        SWITCHING: walked([steps_a, steps_b], 0, 10.5, 30),
+        FALLBACK: walked([steps_a, on_demand], 0, 10.5, 30),
+        anchor_name(0.3): Fraction(3, 10) * 21 + Fraction(7, 10) * stay_a,
+    }
+    assert paid.keys() == expected.keys()
+    for way, amount in expected.items():
+        assert float(paid[way]) == pytest.approx(float(amount), abs=1e-6), way
+    assert runs[SWITCHING].moves == 3
+
+
+def test_what_history_does_not_cover_is_no_way_of_buying() -> None:
+    short, long = changes("a", (0, "1"), until=5), changes("b", (0, "2"), until=50)
+    job = Job("job", 0, 10, 8, ((0, Decimal(3)),), (short, long), 8)
+    assert "stay in a" not in replay(job, 0, 0.3)
+    assert "stay in b" in replay(job, 0, 0.3)
+    assert replay(Job("late", 60 * MS_PER_HOUR, 1, 8, ((0, Decimal(3)),), (short, long), 8), 0, 0.3) == {}
+
+
+def history_file(path: Path, rows: list[tuple[str, int, str]]) -> None:
+    """(zone, hours after START, price) as AWS answers."""
+    path.write_text(
+        json.dumps(
+            {
+                "SpotPriceHistory": [
+                    {
+                        "AvailabilityZone": zone,
+                        "InstanceType": "p3.2xlarge",
+                        "ProductDescription": "Linux/UNIX",
+                        "SpotPrice": price,
+                        "Timestamp": (START + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+                    }
+                    for zone, hours, price in rows
+                ]
+            }
+        )
+    )
+
+
+def run(arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments.split())
+
+
+def answered(arguments: str) -> dict[str, Any]:
+    result = run(f"whatif spot --backtest {arguments} --format json")
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    answer["by"] = {row["strategy"]: row["cost"] for row in answer["strategies"]}
+    return answer
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    rows = [("us-east-1a", 0, "1.0"), ("us-east-1b", 0, "1.2"), ("us-east-1a", 24, "1.5"), ("us-east-1b", 72, "1.25")]
+    history_file(tmp_path / "history.json", rows)
+    assert run("collect spot history.json").exit_code == 0
+    return tmp_path
+
+
+def test_a_job_is_started_once_a_day_over_the_history(store: Path) -> None:
+    answer = answered("--instance-type p3.2xlarge --region us-east-1 --hours 24")
+    # three starts: 24 h at 1.0, then 1.5 in zone a; 1.2 in zone b; 3.06 on demand
+    assert answer["jobs"] == 3
+    assert answer["today"]["cost"] == pytest.approx(24 * 3.06)
+    assert answer["by"]["stay in us-east-1a"] == pytest.approx(24 * (1.0 + 1.5 + 1.5) / 3, abs=1e-5)
+    assert answer["by"]["stay in us-east-1b"] == pytest.approx(24 * 1.2)
+    assert answer["by"][SWITCHING] == pytest.approx(24 * (1.0 + 1.2 + 1.2) / 3, abs=1e-5)
+    assert answer["scenario"]["strategy"] == SWITCHING
+    assert answer["today"]["gpu_hours"] == 24
+
+
+def test_nodes_and_interruptions_count(store: Path) -> None:
+    one = answered("--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2")
+    two = answered(
+        "--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2 --nodes 2"
+    )
+    assert one["today"]["cost"] == 96
+    assert two["today"]["cost"] == 192
+    # the third start's interruptions take it past the end of what is known
+    assert one["jobs"] == 2
+    assert one["by"]["stay in us-east-1b"] == pytest.approx(24 * 1.2 * exact(Work(0.2, 0.5)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("--instance-type p3.2xlarge --region us-east-1 --hours 240", 1, "shorter than the job"),
+        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --from 2025-01-01 --to 2025-02-01", 1, "shorter than the job"),
+        ("--instance-type p4d.24xlarge --region us-east-1 --hours 2", 1, "no spot prices of p4d.24xlarge"),
+        ("--instance-type p33.2xlarge --hours 2", 2, "no instance type 'p33.2xlarge'"),
+        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --spot-price 1", 2, "--spot-price"),
+        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --move-to on-demand", 2, "reverse"),
+        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --team a", 2, "--team"),
+        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --on-demand-share 1.5", 2, "at most 1"),
+    ],
+)
+def test_wrong_input_is_told(store: Path, arguments: str, code: int, said: str) -> None:
+    result = run(f"whatif spot --backtest {arguments}")
+    assert said in " ".join(result.output.split())
+    assert result.exit_code == code
+
+
+def market_of(folder: Path) -> Prices:
+    """Plainly: every change of p3.2xlarge by zone; a fact told twice counts once."""
+    known: dict[tuple[str, int], Decimal] = {}
+    for path in sorted(folder.rglob("*.json")):
+        for row in json.loads(path.read_text())["SpotPriceHistory"]:
+            if row["InstanceType"] == "p3.2xlarge" and row["ProductDescription"] == "Linux/UNIX":
+                at = datetime.fromisoformat(row["Timestamp"].replace("Z", "+00:00"))
+                known[row["AvailabilityZone"], round(at.timestamp() * 1000)] = Decimal(row["SpotPrice"])
+    zones: Prices = defaultdict(list)
+    for (zone, at_ms), price in sorted(known.items()):
+        zones[zone].append((at_ms, price))
+    return dict(zones)
+
+
+@pytest.mark.skipif("GPUCOST_SPOT_PRICES" not in os.environ, reason="GPUCOST_SPOT_PRICES names no folder of price histories")
+def test_real_history_against_a_plain_calculation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(os.environ["GPUCOST_SPOT_PRICES"])
+    zones = market_of(folder)
+    monkeypatch.chdir(tmp_path)
+    assert run(f"collect spot {folder}").exit_code == 0
+    # minutes are walked: the job starts and ends on whole minutes, and prices between are taken at their milliseconds
+    begin = max(steps[0][0] for steps in zones.values())
+    start = datetime.fromtimestamp(begin / 1000, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+    hours, start_ms = 120, round(start.timestamp() * 1000)
+    end = start + timedelta(hours=hours)
+    answer = answered(
+        f"--instance-type p3.2xlarge --region us-east-1 --hours {hours} --from {start.isoformat().replace('+00:00', 'Z')} "
+        f"--to {end.isoformat().replace('+00:00', 'Z')} --on-demand-price 3.06"
+    )
+    assert answer["jobs"] == 1
+    end_ms = start_ms + hours * MS_PER_HOUR
+    plain = {f"stay in {zone}": plainly(steps, start_ms, end_ms) for zone, steps in zones.items()}
+    for way, amount in plain.items():
+        assert answer["by"][way] == pytest.approx(float(amount), abs=2e-6), way
+    moments = sorted({start_ms, end_ms} | {at for steps in zones.values() for at, _ in steps if start_ms < at < end_ms})
+    cheapest = sum(
+        min(Fraction(price_at(steps, at)) for steps in zones.values()) * (until - at) for at, until in pairwise(moments)
+    )
+    assert answer["by"][SWITCHING] == pytest.approx(float(cheapest / MS_PER_HOUR), abs=2e-6)
+    assert answer["by"][ON_DEMAND] == pytest.approx(3.06 * hours)
+
+
+def plainly(steps: list[tuple[int, Decimal]], start_ms: int, end_ms: int) -> Fraction:
+    total = Fraction(0)
+    for index, (at, price) in enumerate(steps):
+        until = steps[index + 1][0] if index + 1 < len(steps) else end_ms
+        span = min(until, end_ms) - max(at, start_ms)
+        if span > 0:
+            total += Fraction(price) * span
+    return total / MS_PER_HOUR

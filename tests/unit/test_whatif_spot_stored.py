@@ -1,0 +1,150 @@
+"""Usage moved to spot and back, on described fleets; cost comes from the real attribution stages."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.config import Config
+from gpucost.errors import GpucostError
+from gpucost.model import MS_PER_HOUR
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
+from gpucost.whatif.spot import stored
+from gpucost.whatif.spot.advice import advise
+from gpucost.whatif.spot.formulas import Work, exact
+from gpucost.whatif.spot.gangs import gangs
+from gpucost.whatif.spot.market import Changes, Market, Place
+from gpucost.whatif.spot.moving import Question
+from gpucost.whatif.spot.options import Options, Target
+from gpucost.whatif.spot.rates import Rate
+
+HOUR = MS_PER_HOUR
+TYPICAL = Rate(0.1, "test")
+
+
+def cost_of(fleet: Fleet) -> Costs:
+    return pipeline.cost_of(Config(), fleet)
+
+
+def node(name: str, hours: int, price: str, capacity_type: str = "on_demand", gpus: int = 8) -> Node:
+    return Node(
+        name, gpus, 0, hours * HOUR, (Price(Decimal(price), "price_book"),), capacity_type, provider="aws", region="us-east-1",
+        zone="us-east-1a", instance_type="p4d.24xlarge",
+    )  # fmt: skip
+
+
+def question(fleet: Fleet, market: Market | None = None, *, is_narrowed: bool = False, price: str | None = None) -> Question:
+    return Question(
+        fleet, "a period", "a team", is_narrowed, market or Market("USD"), TYPICAL, None, Decimal(price) if price else None
+    )
+
+
+def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> None:
+    fleet = Fleet((node("a", 10, "20"),), (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1"),))
+    own = Changes("us-east-1", "us-east-1a", (-HOUR, 4 * HOUR), (Decimal(6), Decimal(9)), 100 * HOUR)
+    other = Changes("us-east-1", "us-east-1b", (-HOUR,), (Decimal(1),), 100 * HOUR)
+    market = Market("USD", history={"p4d.24xlarge": [("aws", other), ("aws", own)]})
+    answer = stored.answer(Options(runs=100), question(fleet, market), cost_of)
+    assert answer.today.cost == 200
+    assert float(answer.scenario.cost) == pytest.approx((4 * 6 + 6 * 9) * exact(Work(0.1, 0.5)), rel=1e-9)
+    assert answer.figures["spot_price"] == pytest.approx(7.8)
+    assert answer.figures["effective_price_per_gpu_hour_exact"] == pytest.approx(7.8 * exact(Work(0.1, 0.5)) / 8, abs=1e-6)
+
+
+def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list() -> None:
+    fleet = Fleet((node("a", 10, "20"),))
+    listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "use1-az1", Price(Decimal(3), "catalog", "2025-01-01"))]}
+    own = {("p4d.24xlarge", "spot"): Decimal(4)}
+    history = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]}
+    late = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]}
+    for market, price, expected in (
+        (Market("USD", listed), None, 30),
+        (Market("USD", listed, late, own), None, 40),  # history that begins too late prices nothing
+        (Market("USD", listed, history, own), None, 50),
+        (Market("USD", listed, history, own), "6", 60),
+    ):
+        # nobody holds a GPU, so no work is lost
+        assert stored.answer(Options(runs=100), question(fleet, market, price=price), cost_of).scenario.cost == expected
+
+
+def test_reserved_nodes_stay_and_the_reverse_takes_spot_nodes_back() -> None:
+    fleet = Fleet((node("a", 10, "20"), node("b", 10, "11", "reserved"), node("c", 10, "7", "spot")))
+    there = stored.answer(Options(runs=100), question(fleet, price="6"), cost_of)
+    assert there.today.cost == 380
+    assert there.scenario.cost == 240
+    assert there.figures["moved_nodes"] == 1
+    back = stored.answer(Options(runs=100, to=Target.on_demand), question(fleet, price="20"), cost_of)
+    assert back.scenario.cost == 510
+    with pytest.raises(GpucostError, match="bought as reserved"):
+        stored.answer(Options(), question(Fleet((node("b", 10, "11", "reserved"),)), price="6"), cost_of)
+
+
+def test_a_team_pays_its_share_of_nodes_that_others_hold_too() -> None:
+    fleet = Fleet((node("a", 10, "20"),), (Pod("a", "Job/train", 2, 0, 5 * HOUR, uid="1"),))
+    answer = stored.answer(Options(runs=100), question(fleet, price="10", is_narrowed=True), cost_of)
+    assert answer.today.cost == 25
+    assert answer.today.node_hours == pytest.approx(1.25)
+    assert answer.figures["moved_gpu_hours"] == 10
+    # an eighth of the node's time is held, and stretched
+    assert float(answer.scenario.cost) == pytest.approx(12.5 * (1 + (exact(Work(0.1, 0.5)) - 1) / 8), rel=1e-9)
+
+
+def test_a_workload_over_several_nodes_stops_when_any_of_them_does() -> None:
+    nodes = tuple(node(name, 10, "20") for name in "abc")
+    pods = (
+        Pod("a", "Job/gang", 8, 0, 10 * HOUR, uid="1"),
+        Pod("b", "Job/gang", 8, 0, 10 * HOUR, uid="2"),
+        Pod("c", "Job/one", 4, 0, 5 * HOUR, uid="3"),
+        Pod("c", "Job/one", 4, 5 * HOUR, 10 * HOUR, uid="4"),
+    )
+    fleet = Fleet(nodes, pods)
+    assert gangs(fleet) == {("default", "default", "Job/gang"): 2, ("default", "default", "Job/one"): 1}
+    answer = stored.answer(Options(runs=100), question(fleet, price="10"), cost_of)
+    one = 1 + (exact(Work(0.1, 0.5)) - 1) / 2
+    assert float(answer.scenario.cost) == pytest.approx(100 * (2 * exact(Work(0.1, 0.5, nodes=2)) + one), rel=1e-9)
+
+
+def test_savings_add_up_by_suitability() -> None:
+    pods = (
+        Pod("a", "Job/train-1", 4, 0, 10 * HOUR, uid="1"),
+        Pod("a", "Deployment/api", 2, 0, 10 * HOUR, uid="2"),
+        Pod("a", "StatefulSet/jupyter-ann", 1, 0, 10 * HOUR, uid="3"),
+    )
+    answer = stored.answer(Options(runs=100), question(Fleet((node("a", 10, "20"),), pods), price="10"), cost_of)
+    savings = answer.figures["saving_by_suitability"]
+    assert set(savings) == {"yes", "no", "risky", "unallocated"}
+    assert sum(savings.values()) == answer.saving
+    assert savings["yes"] > savings["no"] > savings["risky"] > 0
+
+
+@pytest.mark.parametrize(
+    ("workload", "suits"),
+    [
+        ("Job/llama-sft-03", "yes"), ("PyTorchJob/pretrain", "yes"), ("Job/lr-sweep-7", "yes"), ("CronJob/scoring", "yes"),
+        ("Deployment/chat-api", "no"), ("InferenceService/bert", "no"), ("StatefulSet/jupyter-ann", "risky"),
+        ("Notebook/ann", "risky"), ("Pod/try", "risky"), ("Widget/x", "risky"),
+    ],
+)  # fmt: skip
+def test_advice(workload: str, suits: str) -> None:
+    assert advise(workload).suits == suits
+
+
+def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
+    def price(amount: int) -> Price:
+        return Price(Decimal(amount), "catalog", "2025-01-01")
+
+    rows = [("aws", "r1", f"z{amount}", price(amount)) for amount in (1, 2, 3, 4)] + [("aws", "r2", "", price(9))]
+    market = Market("USD", {("t", "spot"): rows})
+    find = partial(market.list_price, option="spot")
+    for place, amount in (
+        (Place("T", "aws", "r1", "z3"), 3),
+        (Place("t", "aws", "r1", "elsewhere"), 2),
+        (Place("t", None, "r2"), 9),
+    ):
+        found = find(place)
+        assert found is not None and found.per_node_hour == amount
+    assert find(Place("t")) is None  # regions differ
+    assert find(Place("t", "gcp", "r1")) is None
