@@ -26,7 +26,9 @@ RUN groupadd --gid 10001 gpucost \
     && mkdir /data /etc/gpucost \
     && chown gpucost:gpucost /data
 COPY --from=build /opt/gpucost /opt/gpucost
+# XDG_CONFIG_HOME: a config mounted at /etc/gpucost/gpucost.toml is found
 ENV PATH=/opt/gpucost/bin:$PATH \
+    XDG_CONFIG_HOME=/etc \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     GPUCOST_STORE=/data/gpucost.duckdb

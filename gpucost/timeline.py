@@ -61,5 +61,12 @@ def name_of(period: Period, tz: ZoneInfo) -> str:
     return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
 
 
+def within(name: str) -> str:
+    """The name of a period as a sentence goes on with it: in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07."""
+    if " to " in name:
+        return f"from {name}"
+    return f"{'on' if name[:1].isdigit() else 'in'} {name}"
+
+
 def _first_of_next_month(day: date) -> date:
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)

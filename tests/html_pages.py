@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,6 +14,8 @@ import duckdb
 from gpucost import price
 from gpucost.config import Config
 from gpucost.report import Query, ReportView, build
+from gpucost.report.html import Bar, Block, Item
+from gpucost.report.view import Column, Line, Table
 from gpucost.timeline import month_period
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, OCTOBER_END, Fleet, sample
 
@@ -65,6 +69,28 @@ def hostile_store(folder: Path) -> Path:
         fleet.rows["warnings"].append(("unpriced_node", "prod", f"n{number}", OCTOBER, OCTOBER_END, message, "gpucost `x` <b>"))
     fleet.write(folder / "hostile.duckdb")
     return folder / "hostile.duckdb"
+
+
+def hostile_block() -> Block:
+    """A block with every part, all of hostile names."""
+    lines = tuple(Line((name, float(index) if index else None), flag=name) for index, name in enumerate(HOSTILE))
+    bars = tuple(
+        Bar(name, index - 2, "money", name, ("named", "idle", "unallocated")[index % 3]) for index, name in enumerate(HOSTILE)
+    )
+    items = tuple(
+        Item(
+            name,
+            Decimal(index),
+            "money",
+            "a month",
+            name,
+            f"gpucost whatif --workload {quote(name)}" if index % 3 else None,
+            index % 2 > 0,
+        )
+        for index, name in enumerate(HOSTILE)
+    )
+    table = Table("Table", (Column(HOSTILE[0], "text"), Column("Share", "ratio")), lines, note=HOSTILE[5])
+    return Block(HOSTILE[8], HOSTILE[9], bars=bars, table=table, items=items, note=HOSTILE[6])
 
 
 def october(**options: Any) -> Query:

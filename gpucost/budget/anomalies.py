@@ -1,83 +1,123 @@
-"""Days on which the fleet, a team or a workload cost more than its own pattern lets expect."""
+"""Days on which the fleet, a team or a workload cost more, or less, than its own pattern lets expect."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
+from statistics import median
+from typing import Literal
 
-from gpucost.budget.days import BASELINE_DAYS, HISTORY_DAYS, ZERO, Days, Series
-from gpucost.budget.robust import MAD_TO_SIGMA, middle
+from gpucost.budget.days import HISTORY_DAYS, ZERO, Days, Series
+from gpucost.budget.smoothing import MAD_TO_SIGMA
+from gpucost.budget.weekdays import levels, weekday_factors
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
 SCORE = 3.5
+LEVEL_DAYS = 14
+_LEAST_DAYS = 7
 # Costs that are the same every day have no spread; what is within a few percent of them is no news.
-LEAST_SPREAD = Decimal("0.05")
-_OF_WEEKDAY = 4
-_OF_ALL = 7
+_LEAST_SPREAD = 0.05
+# Where jobs come and go, most days are alike and a few are not: nine in ten days stray by less than 1.645 deviations.
+_MANY, _MANY_TO_SIGMA = 0.9, 1.645
+_MICRO = Decimal("0.000000001")
+
+# Work that is meant to go on: where it costs less, it died or was scaled down. Other work ends by itself.
+_LASTING = frozenset({"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The workload that broke its pattern most on the day, in the same direction: `change` is of its cost."""
+
+    workload: tuple[str | None, ...]
+    change: Decimal
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A day that cost more than expected: `cost` = `expected` + `excess`.
+    """A day that cost more or less than expected: `cost` = `expected` + `excess`, negative where it is less.
 
-    `score` is the excess in robust standard deviations. The pattern is that of `basis_days` days of the same weekday, or of any
-    where too few of it are known.
+    `score` is the excess in robust standard deviations, from `basis_days` days. `part` is None for workloads or where none tells.
     """
 
     series: Series
     day: date
+    direction: Literal["above", "below"]
     cost: Decimal
     expected: Decimal
     excess: Decimal
     score: float
     basis_days: int
-    same_weekday: bool
+    part: Part | None
 
 
 def anomalies(days: Days, wanted: Sequence[date], least: Decimal) -> list[Anomaly]:
-    """The days of `wanted`, collected in full, on which something cost at least `least` more than expected, the dearest first.
+    """The days of `wanted`, collected in full, on which something cost at least `least` more or less than expected.
 
-    Expected is the median of the complete days of the same weekday in the BASELINE_DAYS before, if there are four; else of all
-    complete days in the HISTORY_DAYS before, if there are seven. Where that is nothing, as of jobs that run now and then, or
-    where less is known, there is no pattern to break. Costs stray by 1.4826 times the median absolute deviation, and by no less
-    than 5 % of the median.
+    Those with the most money come first. Expected is the median level of the LEVEL_DAYS complete days before times the weekday's
+    factor (docs/budgets.md); days stray by how far those before were from what was expected of them. What was there for less
+    than two weeks, or costs nothing on most days, has no pattern to break. GPUs that nobody held are told where they are more,
+    workloads where they are less only if they are meant to go on.
     """
-    complete = frozenset(days.complete)
+    asked = frozenset(wanted) & frozenset(days.complete)
     found = [
-        anomaly
+        one
         for series, costs in days.costs.items()
-        for day in wanted
-        if day in complete and (anomaly := _judged(days, series, costs, day, least))
+        if max(costs.values(), default=ZERO) >= least
+        for one in _judged(days, series, costs, asked)
+        if abs(one.excess) >= least and _is_news(one)
     ]
-    return sorted(found, key=lambda anomaly: (-anomaly.excess, anomaly.day, str(anomaly.series)))
+    return sorted(found, key=lambda one: (-abs(one.excess), one.day, str(one.series)))
 
 
-def _judged(days: Days, series: Series, costs: Mapping[date, Decimal], day: date, least: Decimal) -> Anomaly | None:
-    cost = costs.get(day, ZERO)
-    if not cost or cost < least:
-        return None
-    known, same_weekday = _before(days, series, day)
-    if not known:
-        return None
-    values = [costs.get(one, ZERO) for one in known]
-    expected = middle(values)
-    excess = cost - expected
-    if not expected or excess <= 0 or excess < least:
-        return None
-    strays = max(Decimal(MAD_TO_SIGMA) * middle([abs(value - expected) for value in values]), LEAST_SPREAD * expected)
-    score = float(excess / strays)
-    if score <= SCORE:
-        return None
-    return Anomaly(series, day, cost, expected, excess, score, len(known), same_weekday)
+def _is_news(one: Anomaly) -> bool:
+    if one.direction == "above":
+        return True
+    if one.series.workload is not None:
+        return (one.series.workload[-1] or "").partition("/")[0] in _LASTING
+    return one.series.level != "unallocated"
 
 
-def _before(days: Days, series: Series, day: date) -> tuple[list[date], bool]:
+def _judged(days: Days, series: Series, costs: Mapping[date, Decimal], asked: frozenset[date]) -> list[Anomaly]:
     begun = days.first(series)
-    earlier = [one for one in days.complete if max(begun, day - timedelta(days=BASELINE_DAYS)) <= one < day]
-    alike = [one for one in earlier if one.weekday() == day.weekday()]
-    if len(alike) >= _OF_WEEKDAY:
-        return alike, True
-    recent = [one for one in earlier if one >= day - timedelta(days=HISTORY_DAYS)]
-    return (recent, False) if len(recent) >= _OF_ALL else ([], False)
+    known = {day: float(costs.get(day, ZERO)) for day in days.complete if day >= begun}
+    factors = weekday_factors(known)
+    found: list[Anomaly] = []
+    before: list[float] = []
+    strayed: list[float] = []
+    for day, level in levels(known, factors).items():
+        if len(before) >= _LEAST_DAYS:
+            usual = median(before[-LEVEL_DAYS:])
+            if day in asked and usual > 0 and len(strayed) >= _LEAST_DAYS:
+                score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
+                if abs(score) > SCORE:
+                    found.append(_told(days, series, day, usual * factors[day.weekday()], score, len(before)))
+            strayed.append(level - usual)
+        before.append(level)
+    return found
+
+
+def _spread(strayed: Sequence[float]) -> float:
+    sizes = sorted(map(abs, strayed))
+    return max(MAD_TO_SIGMA * median(sizes), sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA)
+
+
+def _told(days: Days, series: Series, day: date, usual: float, score: float, before: int) -> Anomaly:
+    cost, expected = days.costs[series].get(day, ZERO), Decimal(repr(usual)).quantize(_MICRO)
+    direction: Literal["above", "below"] = "above" if score > 0 else "below"
+    part = None if series.workload else _part(days, series, day, 1 if score > 0 else -1)
+    return Anomaly(series, day, direction, cost, expected, cost - expected, score, min(before, HISTORY_DAYS), part)
+
+
+def _part(days: Days, series: Series, day: date, sign: int) -> Part | None:
+    """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest."""
+    earlier = [one for one in days.complete if one < day][-LEVEL_DAYS:]
+    changes = [
+        Part(other.workload, costs.get(day, ZERO) - Decimal(median(costs.get(one, ZERO) for one in earlier)))
+        for other, costs in days.costs.items()
+        if other.workload is not None and (series.level == "fleet" or series == Series("team", other.team))
+    ]
+    largest = max(changes, key=lambda part: part.change * sign, default=None)
+    return largest if largest and largest.change * sign > 0 else None

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gpucost.budget.days import Days, Series
 from gpucost.budget.forecast import Forecast, forecast
+from gpucost.price.fx import budget_amount
 
 if TYPE_CHECKING:
     from gpucost.config import Config
-    from gpucost.config_budgets import Budget
+    from gpucost.config.budgets import Budget
     from gpucost.report import ReportView
     from gpucost.report.view import Measures
 
@@ -34,9 +35,10 @@ class TargetState:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """How a budget stands: `over` where more than `amount` is spent or a target is missed, `warn` where that comes near.
+    """How a budget stands: `over` where more than `amount` is spent or a target is missed.
 
-    `amount` is in the report's currency, None where only targets are given. `is_seen` False: the team held nothing in the month.
+    `warn` where that comes near in a month that is not over. `amount` is in the report's currency, None where only targets are
+    given. `is_seen` False: the team held nothing in the month.
     """
 
     name: str
@@ -74,7 +76,7 @@ def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: 
     row = next((row for row in view.rows if row.kind == "allocated" and row.keys["team"] == budget.team), None)
     measures = view.totals if budget.team is None else row.measures if row else None
     expected = forecast(days, Series("team", budget.team) if budget.team else Series("fleet"), month)
-    amount = _amount(config, budget, month[0])
+    amount = budget_amount(config, budget, month[0])
     money = _money_state(budget, amount, expected)
     targets = _targets(config, budget, measures)
     missed = any(target.status == "missed" for target in targets)
@@ -91,24 +93,13 @@ def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: 
     )
 
 
-def _amount(config: Config, budget: Budget, day: date) -> Decimal | None:
-    """In the report's currency, at the rate of the month's first day."""
-    if budget.amount is None or budget.currency in (None, config.currency):
-        return budget.amount
-    from gpucost.price.fx import rates
-
-    known = rates(config)
-    rate = known.rate(budget.currency, day)
-    if rate is None:
-        raise known.missing(budget.currency, f"the budget {budget.name!r} in {budget.currency}", day)
-    return budget.amount * rate
-
-
 def _money_state(budget: Budget, amount: Decimal | None, expected: Forecast) -> State | None:
     if amount is None:
         return None
     if expected.to_date > amount:
         return "over"
+    if not expected.open_days:
+        return "ok"  # nothing more will be spent
     is_late = expected.expected is not None and expected.expected > amount
     return "warn" if is_late or expected.to_date * 100 >= amount * budget.warn_at_percent else "ok"
 

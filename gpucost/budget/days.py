@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
+from gpucost.model import Period, from_ms
 from gpucost.timeline import local_days, local_midnight
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from gpucost.report import ReportView
     from gpucost.report.view import Gap
 
 Level = Literal["fleet", "unallocated", "team", "workload"]
 ZERO = Decimal(0)
 
-# Forecasts look back over the last four weeks, patterns of days over eight: four, and eight, of each weekday.
-HISTORY_DAYS = 28
-BASELINE_DAYS = 56
+# Forecasts and patterns of days look back over eight weeks: eight of each weekday.
+HISTORY_DAYS = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,17 @@ class Days:
         return min((day for day, cost in self.costs.get(series, {}).items() if cost), default=self.all[0])
 
 
-def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
-    """The costs of a report by team and day, or by team, cluster, namespace, workload and day.
+def collected_from(con: DuckDBPyConnection) -> datetime:
+    """The first moment that was collected, of any cluster; the end of time where nothing was."""
+    found = con.execute("SELECT min(from_ms) FROM collected").fetchall()[0][0]
+    return datetime.max.replace(tzinfo=UTC) if found is None else from_ms(found)
 
-    The fleet's are what its nodes cost, GPUs that nobody held included; where the report is narrowed, what its rows cost.
+
+def days_of(view: ReportView, tz: ZoneInfo, now: datetime, begun: datetime) -> Days:
+    """The costs of a report by team and day, or by team, cluster, namespace, workload and day; `begun` is `collected_from`.
+
+    The fleet's are what its nodes cost, GPUs that nobody held included; where the report is narrowed, what its rows cost. A day
+    that was collected and without any node cost nothing; one that was not collected is unknown.
     """
     costs: dict[Series, dict[date, Decimal]] = defaultdict(lambda: defaultdict(lambda: ZERO))
     for row in view.rows:
@@ -66,16 +75,16 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
             named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
             costs[Series("workload", team, named)][day] += cost
     every = tuple(local_days(view.period, tz))
-    used = frozenset(costs[Series("fleet")])
     over = max(now, view.coverage.collected_to or now)
-    complete = tuple(day for day in every if _is_complete(day, tz, view.coverage.not_collected, view.period.start, used, over))
+    known = Period(max(begun, view.period.start), over)
+    complete = tuple(day for day in every if _is_complete(day, tz, view.coverage.not_collected, view.period.start, known))
     return Days(every, complete, {series: dict(found) for series, found in costs.items()})
 
 
-def _is_complete(day: date, tz: ZoneInfo, gaps: tuple[Gap, ...], first: datetime, used: frozenset[date], over: datetime) -> bool:
-    """Whether `day` is over and no cluster misses any of it; one that came later, on a day that others have, misses nothing."""
+def _is_complete(day: date, tz: ZoneInfo, gaps: tuple[Gap, ...], first: datetime, known: Period) -> bool:
+    """Whether `day` lies in `known` and no cluster misses any of it; one that came later than others misses nothing."""
     begin, end = local_midnight(day, tz), local_midnight(day + timedelta(days=1), tz)
-    if end > over or day not in used:
+    if begin < known.start or end > known.end:
         return False
     return not any(
         gap.period.start < end and begin < gap.period.end

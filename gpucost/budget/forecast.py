@@ -1,24 +1,26 @@
-"""What a month will come to: what was spent, and for each day that is missing what such a weekday costs."""
+"""What a month will come to: what was spent, and for each day that is missing what its level and its weekday let expect."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
-from itertools import pairwise
-from math import pi, sqrt
+from math import sqrt
+from statistics import median
 
 from gpucost.budget.days import HISTORY_DAYS, ZERO, Days, Series
-from gpucost.budget.robust import middle, spread
+from gpucost.budget.smoothing import Smoothed, smoothed
+from gpucost.budget.weekdays import levels, weekday_factors
 
-# Four in five months end within the range, where days vary by themselves: the normal distribution's 10 % and 90 %.
+# Four in five months end within the range: the normal distribution's 10 % and 90 %.
 RANGE = 0.8
 _Z = 1.2816
 _LEAST_DAYS = 3
-_LEAST_OF_WEEKDAY = 2
-_MOST_LIKENESS = 0.8
+# How far a weekday that was never seen may be from the others.
+_UNSEEN = 0.3
+_NEIGHBORS = 5
 _MICRO = Decimal("0.000000001")
 
 
@@ -41,10 +43,9 @@ class Forecast:
 def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
     """The forecast of the days of `month`, from the last HISTORY_DAYS complete days of `days` (docs/budgets.md).
 
-    A day that is missing costs the median of its weekday, or of all days where the weekday is known only once; a day that is
-    partly known at least what is known of it. The range is that of a sum of days that stray by their robust standard deviation,
-    and of the medians, whose own error is sqrt(pi / 2) of a mean's. Days stray from the median of the others of their weekday;
-    where a day strays as the day before did, the range is wider.
+    A day ahead costs the smoothed level times its weekday's factor, a day missed in between the median of those around it; a day
+    that is partly known at least what is known of it. The range is that of days that stray, of a level that moves, and of factors
+    that are not known well. Money to date is exact; what is foretold is computed in floats.
     """
     costs = days.costs.get(series, {})
     complete = frozenset(days.complete)
@@ -56,13 +57,13 @@ def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
     history = [day for day in days.complete if begun <= day <= month[-1]][-HISTORY_DAYS:]
     if len(history) < _LEAST_DAYS:
         return Forecast(series, to_date, None, None, None, len(missing), len(history))
-    known = {day: costs.get(day, ZERO) for day in history}
-    levels = _levels(known)
-    rest = sum((max(ZERO, levels[day.weekday()] - costs.get(day, ZERO)) for day in missing), ZERO)
-    strays = _strays(known)
-    sigma = spread(strays) * _persistence(strays)
-    count = len(missing)
-    half = Decimal(_Z * sigma * sqrt(count + count * count * (pi / 2) / len(known))).quantize(_MICRO)
+    known = {day: float(costs.get(day, ZERO)) for day in history}
+    factors = weekday_factors(known)
+    level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
+    ahead = [day for day in missing if day > history[-1]]
+    foretold = _between(known, factors, missing) | _ahead(level, factors, history[-1], ahead)
+    rest = sum((max(ZERO, _money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
+    half = _money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
     expected = to_date + rest
     return Forecast(
         series=series,
@@ -70,40 +71,50 @@ def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
         expected=expected,
         low=max(to_date, expected - half),
         high=expected + half,
-        open_days=count,
+        open_days=len(missing),
         history_days=len(known),
     )
 
 
-def _strays(known: dict[date, Decimal]) -> list[Decimal]:
-    """How far each day is from the median of the others of its weekday: of its own it is too near."""
-    found = []
-    for day, cost in known.items():
-        others = [other for one, other in known.items() if one != day]
-        alike = [other for one, other in known.items() if one != day and one.weekday() == day.weekday()]
-        found.append(cost - middle(alike if len(alike) >= _LEAST_OF_WEEKDAY else others))
+def _ahead(level: Smoothed, factors: Mapping[int, float], last: date, ahead: Sequence[date]) -> dict[date, float]:
+    path = level.ahead((ahead[-1] - last).days) if ahead else []
+    return {day: path[(day - last).days - 1] * factors[day.weekday()] for day in ahead}
+
+
+def _between(known: Mapping[date, float], factors: Mapping[int, float], missing: Sequence[date]) -> dict[date, float]:
+    """Days missed before the last one known: at the median level of the nearest that are."""
+    level = levels(known, factors)
+    found = {}
+    for day in missing:
+        if day < max(known):
+            near = sorted(level, key=lambda one: abs((one - day).days))[:_NEIGHBORS]
+            found[day] = median(level[one] for one in near) * factors[day.weekday()] if near else 0.0
     return found
 
 
-def _persistence(strays: list[Decimal]) -> float:
-    """How many times wider sums of such days stray than if each strayed by itself: sqrt((1 + r) / (1 - r)) of an AR(1) series.
+def _deviation(level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]) -> float:
+    """The standard deviation of the sum of the missing days."""
+    last = max(known)
+    open_days = frozenset(missing)
+    after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
+    weights = [factors[day.weekday()] if day in open_days else 0.0 for day in after]
+    seen, wanted = Counter(day.weekday() for day in known), Counter(day.weekday() for day in missing)
+    # an average that forgets at rate a is as good as that of (2 - a) / a days
+    days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)
+    shares = [
+        sum(carried**2 for carried in level.carried(weights)),
+        sum(weights) ** 2 / days_of_level,
+        sum(factors[day.weekday()] ** 2 for day in missing if day < last),
+        sum((factors[weekday] * count) ** 2 / seen[weekday] for weekday, count in wanted.items() if seen[weekday]),
+    ]
+    unseen = _UNSEEN * level.level * sum(count for weekday, count in wanted.items() if not seen[weekday])
+    return sqrt(level.sigma**2 * sum(shares) + unseen**2)
 
-    r is the correlation of a day with the next, in [0, 0.8]: from a month's days it is known too roughly to narrow the range.
-    """
-    sizes = [float(stray) for stray in strays]
-    squares = sum(size * size for size in sizes)
-    if not squares:
-        return 1.0
-    r = sum(one * after for one, after in pairwise(sizes)) / squares
-    r = min(max(r, 0.0), _MOST_LIKENESS)
-    return sqrt((1 + r) / (1 - r))
+
+def _quantile(errors: int) -> float:
+    """Student's t at 90 %, by the first term of its expansion (Abramowitz, Stegun, Handbook, 1964, 26.7.5)."""
+    return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
 
 
-def _levels(known: dict[date, Decimal]) -> dict[int, Decimal]:
-    by_weekday: dict[int, list[Decimal]] = defaultdict(list)
-    for day, cost in known.items():
-        by_weekday[day.weekday()].append(cost)
-    anyway = middle(list(known.values()))
-    return {
-        weekday: middle(by_weekday[weekday]) if len(by_weekday[weekday]) >= _LEAST_OF_WEEKDAY else anyway for weekday in range(7)
-    }
+def _money(value: float) -> Decimal:
+    return Decimal(repr(value)).quantize(_MICRO)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from gpucost import focus
 from gpucost.chargeback.state import State, missing_bills, state_of
-from gpucost.errors import IncompleteError
+from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.reconcile import reconcile
 from gpucost.report import Query
 from gpucost.report import build as build_report
+from gpucost.report.slots import slots
+from gpucost.units import UnitAsk, known
+from gpucost.waste import build as dissect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
     from gpucost.model import Period
     from gpucost.reconcile import Reconciliation
     from gpucost.report.view import ReportView, Row
+    from gpucost.units import UnitView
+    from gpucost.waste import Waste
 
+_COLLECT = "--collect collects what the store lacks of the month; gpucost store info says what is there"
 LEDGER_BY = ("team", "cluster", "namespace", "workload", "day", "gpu_model", "capacity_type")
 
 
@@ -50,13 +56,18 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What a month's files say. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY."""
+    """What a month's files say. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
+
+    `waste` is the whole fleet's, also by team; `units` what units of work cost, where progress was collected.
+    """
 
     ask: Ask
     timezone: str
     overview: ReportView
     teams: dict[str, ReportView]
     ledger: ReportView
+    waste: Waste
+    units: tuple[UnitView, ...]
     account: Reconciliation | None
     focus: FocusTotals
     state: State
@@ -67,7 +78,7 @@ def build(
 ) -> Bundle:
     """The bundle of a month, from an attribution that is up to date; its FOCUS files are written to `folder`.
 
-    Works on a read-only connection. Raises GpucostError where the month holds no data.
+    Works on a read-only connection. Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
     """
 
     def view(*teams: str, by: tuple[str, ...] = (), people: bool = True) -> ReportView:
@@ -83,13 +94,21 @@ def build(
         )
         return build_report(con, config, query)
 
-    overview = view()
+    try:
+        overview = view()
+    except StoreError:
+        raise
+    except GpucostError as error:
+        raise (IncompleteError if ask.is_over else GpucostError)(error.message, _COLLECT) from None
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
     teams = {}
     for place, team in enumerate(names, 1):
         tell(f"{team[:40]} ({place} of {len(names)})")
         teams[team] = view(team)
     ledger = view(by=LEDGER_BY, people=False)
+    tell("waste and unit costs")
+    waste = dissect(con, config, ask.period, slots(ask.period, config.tz, ()), ("team",), top=0)
+    units = known(con, UnitAsk(ask.period, ask.period_name, config.tz, config.currency))
     tell("the FOCUS file")
     totals = focus.prepare(con, ask.month, config.currency)
     for kind in ("csv", "parquet"):
@@ -102,6 +121,8 @@ def build(
         overview=overview,
         teams=teams,
         ledger=ledger,
+        waste=waste,
+        units=units,
         account=account,
         focus=totals,
         state=state_of(ask.is_over, overview.coverage, account, expected),

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from gpucost.report.html.text import clean
-from gpucost.report.render_markdown import environment
+from gpucost.report.html import Block
+from gpucost.report.html.frame import environment, frame
+from gpucost.report.html.parts import part
+from gpucost.report.render_markdown import environment as markdown
 from gpucost.report.words import figure_text
 from gpucost.resources import reports_dir
 
 
 def to_markdown(manifest: dict[str, Any]) -> str:
     """The index for people who read text; names cannot break out of their cells."""
-    return environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_told(manifest))
+    return markdown(reports_dir() / "chargeback").get_template("index.md.j2").render(_told(manifest))
 
 
-def to_html(manifest: dict[str, Any]) -> str:
-    """The index as one page that needs nothing else; names are escaped."""
-    made = Environment(
-        loader=FileSystemLoader(reports_dir() / "chargeback"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        finalize=lambda value: clean(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return made.get_template("index.html.j2").render(_told(manifest))
+def to_html(manifest: dict[str, Any], blocks: Sequence[Block]) -> str:
+    """The index as one page that needs nothing else, with `blocks` after its teams; names are escaped."""
+    parts = [part(block, manifest["currency"]) for block in blocks]
+    return environment().get_template("index.html.j2").render(_told(manifest) | {"blocks": parts} | frame())
 
 
 def _told(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -49,6 +42,7 @@ def _told(manifest: dict[str, Any]) -> dict[str, Any]:
             money(one["charge"]),
             *([money(one["cost"]), money(one["shared_cost"])] if totals["shared_cost"] else []),
             figure_text(_ratio(one["charge"], totals["charge"]), "ratio", "", 1),
+            money(one["estimated_cost"]),
             money(one["idle_cost"]),
             figure_text(one["efficiency"], "ratio", "", 1),
             figure_text(one["spot_ratio"], "ratio", "", 1),
@@ -68,6 +62,7 @@ def _told(manifest: dict[str, Any]) -> dict[str, Any]:
             "Charged",
             *(["Cost", "Shared"] if totals["shared_cost"] else []),
             "Share",
+            "Estimate",
             "Idle cost",
             "Efficiency",
             "Spot",
@@ -78,7 +73,11 @@ def _told(manifest: dict[str, Any]) -> dict[str, Any]:
             for team in manifest["teams"]
         ],
         "gone": [{"name": one["team"], "adjustment": money(one["adjustment"], signed=True)} for one in gone],
-        "total": line(totals, whole["charge"]["adjustment"] if whole else None),
+        # of what teams are charged; the total beside it is of all nodes
+        "total": line(
+            totals | {"estimated_cost": _sum(manifest["teams"], "estimated_cost")},
+            whole["charge"]["adjustment"] if whole else None,
+        ),
         "unallocated": money(totals["unallocated_cost"]),
         "node_cost": money(totals["node_cost"]),
         "estimated": money(totals["estimated_cost"]),
@@ -107,6 +106,10 @@ def _told(manifest: dict[str, Any]) -> dict[str, Any]:
         "warnings": manifest["coverage"]["warnings"],
         "focus": manifest["focus"],
     }
+
+
+def _sum(rows: list[dict[str, Any]], name: str) -> float:
+    return float(sum((Decimal(str(row[name])) for row in rows), Decimal(0)))
 
 
 def _ratio(part: float, whole: float) -> float | None:

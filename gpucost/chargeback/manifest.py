@@ -11,7 +11,6 @@ from gpucost.chargeback.build import Bundle, charge
 from gpucost.chargeback.names import file_names
 from gpucost.errors import GpucostError
 from gpucost.model import iso
-from gpucost.reconcile.view import LINES
 from gpucost.report.render_data import coverage_dict, number
 
 SCHEMA = "gpucost.chargeback/1"
@@ -122,7 +121,7 @@ def _reconciliation(bundle: Bundle) -> dict[str, Any] | None:
     if account is None:
         return None
     return {
-        "sentence": sentence(bundle),
+        "sentence": account.sentence,
         "providers": list(account.providers),
         "is_final": account.is_final,
         "is_exact": not account.problems,
@@ -135,22 +134,9 @@ def _reconciliation(bundle: Bundle) -> dict[str, Any] | None:
 
 def sentence(bundle: Bundle) -> str:
     """The reconciliation in one line: where the bill of GPU machines went."""
-    account = bundle.account
-    if account is None:
+    if bundle.account is None:
         return f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
-    parts = " + ".join(
-        f"{cost:,.2f} {LINES[line]}" for line, cost in account.lines.items() if f"{cost:.2f}".strip("-0.") or line == "attributed"
-    )
-    state = "final" if account.is_final else "not final"
-    return (
-        f"bill of {', '.join(account.providers)} ({state}, billing period {account.month} UTC): {account.effective_cost:,.2f} "
-        f"{account.currency} for {account.machines:,} GPU machines = {parts}; {_plain(account.difference)} unexplained"
-    )
-
-
-def _plain(amount: Decimal) -> str:
-    text = f"{amount:,.2f}"
-    return text.lstrip("-") if not text.strip("-0.,") else text
+    return bundle.account.sentence
 
 
 def _replaces(made: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -25,12 +25,12 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]]) -> Iterator[Pat
     """A new directory beside `target`, that takes its place where the block ends and is gone where it raises.
 
     `keeps` names what of the old directory goes over to the new one. One run at a time works in the directory above; what a
-    killed run left there is removed. Raises GpucostError where another run is at work or the directory cannot be written.
+    killed run left there is removed, and so are directories that were made for nothing. Raises GpucostError where another run is
+    at work or the directory cannot be written.
     """
     above = target.parent
     try:
-        above.mkdir(parents=True, exist_ok=True)
-        with _alone(above), _ended_in_order():
+        with _made(above), _alone(above), _ended_in_order():
             for left in above.glob(f".????-??{_MARK}*"):
                 shutil.rmtree(left, ignore_errors=True)
             part = Path(mkdtemp(dir=above, prefix=f".{target.name}{_MARK}"))
@@ -46,6 +46,20 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]]) -> Iterator[Pat
         raise GpucostError(
             f"cannot write {target}: {error.strerror or error}; what was there before is kept", "--out names another directory"
         ) from error
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """`folder` and those above it, made where they are not there, and gone again where the block raises and leaves them empty."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        with suppress(OSError):  # not empty, or not made
+            for one in new:
+                one.rmdir()
+        raise
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.cli._common import put, write_text
 from gpucost.cli._periods import parse_period
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FLAT, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from gpucost.budget import Days, Forecast
@@ -38,25 +38,26 @@ def chosen_month(config: Config, store: Store, month: str | None, now: datetime)
 
 
 def costs_by_day(
-    config: Config, store: Store, period: Period, now: datetime, back: int, by: tuple[str, ...] = ("team", "day")
+    config: Config, store: Store, period: Period, now: datetime, by: tuple[str, ...] = ("team", "day")
 ) -> tuple[ReportView, Days]:
-    """Costs of the days of `period` and of `back` days before it, by `by`, which ends with day; and a report for its coverage.
+    """Costs of the days of `period` and of eight weeks before it, by `by`, which ends with day; and a report for its coverage.
 
-    That is of `period` alone where it holds any data: what lies before is no matter of its figures.
+    That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
     from gpucost import pipeline
-    from gpucost.budget import days_of
+    from gpucost.budget import HISTORY_DAYS, collected_from, days_of
     from gpucost.errors import GpucostError, StoreError
     from gpucost.model import Period
     from gpucost.report import Query
     from gpucost.timeline import local_midnight, name_of
 
-    first = period.start.astimezone(config.tz).date() - timedelta(days=back)
+    first = period.start.astimezone(config.tz).date() - timedelta(days=HISTORY_DAYS + 7)
     window = Period(local_midnight(first, config.tz), period.end)
-    query = Query(period=window, period_name=name_of(window, config.tz), by=by, now=now, with_sections=False)
+    query = Query(period=window, period_name=name_of(window, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
     view = pipeline.report(config, store, query)
-    days = days_of(view, config.tz, now)
-    asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True)
+    with store.read() as con:
+        days = days_of(view, config.tz, now, collected_from(con))
+    asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
         return pipeline.report(config, store, asked), days
     except StoreError:
@@ -95,8 +96,8 @@ def write_answer(
     format: RowFormat,
     target: Path | None,
 ) -> None:
-    """Write `sections` for people, `whole` as JSON with the coverage of `view`, or `rows` in `columns` as CSV."""
-    if format is RowFormat.csv:
+    """Write `sections` for people, `whole` as JSON with the coverage of `view`, or `rows` in `columns` as CSV or Parquet."""
+    if format in FLAT:
         write_rows(columns, [[row[name] for name in columns] for row in rows], format, target)
     elif format is RowFormat.json:
         from gpucost.report.render_data import coverage_dict

@@ -106,6 +106,14 @@ def write_text(text: str, output: Path) -> None:
         raise GpucostError(f"cannot write {output}: {reason}", "-o names another file") from None
 
 
+def put_or_write(text: str, output: Path | None) -> None:
+    """Write `text` to the file `output`, or to stdout where it is None. Raises GpucostError where it cannot be written."""
+    if output is None:
+        put(text, nl=False)
+    else:
+        write_text(text, output)
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

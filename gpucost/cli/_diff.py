@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.cli._common import put, write_text
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FLAT, RowFormat, write_rows
 from gpucost.diff import CELL, PARTS, Diff, DiffRow, Parts
 from gpucost.diff.build import Side, per_day
 from gpucost.errors import UsageError
@@ -49,7 +49,7 @@ def write(view: ReportView, diff: Diff, whose: str, format: RowFormat, target: P
         else:
             write_text(text, target)
         return
-    if format is RowFormat.csv:
+    if format in FLAT:
         flat = [_flat(row, diff) for row in diff.rows]
         columns = list(_columns(diff))
         write_rows(columns, [[row[name] for name in columns] for row in flat], format, target)
@@ -227,11 +227,11 @@ def _heads(keys: Sequence[str], diff: Diff) -> tuple[Column, ...]:
             Column(_phrase(name)[:1].upper() + _phrase(name)[1:], "text", weight=0 if not index else 1)
             for index, name in enumerate(keys)
         ),
-        Column("Before", "money", 2, weight=1),
-        Column("After", "money", 2, weight=1),
+        Column("Before", "money", 2, weight=3, group="sides"),
+        Column("After", "money", 2, weight=3, group="sides"),
         Column("Change", "money", 2),
         *([Column("Change a day", "money", 2, weight=1)] if _differ_in_length(diff) else []),
-        *(Column(_WORDS[name][0], "money", 2, weight=3 if name in ("unallocated", "host") else 2) for name in _shown_parts(diff)),
+        *(Column(_WORDS[name][0], "money", 2, weight=2, group="parts") for name in _shown_parts(diff)),
     )
 
 
@@ -243,7 +243,8 @@ def _lines(rows: Sequence[DiffRow], keys: Sequence[str], diff: Diff) -> list[Lin
 
 def _figures(row: DiffRow, diff: Diff) -> tuple[Value, ...]:
     daily = [_per_day_change(row.before.cost, row.after.cost, diff)] if _differ_in_length(diff) else []
-    parts = [getattr(row.parts, name) for name in _shown_parts(diff)]
+    # blank where there is none of it: the parts that there are stand out
+    parts = [getattr(row.parts, name) or "" for name in _shown_parts(diff)]
     return (row.before.cost, row.after.cost, row.change, *daily, *parts)
 
 

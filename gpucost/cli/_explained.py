@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli._common import load, put
-from gpucost.cli._explained_stages import STAGES
+from gpucost.cli._explained_stages import stages
 from gpucost.cli._explained_tables import exact, hours, money, print_pods, table
 from gpucost.cli._periods import parse_instant, parse_period
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpucost.model import Period
     from gpucost.report.explained import CostExplained, NodeCost
 
-SCHEMA = "gpucost.explain.team/1"
 _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
@@ -43,9 +42,11 @@ ClusterOption = Annotated[
     str | None, typer.Option("--cluster", metavar="NAME", help="Only what ran in this cluster.", show_default=False)
 ]
 TopOption = Annotated[
-    int, typer.Option("--top", min=1, help="How many workloads and nodes to list, the dearest first; JSON has all.")
+    int, typer.Option("--top", min=1, help="How many workloads, pods and nodes to list, the dearest first; JSON has all.")
 ]
-RowsOption = Annotated[int, typer.Option("--rows", min=0, help="How many of the bill's rows to list of each machine.")]
+RowsOption = Annotated[
+    int, typer.Option("--rows", min=0, help="How many prices of each node, and rows of its bill, to list; JSON has all prices.")
+]
 FormatOption = Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")]
 
 
@@ -63,7 +64,7 @@ def explain(
     store: Path | None,
     namespace: str | None = None,
 ) -> None:
-    """Answer for the team, namespace or workload `name`, as `kind` says; of a workload also its pods."""
+    """Answer for the team, namespace or workload `name`, as `kind` says."""
     from datetime import UTC
 
     from gpucost import pipeline
@@ -88,7 +89,7 @@ def explain(
     if format is ExplainFormat.json:
         put(json.dumps(as_dict(kind, name, answer), indent=2, ensure_ascii=False, default=_plain))
     else:
-        _print(kind, name, answer, top)
+        _print(kind, name, answer, top, rows)
 
 
 def _period(month: str | None, day: str | None, tz: ZoneInfo, now: datetime) -> tuple[Period, str] | None:
@@ -112,18 +113,19 @@ def as_dict(kind: str, name: str, answer: CostExplained) -> dict[str, Any]:
     from gpucost.model import iso
 
     return {
-        "schema": SCHEMA,
+        "schema": f"gpucost.explain.{kind}/1",
         kind: name,
         "from": iso(answer.period.start),
         "to": iso(answer.period.end),
         "currency": answer.currency,
+        "cost_basis": answer.cost_basis,
         "allocated_gpu_hours": answer.allocated_gpu_hours,
         "cost": answer.cost,
         "estimated_cost": answer.estimated_cost,
         "workloads": [asdict(row) for row in answer.workloads],
         "nodes": [_node(node) for node in answer.nodes],
-        **({"pods": [_span(pod) for pod in answer.pods]} if kind == "workload" else {}),
-        "stages": [{"decides": what, "file": f"gpucost/{file}"} for what, file in STAGES],
+        "pods": [_span(pod) for pod in answer.pods],
+        "stages": [{"decides": what, "file": f"gpucost/{file}"} for what, file in stages(answer)],
     }
 
 
@@ -157,7 +159,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no place in an answer")
 
 
-def _print(kind: str, name: str, answer: CostExplained, top: int) -> None:
+def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> None:
     total = f"{money(answer.cost)} {answer.currency} for {hours(answer.allocated_gpu_hours)} GPU-hours"
     put(f"{kind} {name}, {answer.period_name}: {total}")
     if answer.estimated_cost:
@@ -177,18 +179,17 @@ def _print(kind: str, name: str, answer: CostExplained, top: int) -> None:
         lines.append((f"{len(rest):,} more", "", "", held, money(sum((row.cost for row in rest), Decimal(0))), ""))
     lines.append(("total", "", "", hours(answer.allocated_gpu_hours), money(answer.cost), ""))
     table(("namespace", "workload", "node", "gpu_hours", f"cost_{answer.currency}", "price_source"), lines, (0, 0, 1, 0, 0, 1))
-    if answer.pods:
-        print_pods(answer.pods, answer, top)
+    print_pods(answer.pods, answer, top)
     for node in answer.nodes[:top]:
-        _print_node(name, node, answer.currency)
+        _print_node(name, node, answer.currency, rows)
     left = answer.nodes[top:]
     if left:
         put(f"\n{len(left):,} more nodes, {money(sum((node.cost for node in left), Decimal(0)))}: --top {len(answer.nodes)}")
     put("\nMade by, in this order")
-    table(("decides", "SQL stage"), [(what, f"gpucost/{file}") for what, file in STAGES])
+    table(("decides", "SQL stage"), [(what, f"gpucost/{file}") for what, file in stages(answer)])
 
 
-def _print_node(name: str, node: NodeCost, currency: str) -> None:
+def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
     kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
     put(f"\nNode {node.node} in cluster {node.cluster}: {kind}")
     put(f"  {node.machine_id or 'no provider id: no bill can name it'}")
@@ -200,7 +201,9 @@ def _print_node(name: str, node: NodeCost, currency: str) -> None:
     ]
     table(("paid by", currency), [(who, money(cost)) for who, cost in parts])
     put()
-    table(("from", "hours", "price/h", currency), [*_by_source(node), (_WHOLE, "", "", money(node.node_cost))])
+    table(("price_source", "hours", "price/h", currency), [*_by_source(node), (_WHOLE, "", "", money(node.node_cost))])
+    if len(node.prices) > 1:
+        _print_prices(node, rows)
     for machine in node.bill:
         put()
         shown = [
@@ -235,6 +238,18 @@ def _by_source(node: NodeCost) -> list[tuple[str, str, str, str]]:
         span = " .. ".join(exact(value) for value in ([values[0], values[-1]] if len(values) > 1 else values))
         found.append((source, f"{hours:,.1f}" if prices else "", span, money(cost)))
     return found
+
+
+def _print_prices(node: NodeCost, rows: int) -> None:
+    put()
+    lines = [
+        (f"{price.start:%Y-%m-%d %H:%M}", f"{price.end:%Y-%m-%d %H:%M}", exact(price.price_per_hour), price.price_source)
+        for price in node.prices[:rows]
+    ]
+    if lines:
+        table(("from", "to", "price/h", "price_source"), lines)
+    if len(node.prices) > rows:
+        put(f"  {'and ' if lines else ''}{len(node.prices) - len(lines):,} more prices in turn: --rows {len(node.prices)}")
 
 
 def _print_difference(node: NodeCost, currency: str) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpucost.report.explained import CostExplained, PodCost
 
 _FIGURES = {"gpus", "idle_hours", "gpu_hours", "hours", "price/h", "effective_cost"}
+_TIMES = {"from", "to", "charge period"}
 _SHORT_UUID = len("GPU-01234567")
 
 
@@ -39,7 +40,7 @@ def print_pods(pods: Sequence[PodCost], answer: CostExplained, top: int) -> None
     idle = sum(pod.idle_gpu_hours for pod in pods)
     lines.append(("total", "", "", "", hours(answer.allocated_gpu_hours), hours(idle), money(answer.cost), "", ""))
     columns = ("pod", "from", "to", "gpus", "gpu_hours", "idle_hours", f"cost_{answer.currency}", "node", "devices")
-    table(columns, lines, (0, 0, 0, 0, 0, 1, 0, 1, 1))
+    table(columns, lines, (0, 0, 0, 0, 0, 2, 0, 1, 1))
 
 
 def _short(device: str) -> str:
@@ -49,13 +50,16 @@ def _short(device: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> None:
-    from gpucost.cli._fit import figures_right, fitted, line_width
+    from gpucost.cli._fit import figures_right, fitted, left_out, line_width
     from gpucost.cli._rows import RowFormat, render_rows
 
     width = line_width()
-    shown = fitted(columns, rows, weights or [0] * len(columns), width - 2 if width else None)
+    whole = [index for index, name in enumerate(columns) if name in _FIGURES | _TIMES or name[-3:].isupper()]
+    shown = fitted(columns, rows, weights or [0] * len(columns), width - 2 if width else None, figures=whole)
     for text in render_rows(*figures_right(*shown, _FIGURES), RowFormat.table).splitlines():
         put(f"  {text}")
+    if below := left_out(columns, shown[0]):
+        put(f"  {below}")
 
 
 def money(amount: Decimal) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ from gpucost.cli._rows import RowFormat, render_rows
 from gpucost.model import iso
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpucost.config import Config
     from gpucost.findings import Finding, Findings, Question
     from gpucost.model import Period
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from gpucost.savings import Ask
     from gpucost.store import Store
 
+TITLE = "What to do about it"
 _WIDTH = 100
 _LABELS = {"begins": "from", "ends": "to"}
 
@@ -27,6 +30,18 @@ def found(config: Config, store: Store, period: Period) -> Findings:
     from gpucost import savings
 
     return savings.findings(config, store, period, lambda question: _commit(config, period, question))
+
+
+def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], clusters: Sequence[str] = ()) -> Findings:
+    """Those of some teams, namespaces or clusters (none: of all), with the ranks that they have among all."""
+    kept = tuple(
+        one
+        for one in found.findings
+        if (not teams or set((one.team or "").split(", ")) & set(teams))
+        and (not namespaces or one.namespace in namespaces)
+        and (not clusters or one.cluster in clusters)
+    )
+    return replace(found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over)
 
 
 def as_dict(findings: Findings, top: int | None = None) -> dict[str, Any]:
@@ -53,9 +68,9 @@ def rows(findings: Findings, top: int | None = None) -> list[list[Any]]:
 
 def text(findings: Findings, title: str, currency: str, top: int | None = None) -> str:
     """A ranked list: what, who, money a month, evidence, what to do, and the command that shows the saving."""
-    parts = [title, _headline(findings, currency)]
+    parts = [title, headline(findings, currency)]
     for one in findings.findings[:top]:
-        head = f"{one.rank:>3}  {_amount(one, currency):>14}  {one.title}: {_who(one)}"
+        head = f"{one.rank:>3}  {_amount(one, currency):>14}  {one.title}: {who(one)}"
         body = [
             *textwrap.wrap(f"{one.evidence}.", _WIDTH - 5),
             *textwrap.wrap(f"{one.advice[:1].upper()}{one.advice[1:]}.", _WIDTH - 5),
@@ -73,14 +88,14 @@ def markdown(findings: Findings, title: str, currency: str, top: int | None = No
             one.rank,
             _amount(one, currency),
             one.title,
-            _who(one),
+            who(one),
             f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}.",
             f"`{one.command}`" if one.command else "",
         )
         for one in findings.findings[:top]
     ]
     table = render_rows(("#", "A month", "What", "Who", "Evidence", "Command"), lines, RowFormat.markdown)
-    return f"# {title}\n\n{_headline(findings, currency)}\n\n{table}"
+    return f"# {title}\n\n{headline(findings, currency)}\n\n{table}"
 
 
 def table(findings: Findings, top: int) -> Table:
@@ -88,11 +103,11 @@ def table(findings: Findings, top: int) -> Table:
     from gpucost.report.view import Column, Line, Table
 
     lines = tuple(
-        Line((f"{one.rank}", one.title, _who(one), "at most" if one.is_bound else "", one.saving_per_month))
+        Line((f"{one.rank}", one.title, who(one), "at most" if one.is_bound else "", one.saving_per_month))
         for one in findings.findings[:top]
     )
     return Table(
-        "What to do about it",
+        TITLE,
         (
             Column("#", "text"),
             Column("Finding", "text"),
@@ -105,7 +120,9 @@ def table(findings: Findings, top: int) -> Table:
     )
 
 
-def _headline(findings: Findings, currency: str) -> str:
+def headline(findings: Findings, currency: str) -> str:
+    """How many there are, and what their commands show together."""
+    """How many there are, and what their commands show together."""
     if not findings.findings:
         least = _money(findings.minimum_per_month, currency)
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
@@ -117,7 +134,8 @@ def _headline(findings: Findings, currency: str) -> str:
     )
 
 
-def _who(one: Finding) -> str:
+def who(one: Finding) -> str:
+    """What a finding is about, and whose that is."""
     owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
     return f"{one.subject} ({owner})" if owner else one.subject
 
@@ -138,8 +156,9 @@ def _plain(value: Any) -> Any:
 
 def _commit(config: Config, period: Period, question: Question) -> Ask:
     """`whatif reserve` about the question's workloads."""
-    from gpucost.cli._whatif_options import PricePer, StoreOptions
-    from gpucost.cli.whatif_reserve import stored_families
+    from gpucost.cli._whatif_commitments import stored_families
+    from gpucost.cli._whatif_run import Run, StoreOptions
+    from gpucost.whatif.described import PricePer
     from gpucost.whatif.reserve import answer
 
     asked = StoreOptions(
@@ -150,8 +169,10 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
         end=iso(period.end),
     )
 
+    run = Run(config, asked, quiet=True)
+
     def ask(cost_of: Any) -> Any:
-        families, existing, name, assumptions = stored_families(config, asked, (), (), {}, {}, PricePer.node, quiet=True)
+        families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
         return answer(families, existing, cost_of, currency=config.currency, period=name, assumptions=assumptions)
 
     return ask

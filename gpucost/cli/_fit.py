@@ -73,6 +73,12 @@ def fitted(
     return [columns[index] for index in shown], lines
 
 
+def left_out(columns: Sequence[str], shown: Sequence[str]) -> str:
+    """A sentence that names the columns that `fitted` had no room for; empty where it had."""
+    names = ", ".join(name for name in columns if name not in shown)
+    return f"Left out for lack of room: {names}; --format json has all." if names else ""
+
+
 def figures_right(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Container[str]
 ) -> tuple[list[str], list[list[Any]]]:

@@ -49,7 +49,7 @@ def summary(
 
     from gpucost import pipeline
     from gpucost.cli._periods import parse_period
-    from gpucost.config_alerts import is_link
+    from gpucost.config.alerts import is_link
     from gpucost.notify.message import message_of
     from gpucost.report import Query, default_period
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from gpucost.cli._common import note, stdout_failed
+from gpucost.cli._rows import file_needed
 from gpucost.errors import GpucostError, UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ def write_parquet(view: ReportView, target: Path | None) -> None:
     """The report's rows to a Parquet file, whole or not at all. Raises UsageError without a file."""
     from gpucost.report.render_data import to_parquet
 
-    if target is None:
-        raise UsageError("parquet is no text: it needs a file", "-o report.parquet")
-    with _made(target) as part:
+    with made(file_needed(target)) as part:
         to_parquet(view, part)
 
 
@@ -48,7 +47,7 @@ def write_focus(
             "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"
-    with _made(target) as part:
+    with made(target) as part:
         totals = pipeline.focus_file(config, store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
             _to_stdout(part)
@@ -61,7 +60,7 @@ def write_focus(
 
 
 @contextmanager
-def _made(target: Path | None) -> Iterator[Path]:
+def made(target: Path | None) -> Iterator[Path]:
     """A file to write, that takes the place of `target` where the block ends; of none where it raises.
 
     What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.

@@ -1,4 +1,4 @@
-"""Rows of an answer as an aligned table, Markdown, CSV or JSON."""
+"""Rows of an answer as an aligned table, Markdown, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.cli._common import put, write_text
+from gpucost.errors import UsageError
 
 
 class RowFormat(StrEnum):
@@ -23,10 +24,21 @@ class RowFormat(StrEnum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+    parquet = "parquet"
+
+
+# Rows of one table and nothing beside them.
+FLAT = (RowFormat.csv, RowFormat.parquet)
 
 
 def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None) -> None:
-    """Write rows to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written."""
+    """Write rows to `output`, or to stdout where it is None.
+
+    Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
+    """
+    if format is RowFormat.parquet:
+        _save_parquet(columns, rows, output)
+        return
     text = render_rows(columns, rows, format)
     if output is None:
         put(text, nl=False)
@@ -35,9 +47,51 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
 
 
 def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat) -> str:
-    """The rows as text."""
+    """The rows as text: in any format but Parquet."""
     renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
     return renderers[format](columns, rows)
+
+
+def _save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], output: Path | None) -> None:
+    from gpucost.cli._report_files import made
+    from gpucost.store.table_files import save_rows
+
+    types = {name: _column_type([row[i] for row in rows]) for i, name in enumerate(columns)}
+    if len(types) < len(columns):
+        raise UsageError("Parquet has one column of a name, and here two have the same", "give them names of their own, with AS")
+    told = list(types.values())
+    texts = [
+        [as_text(value) if told[i] == "VARCHAR" and value is not None else value for i, value in enumerate(row)] for row in rows
+    ]
+    with made(file_needed(output)) as part:
+        save_rows(types, texts, "parquet", part)
+
+
+def file_needed(output: Path | None) -> Path:
+    """The file that Parquet goes to. Raises UsageError where there is none."""
+    if output is None:
+        raise UsageError("parquet is no text: it needs a file", "-o report.parquet")
+    return output
+
+
+def _column_type(values: Sequence[Any]) -> str:
+    """The DuckDB type that holds all of `values`; text where none does."""
+    there = [value for value in values if value is not None]
+    kinds = {type(value) for value in there}
+    if kinds == {bool}:
+        return "BOOLEAN"
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in there):
+        return "BIGINT"
+    if kinds and kinds <= {int, Decimal}:
+        # money has nine decimals, prices may have more
+        exponents = [value.as_tuple().exponent for value in there if isinstance(value, Decimal)]
+        scale = max(9, *(-exponent for exponent in exponents if isinstance(exponent, int)), 0)
+        return f"DECIMAL(38,{min(scale, 18)})"
+    if kinds and kinds <= {int, float, Decimal}:
+        return "DOUBLE"
+    if kinds == {datetime}:
+        return "TIMESTAMPTZ" if all(value.tzinfo for value in there) else "TIMESTAMP"
+    return "DATE" if kinds == {date} else "VARCHAR"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

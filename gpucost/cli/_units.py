@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli._common import load, output_file, put, write_text
-from gpucost.cli._fit import figures_right, fitted, line_width
+from gpucost.cli._fit import figures_right, fitted, left_out, line_width
 from gpucost.cli._periods import parse_period
-from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
 from gpucost.errors import GpucostError
 from gpucost.model import iso
 
@@ -52,6 +52,7 @@ _HEADS = {
     "generation_tokens": "generated",
     "cost_per_1000": "per 1,000",
     "cost_per_million_tokens": "per million",
+    "cost_per_million_prompt_tokens": "per million prompt",
     "cost_per_million_generation_tokens": "per million generated",
     "cost_per_active_gpu_hour": "per active GPU-h",
     "epochs_done": "epochs",
@@ -127,6 +128,9 @@ def answer(
     view = pipeline.unit_costs(settings, opened, ask, build)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
+    if asked.format in FLAT:
+        write_rows(*flat(view), asked.format, target)
+        return
     text = rendered(view, asked.format, target, with_rows=with_rows, most=most)
     if target is None:
         put(text, nl=False)
@@ -134,15 +138,18 @@ def answer(
         write_text(text, target)
 
 
+def flat(view: UnitView) -> tuple[list[str], list[list[Any]]]:
+    """The rows, as columns and values."""
+    columns = list(view.rows[0]) if view.rows else list(view.shown["rows"])
+    return columns, [[row[name] for name in columns] for row in view.rows]
+
+
 def rendered(
     view: UnitView, format: RowFormat, target: Path | None, *, with_rows: bool | None = None, most: int | None = None
 ) -> str:
-    """The answer as text."""
+    """The answer as JSON, or as text for people."""
     if format is RowFormat.json:
         return json.dumps(as_dict(view), indent=2, ensure_ascii=False, default=_number) + "\n"
-    if format is RowFormat.csv:
-        columns = list(view.rows[0]) if view.rows else list(view.shown["rows"])
-        return render_rows(columns, [[row[name] for name in columns] for row in view.rows], format)
     return _text(view, format, line_width(target), with_rows=with_rows, most=most)
 
 
@@ -200,7 +207,8 @@ def _table(columns: tuple[str, ...], rows: list[Item], format: RowFormat, width:
     figures = [index for index, name in enumerate(names) if any(isinstance(row[name], (int, float, Decimal)) for row in rows)]
     lines = [[_parted(_cell(name, row[name])) for name in names] for row in rows]
     shown = fitted(heads, lines, [_WEIGHTS.get(name, 0) for name in names], width, figures=figures)
-    return render_rows(*figures_right(*shown, {heads[index] for index in figures}), format)
+    below = left_out(heads, shown[0])
+    return render_rows(*figures_right(*shown, {heads[index] for index in figures}), format) + (f"{below}\n" if below else "")
 
 
 def _head(name: str) -> str:
@@ -217,7 +225,8 @@ _WEIGHTS = {
     **dict.fromkeys(("amount", "hours", "duration_hours", "trend_percent", "lost_cost", "trials", "best_value", "from"), 1),
     **dict.fromkeys(("best_trial_cost", "idle_cost", "failed", "planned_epochs", "generation_tokens", "prompt_tokens"), 2),
     **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
-    **dict.fromkeys(("status", "lost_epochs", "best_epoch", "best_cost", "cost_per_million_generation_tokens"), 3),
+    **dict.fromkeys(("status", "lost_epochs", "best_epoch", "best_cost"), 3),
+    **dict.fromkeys(("cost_per_million_prompt_tokens", "cost_per_million_generation_tokens"), 3),
 }
 
 

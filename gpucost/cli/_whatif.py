@@ -7,13 +7,12 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucost.cli._common import put, write_text
-from gpucost.cli._fit import fitted, line_width
-from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli._common import put_or_write, write_text
+from gpucost.cli._fit import fitted, left_out, line_width
+from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
 
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Answer, Position, Rows, Value
@@ -25,32 +24,21 @@ _SMALL = 0.01
 _ALWAYS_SHOWN = ("cost", "saving", "saving_percent", "today", "scenario")
 
 
-class AnswerFormat(StrEnum):
-    """How an answer is written."""
-
-    table = "table"
-    markdown = "markdown"
-    json = "json"
-    csv = "csv"
-
-
-def write_answer(answer: Answer, format: AnswerFormat, output: Path | None, saved: Path | None = None) -> None:
+def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: Path | None = None) -> None:
     """Write an answer to `output`, or to stdout where it is None, and as JSON to `saved`, for `whatif compare`.
 
     Raises GpucostError where a file cannot be written.
     """
     if saved is not None:
         write_text(_json(answer), saved)
-    if format is AnswerFormat.json:
-        text = _json(answer)
-    elif format is AnswerFormat.csv:
-        text = render_rows(("figure", "value"), _flat("", as_dict(answer)), RowFormat.csv)
-    else:
-        text = _text(answer, line_width(output) if format is AnswerFormat.table else None, format is AnswerFormat.markdown)
-    if output is None:
-        put(text, nl=False)
+    if format in FLAT:
+        write_rows(("figure", "value"), _flat("", as_dict(answer)), format, output)
         return
-    write_text(text, output)
+    if format is RowFormat.json:
+        text = _json(answer)
+    else:
+        text = _text(answer, line_width(output) if format is RowFormat.table else None, format is RowFormat.markdown)
+    put_or_write(text, output)
 
 
 def _json(answer: Answer) -> str:
@@ -135,8 +123,7 @@ class _Style:
             weights = [_weight(index, name, index in figures) for index, name in enumerate(table.columns)]
             shown, folded = fitted(table.columns, lines, weights, self.width, figures=figures)
             text = render_rows(shown, folded, RowFormat.table)
-            left_out = ", ".join(name for name in table.columns if name not in shown)
-            below = f"Left out for lack of room: {left_out}." if left_out else ""
+            below = left_out(table.columns, shown)
         notes = " ".join(note for note in (table.note, below) if note)
         return [text, *([self.wrapped(notes)] if notes else [])]
 

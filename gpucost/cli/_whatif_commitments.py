@@ -1,4 +1,4 @@
-"""Prices of commitments for `gpucost whatif reserve`: those given as options, else list prices."""
+"""What `gpucost whatif reserve` chooses from: commitments at given or list prices, over what the store's usage asks of them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gpucost.cli._whatif_options import PricePer, decimal_number, node_price
-from gpucost.errors import UsageError
+from gpucost.cli._whatif_options import decimal_number
+from gpucost.errors import GpucostError, UsageError
+from gpucost.whatif.described import PricePer, node_price
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpucost.cli._whatif_offers import ListPrices
-    from gpucost.whatif.reserve import Offer, Terms
+    from gpucost.cli._whatif_run import Run
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.reserve import Existing, Family, Offer, Terms
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
 
@@ -94,3 +97,72 @@ def found_type(
     on_demand = next((offer for terms, offer in offers.items() if terms.kind == "on_demand"), None)
     gpus = next((float(row.gpu_count) for row in rows if row.gpu_count), None)
     return provider, gpus, on_demand, tuple(offer for terms, offer in offers.items() if terms.years)
+
+
+def stored_families(
+    run: Run,
+    types: Sequence[str],
+    regions: Sequence[str],
+    prices: dict[Terms, Decimal],
+    discounts: dict[Terms, Decimal],
+    price_per: PricePer,
+) -> tuple[tuple[Family, ...], Existing, str, tuple[Assumption, ...]]:
+    """What the store's usage asks of commitments: families with their offers, commitments there are, the period, assumptions."""
+    from dataclasses import replace
+
+    from gpucost.cli._whatif_offers import list_prices
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.fleet import Node
+    from gpucost.whatif.reserve import Offer, Terms, families_of, read_commitments
+
+    usage = run.usage()
+    with run.store.read() as con:
+        existing = read_commitments(con, usage.period.start_ms, usage.period.end_ms)
+    names, places = {name.lower() for name in types}, {name.lower() for name in regions}
+
+    def wanted(node: Node) -> bool:
+        is_type = not names or (node.instance_type or "").lower() in names
+        return is_type and (not places or (node.region or "").lower() in places)
+
+    none = Offer(Terms("on_demand", 0, ""), Decimal(0), "none")
+    with list_prices(run.settings) as listed:
+
+        def offers_of(provider: str, region: str, instance_type: str) -> tuple[Offer, tuple[Offer, ...]]:
+            found = found_type(listed, instance_type, provider, region)
+            return (found[2] or none, found[3]) if found else (none, ())
+
+        families = families_of(usage.fleet, usage.period, existing, offers_of, is_narrowed=usage.is_narrowed, wanted=wanted)
+    if not families:
+        seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
+        raise GpucostError(
+            f"{usage.scope_name} used no priced node on demand in {usage.period_name}"
+            + (" that --instance-type and --region name" if names or places else ""),
+            f"on demand were {', '.join(seen)}" if seen else "spot nodes are not committed to; whatif spot compares them",
+        )
+    if prices and sum(len(family.uses) for family in families) > 1:
+        kinds = ", ".join(f"{use.instance_type} ({family.region})" for family in families for use in family.uses)
+        raise UsageError(
+            f"--commitment-price is the price of one instance type, and there are {kinds}",
+            "add --instance-type and --region, or give --commitment-discount, which holds for all",
+        )
+    priced = tuple(
+        replace(
+            family,
+            uses=tuple(
+                replace(use, offers=offers_to_choose(use.on_demand, use.offers, prices, discounts, price_per, use.gpus))
+                for use in family.uses
+            ),
+        )
+        for family in families
+    )
+    return (
+        priced,
+        existing,
+        usage.period_name,
+        (
+            Assumption("usage", usage.scope_name, "on-demand nodes by hour", "store", usage.period_name),
+            Assumption(
+                "hours of the period", round(priced[0].uses[0].curve.hours, 3), "h; not collected ones count as unused", "store"
+            ),
+        ),
+    )

@@ -56,13 +56,20 @@ class ListPrices:
 
 
 @contextmanager
-def list_prices(settings: Config) -> Iterator[ListPrices]:
-    """List prices, with those of the store where there is one: the catalog answers without."""
+def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
+    """The store where there is one, else an empty one in memory: the catalog can be asked beside either."""
     from gpucost.store import Store
     from gpucost.store.scratch import scratch_store
 
     store = Store(settings.store)
     with store.read() if store.exists else scratch_store() as con:
+        yield con
+
+
+@contextmanager
+def list_prices(settings: Config) -> Iterator[ListPrices]:
+    """List prices, with those of the store where there is one: the catalog answers without."""
+    with store_or_empty(settings) as con:
         yield ListPrices(con, settings)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gpucost.cli._whatif_options import PricePer, decimal_number, node_price
+from gpucost.cli._whatif_options import decimal_number
 from gpucost.errors import UsageError
+from gpucost.whatif.described import PricePer, node_price
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

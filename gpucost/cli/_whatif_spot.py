@@ -1,54 +1,19 @@
-"""What `gpucost whatif spot` looks up before it asks: prices and rates of the market, by options, store and catalog."""
+"""What `gpucost whatif spot` asks the store: the rate that traces come to, and what is replayed over spot price history."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.cli._common import note
-from gpucost.cli._whatif_options import GPUS_PER_NODE, PricePer, StoreOptions, Usage, node_price, period_of
+from gpucost.cli._whatif_run import Run
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config import Config
-    from gpucost.whatif.fleet import Price
-    from gpucost.whatif.spot.calculator import Quote
-    from gpucost.whatif.spot.market import Market, Place
+    from gpucost.whatif.spot.described import Described
     from gpucost.whatif.spot.rates import Rate
     from gpucost.whatif.spot.replayed import Replay
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What options say of a fleet; prices are per node or per GPU, None is not given."""
-
-    on_demand_price: Decimal | None = None
-    spot_price: Decimal | None = None
-    price_per: PricePer = PricePer.node
-    instance_type: str | None = None
-    region: str | None = None
-    zone: str | None = None
-    nodes: int | None = None
-    gpus: int | None = None
-    hours: float | None = None
-
-
-@contextmanager
-def market_store(settings: Config) -> Iterator[DuckDBPyConnection]:
-    """The store where there is one, else an empty one in memory: the catalog can be asked beside either."""
-    from gpucost.store import Store
-    from gpucost.store.scratch import scratch_store
-
-    store = Store(settings.store)
-    with store.read() if store.exists else scratch_store() as con:
-        yield con
 
 
 def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
@@ -68,58 +33,11 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
     return of_trace(trace)
 
 
-def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
-    """Where the instance type is bought, and its GPUs. Raises UsageError for a type that is not known."""
-    from gpucost.whatif.spot.market import Place, find_instance
-
-    instance = find_instance(con, fleet.instance_type or "", None)
-    if instance.gpus != int(instance.gpus):
-        raise UsageError(f"{instance.name} holds {instance.gpus:g} of a GPU", "give prices and --gpus instead of --instance-type")
-    if fleet.gpus not in (None, instance.gpus):
-        raise UsageError(f"{instance.name} has {instance.gpus:g} GPUs, not {fleet.gpus}", "leave out --gpus")
-    return Place(instance.name, instance.provider, fleet.region, fleet.zone), int(instance.gpus)
-
-
-def quote_of(con: DuckDBPyConnection, settings: Config, fleet: Described) -> tuple[Quote, Rate | None]:
-    """Both prices of a node, from options first, and the rate of its catalog band. Raises UsageError where a price is missing."""
-    from gpucost.whatif.fleet import HOURS_PER_MONTH, Price
-    from gpucost.whatif.spot.calculator import Quote
-    from gpucost.whatif.spot.market import read_market
-
-    gpus, rate, market, place = fleet.gpus or GPUS_PER_NODE, None, None, None
-    if fleet.instance_type is not None:
-        place, gpus = find_place(con, fleet)
-        market = read_market(con, [fleet.instance_type], settings.currency, settings.prices.stale_after_days)
-        rate = market.band(place)
-    elif fleet.region or fleet.zone:
-        raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
-    prices = {"on_demand": fleet.on_demand_price, "spot": fleet.spot_price}
-    found: dict[str, Price] = {}
-    for option, price in prices.items():
-        if price is not None:
-            found[option] = Price(node_price(price, fleet.price_per, gpus), "option")
-        elif market is not None and place is not None:
-            found[option] = known_price(market, place, option)
-        else:
-            name = f"--{option.replace('_', '-')}-price"
-            raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
-    quote = Quote(
-        on_demand=found["on_demand"],
-        spot=found["spot"],
-        nodes=fleet.nodes or 1,
-        gpus=gpus,
-        hours=fleet.hours or HOURS_PER_MONTH,
-        currency=settings.currency,
-        price_per=fleet.price_per.value,
-        name=str(place.instance_type) + (f" in {place.region}" if place.region else "") if place else "",
-    )
-    return quote, rate
-
-
-def job_replay(settings: Config, fleet: Described, asked: StoreOptions, rate: Rate | None, on_demand_share: float) -> Replay:
+def job_replay(run: Run, fleet: Described, rate: Rate | None, on_demand_share: float) -> Replay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
-    from gpucost.store import Store
+    from gpucost.whatif.described import node_price
     from gpucost.whatif.fleet import Price
+    from gpucost.whatif.spot.described import find_place, known_price
     from gpucost.whatif.spot.market import read_market
     from gpucost.whatif.spot.replayed import Replay, job_starts
 
@@ -128,8 +46,9 @@ def job_replay(settings: Config, fleet: Described, asked: StoreOptions, rate: Ra
         raise UsageError(
             f"{missing} is missing: which job should be replayed?", f"give {missing}, or no options of a fleet at all"
         )
-    period, _ = period_of(settings, asked) if any(asked.period().values()) else (None, "")
-    with Store(settings.store).read() as con:
+    settings = run.settings
+    period = run.period()[0] if any(run.asked.period().values()) else None
+    with run.store.read() as con:
         place, gpus = find_place(con, fleet)
         # a replay ends with what was collected
         market = read_market(con, [fleet.instance_type], settings.currency, 0)
@@ -151,14 +70,14 @@ def job_replay(settings: Config, fleet: Described, asked: StoreOptions, rate: Ra
     )
 
 
-def usage_replay(settings: Config, usage: Usage, rate: Rate | None, on_demand_share: float) -> Replay:
+def usage_replay(run: Run, rate: Rate | None, on_demand_share: float) -> Replay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
-    from gpucost.store import Store
     from gpucost.whatif.spot.market import read_market
     from gpucost.whatif.spot.replayed import Replay, node_jobs
 
+    usage, settings = run.usage(), run.settings
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    with Store(settings.store).read() as con:
+    with run.store.read() as con:
         market = read_market(con, types, settings.currency, settings.prices.stale_after_days)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return Replay(
@@ -171,22 +90,4 @@ def usage_replay(settings: Config, usage: Usage, rate: Rate | None, on_demand_sh
         rate=rate,
         is_sample=False,
         left_out=left_out,
-    )
-
-
-def known_price(market: Market, place: Place, option: str) -> Price:
-    """The price of the place: spot history that is not stale before list prices. Raises UsageError where none is known."""
-    from datetime import UTC, datetime
-
-    from gpucost.model import to_ms
-
-    now_ms = to_ms(datetime.now(UTC))
-    price = (market.latest_spot(place, now_ms) if option == "spot" else None) or market.list_price(place, option)
-    if price is not None:
-        return price
-    where = f" in {place.zone or place.region}" if place.zone or place.region else ""
-    words = option.replace("_", "-")
-    raise UsageError(
-        f"no {words} price of {place.instance_type}{where} in {market.currency} is known",
-        f"give --{words}-price" + ("" if place.region else ", or --region: prices differ between regions"),
     )

@@ -1,4 +1,4 @@
-"""`gpucost anomalies`: days on which something cost more than its own pattern lets expect."""
+"""`gpucost anomalies`: days on which something cost more, or less, than its own pattern lets expect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def anomalies(
         list[LevelOption] | None,
         typer.Option("--level", help="Only days of the fleet, of what nobody held, of teams or of workloads; repeatable."),
     ] = None,
-    least: Annotated[float, typer.Option("--min-cost", min=0, help="Least money above expectation.")] = 50.0,
+    least: Annotated[float, typer.Option("--min-cost", min=0, help="Least money above or below expectation.")] = 50.0,
     format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
@@ -49,10 +49,11 @@ def anomalies(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Show days on which the fleet, a team or a workload cost more than its own pattern, and how much more.
+    """Show days on which the fleet, a team or a workload broke its own pattern, what it cost, and which workload did most of it.
 
-    Expected is the median of the same weekday over the eight weeks before; what strays further from it than 3.5 robust standard
-    deviations is shown (docs/budgets.md). Without a period: the current month so far, or the newest month with data.
+    Expected is the level of the two weeks before times the weekday's factor; what strays further from it than 3.5 robust standard
+    deviations is shown (docs/budgets.md). Less is told of the fleet, of teams and of workloads that are meant to go on: metrics
+    may be missing, or something died. Without a period: the current month so far, or the newest month with data.
 
     \b
     Examples:
@@ -62,7 +63,6 @@ def anomalies(
     """
     from datetime import UTC, datetime
 
-    from gpucost.budget import BASELINE_DAYS
     from gpucost.budget import anomalies as unusual
     from gpucost.cli._budget import chosen_month, costs_by_day, local_days_of, write_answer
     from gpucost.model import iso
@@ -73,7 +73,7 @@ def anomalies(
     chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
     period, name = chosen or chosen_month(settings, opened, None, now)
     by = ("team", "cluster", "namespace", "workload", "day")
-    view, days = costs_by_day(settings, opened, period, now, BASELINE_DAYS, by)
+    view, days = costs_by_day(settings, opened, period, now, by)
     wanted = local_days_of(settings, period)
     found = unusual(days, wanted, Decimal(repr(least)))
     if level:
@@ -88,7 +88,7 @@ def anomalies(
         "rows": rows,
     }
     known = sum(day in days.complete for day in wanted)
-    title = f"Days that cost more than usual: {name}"
+    title = f"Days that broke their pattern: {name}"
     subtitle = f"{known} of {len(wanted)} days were collected in full and looked at"
     write_answer(view, title, subtitle, [_table(found)], whole, rows, list(_COLUMNS), format, target)
     if target:
@@ -96,16 +96,23 @@ def anomalies(
 
 
 _COLUMNS = (
-    "level", "day", "team", "cluster", "namespace", "workload", "cost", "expected_cost", "excess_cost", "score", "basis_days",
-    "same_weekday", "currency",
+    "level", "day", "team", "cluster", "namespace", "workload", "direction", "cost", "expected_cost", "excess_cost", "score",
+    "basis_days", "main_workload", "main_workload_change", "currency",
 )  # fmt: skip
+
+
+_NOTE = (
+    "A workload's difference is also in its team's and the fleet's: levels do not add up. Where less was spent, "
+    "gpucost explain and gpucost doctor tell whether work ended or metrics are missing."
+)
 
 
 def _flat(one: Anomaly, currency: str) -> dict[str, Any]:
     _, cluster, namespace, workload = one.series.workload or (None, None, None, None)
+    part = (one.part.workload[-1], one.part.change) if one.part else (None, None)
     values = (
-        one.series.level, one.day, one.series.team, cluster, namespace, workload, one.cost, one.expected, one.excess,
-        round(one.score, 6), one.basis_days, one.same_weekday, currency,
+        one.series.level, one.day, one.series.team, cluster, namespace, workload, one.direction, one.cost, one.expected,
+        one.excess, round(one.score, 6), one.basis_days, *part, currency,
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
 
@@ -118,7 +125,8 @@ def _table(found: list[Anomaly]) -> Table:
         _, cluster, namespace, workload = one.series.workload or (None, None, None, None)
         who = workload or one.series.team or ("Unallocated" if one.series.level == "unallocated" else "All GPU nodes")
         where = "/".join(part for part in (cluster, namespace) if part)
-        lines.append(Line((f"{one.day:%a} {one.day}", who, where, one.cost, one.expected, one.excess, one.score)))
+        why = f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else ""
+        lines.append(Line((f"{one.day:%a} {one.day}", who, where, one.cost, one.expected, one.excess, why, one.score)))
     return Table(
         "Unusual days",
         (
@@ -127,9 +135,10 @@ def _table(found: list[Anomaly]) -> Table:
             Column("Where", "text", weight=1),
             Column("Cost", "money", 2),
             Column("Expected", "money", 2),
-            Column("Above", "money", 2),
-            Column("Score", "hours", 1, weight=2),
+            Column("Difference", "money", 2),
+            Column("Most of it", "text", weight=2),
+            Column("Score", "hours", 1, weight=3),
         ),
         tuple(lines),
-        note="A workload's excess is also in its team's and the fleet's: levels do not add up." if lines else None,
+        note=_NOTE if lines else None,
     )

@@ -45,7 +45,7 @@ from gpucost.cli.prices_tco import prices_tco
 from gpucost.cli.queue import queue
 from gpucost.cli.reconcile import reconcile
 from gpucost.cli.report import report
-from gpucost.cli.schema import schema_report
+from gpucost.cli.schema import schema
 from gpucost.cli.sql import sql
 from gpucost.cli.store_info import store_info
 from gpucost.cli.unit_epoch import unit_epoch
@@ -120,9 +120,6 @@ prices_group.command(DEFAULT, hidden=True)(prices)
 prices_group.command("tco")(prices_tco)
 prices_group.command("history")(prices_history)
 
-schema_group = _group("JSON Schemas of what commands print.")
-schema_group.command("report")(schema_report)
-
 store_group = _group("The store: one DuckDB file.")
 store_group.command("info")(store_info)
 
@@ -181,5 +178,5 @@ app.add_typer(unit_group, name="unit")
 app.add_typer(whatif_group, name="whatif")
 app.add_typer(export_group, name="export")
 app.add_typer(notify_group, name="notify")
-app.add_typer(schema_group, name="schema")
+app.command("schema")(schema)
 app.command("sql")(sql)

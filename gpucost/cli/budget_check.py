@@ -64,7 +64,7 @@ def budget_check(
     from datetime import UTC, datetime
 
     from gpucost import pipeline
-    from gpucost.budget import HISTORY_DAYS, check
+    from gpucost.budget import check
     from gpucost.cli._budget import chosen_month, costs_by_day, local_days_of, write_answer
     from gpucost.errors import ConfigError
     from gpucost.model import iso
@@ -80,8 +80,9 @@ def budget_check(
     now = datetime.now(UTC)
     period, name = chosen_month(settings, opened, month, now)
     # first, for its message where the month holds no data
-    view = pipeline.report(settings, opened, Query(period=period, period_name=name, now=now, with_sections=False))
-    _, days = costs_by_day(settings, opened, period, now, HISTORY_DAYS + 7)
+    asked = Query(period=period, period_name=name, now=now, with_sections=False, may_be_idle=True)
+    view = pipeline.report(settings, opened, asked)
+    _, days = costs_by_day(settings, opened, period, now)
     month_days = local_days_of(settings, period)
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
@@ -104,14 +105,22 @@ def budget_check(
     write_answer(view, title, subtitle, sections, whole, lines, list(lines[0]), format, target)
     if target:
         note(f"{title}: written to {target}", quiet=quiet)
+    known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
-            note(f"budget {state.name}: no team {state.team!r} held GPUs in {name}", quiet=quiet)
+            note(f"budget {state.name}: no team {state.team!r} held GPUs in {name}{_meant(state.team, known)}", quiet=quiet)
     if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
         failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
         for state in failed:
             note(f"budget {state.name}: {'; '.join(state.reasons)}", quiet=quiet)
         raise typer.Exit(MISSED)
+
+
+def _meant(team: str | None, known: list[str]) -> str:
+    """The teams there are, the nearest first, where the name is of none that held anything in the weeks before, either."""
+    from gpucost.report.query import nearest
+
+    return f"; there are {', '.join(nearest(team, known)[:5])}" if team and known and team not in known else ""
 
 
 def _flat(state: BudgetState, currency: str) -> dict[str, Any]:

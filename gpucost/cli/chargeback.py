@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli._common import (
-    INTERRUPTED,
     ConfigOption,
     QuietOption,
     StoreOption,
@@ -21,14 +20,13 @@ from gpucost.cli._common import (
 )
 from gpucost.cli._periods import MonthOption, parse_period
 from gpucost.cli.report import FocusVersion, Sharing
+from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from gpucost.config import Config
     from gpucost.model import Period
-    from gpucost.store import Store
 
 _INCOMPLETE = 4
 
@@ -43,7 +41,8 @@ def chargeback(
     ],
     month: MonthOption = None,
     collect: Annotated[
-        bool, typer.Option("--collect", help="First collect what the store lacks of the month: metrics, and configured bills.")
+        bool,
+        typer.Option("--collect", help="First collect what the store lacks of the month: metrics, configured bills, prices."),
     ] = False,
     share_unallocated: Annotated[
         Sharing | None,
@@ -66,7 +65,8 @@ def chargeback(
     collected, how the bill is reconciled, and, over an earlier bundle of the month, what was adjusted.
 
     Exit codes: 0 done; 1 failed, and what was there is kept, or --collect failed in part; 2 wrong usage; 4 the month is over and
-    incomplete: a part was never collected, or a bill is missing. The bundle is written all the same and says so.
+    incomplete: a part was never collected, or a bill is missing. The bundle is written all the same and says so; of a month
+    without any data none is.
 
     \b
     Examples:
@@ -80,16 +80,22 @@ def chargeback(
     from gpucost.chargeback import Ask, write
     from gpucost.chargeback.manifest import read
     from gpucost.chargeback.swap import replacing
+    from gpucost.cli._findings import found
+    from gpucost.cli._page import bundle_blocks
     from gpucost.cli._status import status
 
     settings, opened = load(config, store)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     name, period, title = _month(settings, now, month)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
     target = out.expanduser().resolve() / name
     previous = read(target)
-    failed = (
-        _collect(settings, opened, name, period, now, config=config, store=store, quiet=quiet, verbose=verbose) if collect else 0
-    )
+    failed = 0
+    if collect:
+        from gpucost.cli._missing import collect_missing
+
+        failed = collect_missing(settings, opened, name, period, now, config=config, store=store, quiet=quiet, verbose=verbose)
     ask = Ask(
         month=name,
         period=period,
@@ -102,8 +108,10 @@ def chargeback(
         tell("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous)) as folder:
             bundle = pipeline.chargeback(settings, opened, ask, folder, tell)
+            tell("what would save money")
+            advice = found(settings, opened, ask.period)
             tell("writing the files")
-            manifest = write(bundle, folder, previous)
+            manifest = write(bundle, folder, previous, bundle_blocks(settings, bundle, advice))
     _tell(manifest, target, quiet=quiet)
     if manifest["missing"]:
         tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", "gpucost chargeback --collect, and gpucost doctor")
@@ -113,7 +121,10 @@ def chargeback(
 
 
 def _month(settings: Config, now: datetime, month: str | None) -> tuple[str, Period, str]:
-    """The month asked for, else the last one that is over: `2026-10`, its period and its name."""
+    """The month asked for, else the last one that is over: `2026-10`, its period and its name.
+
+    Raises UsageError for a month to come.
+    """
     from datetime import timedelta
 
     if month is None:
@@ -122,6 +133,8 @@ def _month(settings: Config, now: datetime, month: str | None) -> tuple[str, Per
     chosen = parse_period(settings.tz, now, month=month)
     if chosen is None:
         raise AssertionError("a month was given")
+    if chosen[0].start > now:
+        raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")
     return month, *chosen
 
 
@@ -131,53 +144,6 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
 
     own = {FILE, *(one["file"] for one in (previous or {}).get("files", []))}
     return [path for path in sorted(old.rglob("*")) if not path.is_dir() and path.relative_to(old).as_posix() not in own]
-
-
-def _collect(
-    settings: Config,
-    opened: Store,
-    month: str,
-    period: Period,
-    now: datetime,
-    *,
-    config: Path | None,
-    store: Path | None,
-    quiet: bool,
-    verbose: bool,
-) -> int:
-    """Collect what the store lacks of the month; returns how many sources failed, each told on stderr."""
-    from gpucost import pipeline
-    from gpucost.cli.collect_aws import collect_aws
-    from gpucost.cli.collect_azure import collect_azure
-    from gpucost.cli.collect_focus import collect_focus
-    from gpucost.cli.collect_gcp import collect_gcp
-    from gpucost.cli.collect_prometheus import collect_prometheus
-    from gpucost.model import Period, iso
-
-    shared: dict[str, Any] = {"config": config, "store": store, "quiet": quiet, "verbose": verbose}
-    runs: list[tuple[Callable[..., None], dict[str, Any]]] = []
-    if period.start < now:
-        due = Period(period.start, min(period.end, now))
-        for source, gaps in pipeline.uncollected(settings, opened, due).items():
-            spans = [{"start": iso(gap.start), "end": iso(gap.end), "source": [source]} for gap in gaps]
-            runs += [(collect_prometheus, span) for span in spans]
-    if settings.aws.exports:
-        runs.append((collect_aws, {}))
-    if settings.gcp.exports or settings.gcp.billing_table:
-        runs.append((collect_gcp, {"month": [month]}))
-    if settings.azure.exports or settings.azure.cost_scope:
-        runs.append((collect_azure, {"month": [month]}))
-    if settings.focus.exports:
-        runs.append((collect_focus, {}))
-    failed = 0
-    for command, options in runs:
-        try:
-            command(**options, **shared)
-        except typer.Exit as ended:
-            if ended.exit_code >= INTERRUPTED:
-                raise
-            failed += 1
-    return failed
 
 
 def _tell(manifest: dict[str, Any], target: Path, *, quiet: bool) -> None:

@@ -23,6 +23,8 @@ from gpucost.cli._status import status
 
 if TYPE_CHECKING:
     from gpucost.collect.prices import PriceResult
+    from gpucost.config import Config
+    from gpucost.store import Store
 
 SHOWN_REGIONS = 4
 
@@ -69,17 +71,11 @@ def collect_prices(
       gpucost collect prices --provider aws --region us-east-1 --region eu-west-1
       gpucost collect prices --provider azure --region eastus
     """
-    from datetime import UTC, datetime
-
-    from gpucost.collect.prices import collect_prices as collect
     from gpucost.errors import GpucostError
 
     settings, opened = load(config, store)
     providers = _providers(provider or [], region or [])
-    with status(quiet=quiet, verbose=verbose) as tell:
-        results = collect(settings, opened, providers, region or [], datetime.now(UTC), tell)
-    for result in results:
-        _tell(result, quiet=quiet)
+    results = ask_clouds(settings, opened, providers, region or [], quiet=quiet, verbose=verbose)
     if all(result.skipped for result in results):
         raise GpucostError(
             "no prices were collected: there are credentials for none of the clouds asked",
@@ -87,6 +83,21 @@ def collect_prices(
         )
     if any(result.error for result in results):
         raise typer.Exit(1)
+
+
+def ask_clouds(
+    settings: Config, opened: Store, providers: Sequence[str], regions: Sequence[str], *, quiet: bool, verbose: bool
+) -> list[PriceResult]:
+    """Collect and tell the list prices of `providers`; what each came to."""
+    from datetime import UTC, datetime
+
+    from gpucost.collect.prices import collect_prices as collect
+
+    with status(quiet=quiet, verbose=verbose) as tell:
+        results = collect(settings, opened, providers, regions, datetime.now(UTC), tell)
+    for result in results:
+        _tell(result, quiet=quiet)
+    return results
 
 
 def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:

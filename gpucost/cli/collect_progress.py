@@ -79,11 +79,19 @@ def collect_progress(
 
 
 def _import(settings: Config, store: Store, paths: list[Path], *, quiet: bool) -> None:
+    from shlex import quote
+
     from gpucost.collect.progress.files import import_files
 
     for result in import_files(store, paths, settings.tz):
         if not quiet:
             put(f"{result.path}: {result.load.values:,} values of {result.period}")
+        for unit in result.own_units:
+            note(
+                f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"
+                f"    fix: gpucost unit requests --count {quote(unit)} shows it, or write one of these",
+                quiet=quiet,
+            )
 
 
 def _ask(settings: Config, store: Store, period: Period | None, names: list[str], *, quiet: bool, verbose: bool) -> bool:

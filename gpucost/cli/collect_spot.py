@@ -22,7 +22,11 @@ from gpucost.cli._common import (
 from gpucost.cli._status import status
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gpucost.collect.spot import SpotResult
+    from gpucost.config import Config
+    from gpucost.store import Store
 
 
 @handle_errors
@@ -59,12 +63,19 @@ def collect_spot(
         for result in spot.import_spot(opened, paths):
             _tell(result, quiet=quiet)
         return
+    if not ask_clouds(settings, opened, spot.PROVIDERS, quiet=quiet, verbose=verbose):
+        raise typer.Exit(1)
+
+
+def ask_clouds(settings: Config, opened: Store, providers: Collection[str], *, quiet: bool, verbose: bool) -> bool:
+    """Collect and tell the spot prices of `providers`; whether none of them failed. A cloud nobody is logged in to is skipped."""
+    from gpucost.collect import spot
+
     with status(quiet=quiet, verbose=verbose) as tell:
-        results = list(spot.collect_spot(settings, opened, datetime.now(UTC), tell))
+        results = list(spot.collect_spot(settings, opened, datetime.now(UTC), tell, providers))
     for result in results:
         _tell(result, quiet=quiet)
-    if any(result.error for result in results):
-        raise typer.Exit(1)
+    return not any(result.error for result in results)
 
 
 def _tell(result: SpotResult, *, quiet: bool) -> None:

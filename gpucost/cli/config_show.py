@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note
+from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, output_file
 from gpucost.cli._rows import RowFormat, write_rows
 
 
 @handle_errors
 def config_show(
     format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
+    ] = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -30,7 +33,7 @@ def config_show(
       GPUCOST_TIMEZONE=Europe/Berlin gpucost config show --format json
     """
     from gpucost.config import resolved
-    from gpucost.config_file import places
+    from gpucost.config.file import places
 
     settings, _ = load(config, store)
     if settings.path:
@@ -38,4 +41,4 @@ def config_show(
     else:
         looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
         note(f"config file: none (looked for {looked}); gpucost init writes one", quiet=quiet)
-    write_rows(("key", "value", "from"), resolved(settings), format, None)
+    write_rows(("key", "value", "from"), resolved(settings), format, output_file(output))

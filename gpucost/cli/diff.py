@@ -56,7 +56,7 @@ def diff(
     """
     from datetime import UTC, datetime
 
-    from gpucost import pipeline
+    from gpucost import comparisons
     from gpucost.cli._diff import chosen_dimensions, write
     from gpucost.cli._spans import parse_span
     from gpucost.report import Query
@@ -78,7 +78,7 @@ def diff(
         )
         for period, name in (parse_span(text, settings.tz, now) for text in (before, after))
     ]
-    view, found = pipeline.compare(settings, opened, queries[0], queries[1], dimensions)
+    view, found = comparisons.compare(settings, opened, queries[0], queries[1], dimensions)
     whose = ", ".join((*(team or ()), *(namespace or ()), *(cluster or ()))) or "all teams"
     write(view, found, whose, format, target, top)
     if target:

@@ -74,7 +74,7 @@ def explain_node(
 
 
 def _print(answer: NodePrice) -> None:
-    from gpucost.cli._fit import fitted, line_width
+    from gpucost.cli._fit import fitted, left_out, line_width
     from gpucost.cli._rows import RowFormat, write_rows
     from gpucost.model import iso
 
@@ -96,7 +96,10 @@ def _print(answer: NodePrice) -> None:
         for c in answer.candidates
     ]
     columns = ("price/h", "currency", "price_source", "price_as_of", "origin", "why")
-    write_rows(*fitted(columns, rows, _WEIGHTS, line_width()), RowFormat.table, None)
+    shown = fitted(columns, rows, _WEIGHTS, line_width())
+    write_rows(*shown, RowFormat.table, None)
+    if below := left_out(columns, shown[0]):
+        put(below)
     put()
     for step in answer.steps[1:]:
         put(f"x {_digits(step.factor)}  {step.detail}: {_digits(step.price_per_hour)}")

@@ -13,18 +13,22 @@ def export_alerts(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets].
+    """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
 
     On-demand GPUs that idle or that nobody holds, Kueue queues that make people wait, a low spot ratio, a budget that will not
     last, and metrics that are missing. They need the rules of `gpucost export recording-rules`, which hold the prices; those
-    that know month to date need `gpucost export openmetrics`. Budgets are alerted on where [alerts] names them.
+    that know month to date need `gpucost export openmetrics`.
 
     \b
     Examples:
       gpucost export alerts -o gpucost-alerts.yml
       gpucost export alerts --config prod.toml -o gpucost-alerts.yml
     """
+    from datetime import UTC, datetime
+
     from gpucost.config import load_config
     from gpucost.export.rules import alerting_rules
 
-    deliver(alerting_rules(load_config(config)), output, "alerting rules", quiet=quiet)
+    settings = load_config(config)
+    today = datetime.now(UTC).astimezone(settings.tz).date()
+    deliver(alerting_rules(settings, today), output, "alerting rules", quiet=quiet)

@@ -115,5 +115,5 @@ def _report(config: Config, store: Store, period: Period, now: datetime, *by: st
     from gpucost.report import Query
     from gpucost.timeline import name_of
 
-    query = Query(period=period, period_name=name_of(period, config.tz), by=by, now=now, with_sections=False)
+    query = Query(period=period, period_name=name_of(period, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
     return pipeline.report(config, store, query)

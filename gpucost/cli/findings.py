@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +20,7 @@ from gpucost.cli._common import (
     write_text,
 )
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli._rows import FLAT, RowFormat, write_rows
 from gpucost.cli._whatif_options import decimal_number
 
 if TYPE_CHECKING:
@@ -91,12 +90,13 @@ def findings(
     else:
         with opened.read() as con:
             period, name, _ = default_period(con, settings.tz, now)
-    found = _narrowed(shown.found(settings, opened, period), team or [], namespace or [])
+    found = shown.narrowed(shown.found(settings, opened, period), team or (), namespace or ())
     title = f"Findings: {', '.join((*(team or ()), *(namespace or ()), name))}"
+    if format in FLAT:
+        write_rows(shown.columns(), shown.rows(found, top), format, target)
+        return
     if format is RowFormat.json:
         written = _json(found, period, settings.currency, top)
-    elif format is RowFormat.csv:
-        written = render_rows(shown.columns(), shown.rows(found, top), RowFormat.csv)
     else:
         write = shown.markdown if format is RowFormat.markdown else shown.text
         written = write(found, title, settings.currency, top)
@@ -104,16 +104,6 @@ def findings(
         put(written, nl=False)
     else:
         write_text(written, target)
-
-
-def _narrowed(found: Findings, teams: list[str], namespaces: list[str]) -> Findings:
-    """Those of some teams or namespaces, with the ranks that they have among all."""
-    kept = tuple(
-        one
-        for one in found.findings
-        if (not teams or set((one.team or "").split(", ")) & set(teams)) and (not namespaces or one.namespace in namespaces)
-    )
-    return replace(found, findings=kept, passed_over=0 if teams or namespaces else found.passed_over)
 
 
 def _json(found: Findings, period: Period, currency: str, top: int | None) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpucost.forecast/1"
 _METHOD = (
-    "Each day that is missing costs the median of its weekday over the last 28 days that were collected in full. "
+    "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
     "Four in five months end within the range."
 )
 
@@ -37,8 +37,8 @@ def forecast(
 ) -> None:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
 
-    Each day that is missing costs the median of its weekday over the last four weeks; the range comes from how far days stray
-    from that (docs/budgets.md). Without --month: the current month, or the newest with data.
+    Each day that is missing costs what the level and the trend of the last eight weeks and its weekday let expect; the range
+    comes from how far days stray from that (docs/budgets.md). Without --month: the current month, or the newest with data.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def forecast(
     settings, opened = load(config, store)
     now = datetime.now(UTC)
     period, name = chosen_month(settings, opened, month, now)
-    view, days = costs_by_day(settings, opened, period, now, HISTORY_DAYS + 7)
+    view, days = costs_by_day(settings, opened, period, now)
     month_days = local_days_of(settings, period)
     known = {series.team: series for series in days.costs if series.level == "team"}
     _check_teams(team or [], [name for name in known if name])
@@ -72,7 +72,7 @@ def forecast(
         "from": iso(period.start),
         "to": iso(period.end),
         "currency": settings.currency,
-        "method": "median of weekday",
+        "method": "damped trend and weekdays",
         "history_days": HISTORY_DAYS,
         "range": RANGE,
         "rows": flat,

@@ -39,7 +39,7 @@ def init(
     """
     from gpucost import discover
     from gpucost.config import PrometheusSource, shown_url
-    from gpucost.config_file import FILE_NAME
+    from gpucost.config.file import FILE_NAME
     from gpucost.errors import ConfigError
 
     target = (config or Path(FILE_NAME)).expanduser()

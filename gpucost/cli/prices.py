@@ -22,7 +22,7 @@ from gpucost.cli._common import (
     put,
     write_text,
 )
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FLAT, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from datetime import date
@@ -102,7 +102,7 @@ def prices(
       gpucost prices "A100 80GB" --all-regions --purchase-option spot --format csv -o a100.csv
     """
     from gpucost.cli import _prices_rows
-    from gpucost.cli._fit import line_width
+    from gpucost.cli._fit import left_out, line_width
     from gpucost.price.fx import rates
     from gpucost.price.listing import Asked, listing, overview
 
@@ -130,9 +130,13 @@ def prices(
         put(text, nl=False) if target is None else write_text(text, target)
         return
     width = line_width(target) if format is RowFormat.table else None
-    columns, rows = _prices_rows.to_rows(answer, whole=format is RowFormat.csv, superseded=superseded, width=width)
+    columns, rows = _prices_rows.to_rows(answer, whole=format in FLAT, superseded=superseded, width=width)
     write_rows(columns, rows, format, target)
-    for remark in _prices_rows.remarks(answer, fits=width is not None):
+    remarks = _prices_rows.remarks(answer, fits=width is not None)
+    if name is not None and width is not None:
+        every, _ = _prices_rows.to_rows(answer, whole=False, superseded=superseded)
+        remarks += filter(None, [left_out(every, columns)])
+    for remark in remarks:
         note(remark, quiet=quiet)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,7 @@ from gpucost.cli._common import (
     write_text,
 )
 from gpucost.cli._periods import FromOption, ToOption, parse_period
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FLAT, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +34,6 @@ _SCHEMA = "gpucost.prices.history/1"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
 _SIDES = ("left", "right", "right", "right", "right", "right", "left")
-
-
-class HistoryFormat(StrEnum):
-    """How a price history is written."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
 
 
 @handle_errors
@@ -58,7 +49,7 @@ def prices_history(
         str | None,
         typer.Option("--product", metavar="NAME", help="Such as Windows, as EC2 calls it; without it Linux.", show_default=False),
     ] = None,
-    format: Annotated[HistoryFormat, typer.Option("--format", help="How to write it.")] = HistoryFormat.table,
+    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file.", show_default=False)
     ] = None,
@@ -89,17 +80,17 @@ def prices_history(
     question = Question(instance, zone, region, product, chosen[0] if chosen else None, settings.prices.stale_after_days)
     with opened.read() as con:
         zones = history(con, question, round(now.timestamp() * 1000))
-    if format is HistoryFormat.csv:
+    if format in (*FLAT, RowFormat.markdown):
         columns = [name for name in _record(zones[0]) if name not in ("steps", "notes")]
         rows = [[record[name] for name in columns] for record in map(_decimals, zones)]
-        write_rows(columns, rows, RowFormat.csv, target)
+        write_rows(columns, rows, format, target)
     else:
-        text = _json(zones) if format is HistoryFormat.json else _table(zones)
+        text = _json(zones) if format is RowFormat.json else _table(zones)
         if target is None:
             put(text, nl=False)
         else:
             write_text(text, target)
-    if format is not HistoryFormat.json:  # JSON holds the notes of each zone
+    if format is not RowFormat.json:  # JSON holds the notes of each zone
         for said in _notes(zones):
             note(f"note: {said}", quiet=quiet)
 

@@ -21,7 +21,7 @@ from gpucost.cli._common import (
     write_text,
 )
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
 from gpucost.errors import GpucostError
 
 if TYPE_CHECKING:
@@ -80,6 +80,10 @@ def queue(
             else f"Kueue told of nothing in {period_name}",
             "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md says which metrics",
         )
+    if format in FLAT:
+        rows = [_flat(one) for one in found]
+        write_rows(list(rows[0]), [list(row.values()) for row in rows], format, target)
+        return
     written = _json(found, period) if format is RowFormat.json else _rows(found, format)
     if target is None:
         if format is RowFormat.table:
@@ -90,9 +94,6 @@ def queue(
 
 
 def _rows(found: list[Queue], format: RowFormat) -> str:
-    if format is RowFormat.csv:
-        rows = [_flat(one) for one in found]
-        return render_rows(list(rows[0]), [list(row.values()) for row in rows], format)
     many = len({one.cluster for one in found}) > 1
     columns = [
         *(["cluster"] if many else []), "queue", "cohort", "resource", "quota", "limit", "used", "p95", "max", "borrowed",

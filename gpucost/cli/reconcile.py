@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,7 @@ from gpucost.cli._common import (
     put,
     write_text,
 )
-from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
 
 if TYPE_CHECKING:
     from gpucost.reconcile import Reconciliation
@@ -36,22 +35,13 @@ _CAUSE_WEIGHTS = (2, 0, 0, 3, 0, 0, 0, 0)
 _NOT_EXPLAINED = 4
 
 
-class AccountFormat(StrEnum):
-    """How the account is written."""
-
-    table = "table"
-    markdown = "markdown"
-    json = "json"
-    csv = "csv"
-
-
 @handle_errors
 def reconcile(
     month: Annotated[str, typer.Option("--month", metavar="YYYY-MM", help="The provider's billing period.", show_default=False)],
     by: Annotated[
         str | None, typer.Option("--by", metavar="LIST", help="Also line by line: any of day, node, team.", show_default=False)
     ] = None,
-    format: Annotated[AccountFormat, typer.Option("--format", help="How to write it.")] = AccountFormat.table,
+    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.", show_default=False),
@@ -86,15 +76,15 @@ def reconcile(
     settings, opened = load(config, store)
     target = output_file(output)
     account = pipeline.reconcile(settings, opened, month, names)
-    renderers = {AccountFormat.json: _json, AccountFormat.csv: _csv}
-    if format in renderers:
-        text = renderers[format](account)
+    if format in FLAT:
+        write_rows(*_flat(account), format, target)
     else:
-        text = _text(account, line_width(output), markdown=format is AccountFormat.markdown)
-    if target is None:
-        put(text, nl=False)
-    else:
-        write_text(text, target)
+        is_json = format is RowFormat.json
+        text = _json(account) if is_json else _text(account, line_width(output), markdown=format is RowFormat.markdown)
+        if target is None:
+            put(text, nl=False)
+        else:
+            write_text(text, target)
     if account.problems:
         from gpucost.cli._common import tell_error
 
@@ -151,24 +141,27 @@ def _json(account: Reconciliation) -> str:
     return json.dumps(as_dict(account), indent=2, ensure_ascii=False, default=float) + "\n"
 
 
-def _csv(account: Reconciliation) -> str:
-    if account.by:
-        lines = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
-    else:
-        lines = [(line, cost, account.currency) for line, cost in account.lines.items()]
-    return render_rows(("line", *account.by, "cost", "currency"), lines, RowFormat.csv)
+def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
+    """The lines, or by what was asked for the rows of each, as columns and rows."""
+    lines: list[Sequence[Any]] = (
+        [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
+        if account.by
+        else [(line, cost, account.currency) for line, cost in account.lines.items()]
+    )
+    return ("line", *account.by, "cost", "currency"), lines
 
 
 def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
     from gpucost.reconcile.view import CENT, LINES
 
     def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
-        from gpucost.cli._fit import figures_right, fitted
+        from gpucost.cli._fit import figures_right, fitted, left_out
 
         if markdown:
             return render_rows(columns, rows, RowFormat.markdown)
         shown = fitted(columns, rows, weights or [0] * len(columns), width)
-        return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table)
+        below = left_out(columns, shown[0])
+        return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table) + (f"{below}\n" if below else "")
 
     state = "final" if account.is_final else "not final yet"
     parts = [

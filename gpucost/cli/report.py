@@ -24,13 +24,17 @@ from gpucost.cli._common import (
 )
 from gpucost.cli._compared import CompareOption, check_comparable
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
+from gpucost.cli._strict import check_complete
+from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from gpucost.model import Period
-    from gpucost.report import Query, ReportView
+    from gpucost.report import ReportView
+    from gpucost.report.html import Block
     from gpucost.store import Store
 
 _WIDTH_WITHOUT_TERMINAL = 100
@@ -118,8 +122,17 @@ def report(
     compare: CompareOption = None,
     top: Annotated[int, typer.Option("--top", min=0, help="How many top consumers to list.")] = 10,
     waste: Annotated[
-        bool, typer.Option("--waste", help="Also say where GPU time was wasted and on what, as gpucost waste does.")
+        bool, typer.Option("--waste", help="Also the tables of gpucost waste: where GPU time was wasted and on what.")
     ] = False,
+    findings: Annotated[
+        int,
+        typer.Option(
+            "--findings",
+            min=0,
+            metavar="COUNT",
+            help="On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer on a large fleet.",
+        ),
+    ] = 0,
     focus_version: Annotated[
         FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that --format focus follows.")
     ] = FocusVersion.v1_2,
@@ -143,17 +156,20 @@ def report(
       gpucost report --month 2026-10 --share-unallocated proportional
       gpucost report --month 2026-10 --compare previous
       gpucost report --month 2026-10 -o october.html
+      gpucost report --month 2026-10 -o october.html --findings 10
       gpucost report --month 2026-10 --waste
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
     """
     from datetime import UTC, datetime
 
-    from gpucost import pipeline
+    from gpucost import comparisons, pipeline
     from gpucost.report import Query
 
     target = output_file(output)
     written_as = format or _format_of(target)
+    if findings and written_as is not ReportFormat.html:
+        raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
     settings, opened = load(config, store)
     now = datetime.now(UTC)
     chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
@@ -169,7 +185,7 @@ def report(
         period_note=why,
         now=now,
         with_sections=written_as in (ReportFormat.table, ReportFormat.markdown, ReportFormat.html),
-        with_series=written_as is ReportFormat.html,
+        with_series=written_as is ReportFormat.html or (written_as is ReportFormat.table and _draws(target)),
         share_unallocated=share_unallocated.value if share_unallocated else None,
     )
     if compare:
@@ -180,10 +196,9 @@ def report(
         write_focus(settings, opened, query, month, focus_version.value, target, quiet=quiet)
         return
     if compare:
-        view = pipeline.compared_report(settings, opened, query)
+        view = comparisons.compared_report(settings, opened, query)
     elif waste:
         from gpucost.cli._waste import with_waste
-        from gpucost.errors import UsageError
 
         if written_as in (ReportFormat.csv, ReportFormat.parquet):
             raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
@@ -191,22 +206,20 @@ def report(
         view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
     else:
         view = pipeline.report(settings, opened, query)
-    reconciliation = None
+    beside: Sequence[Block] = ()
     if written_as is ReportFormat.html:
-        from gpucost.cli._reconciled import reconciled
+        from gpucost.cli._page import page
 
-        reconciliation = reconciled(settings, opened, query, view)
-    write_report(view, written_as, target, reconciliation)
+        view, beside = page(settings, opened, query, view, findings)
+    write_report(view, written_as, target, beside)
     if target:
         note(f"{view.title}: written to {target}", quiet=quiet)
     if strict:
-        _check_complete(view, query)
+        check_complete(view, query)
 
 
 def _format_of(target: Path | None) -> ReportFormat:
     """The format that a file's suffix means; a table without one. Raises UsageError for a suffix that means none."""
-    from gpucost.errors import UsageError
-
     suffix = target.suffix.lower() if target else ""
     if suffix and suffix not in _SUFFIXES:
         raise UsageError(
@@ -223,24 +236,24 @@ def _default_period(store: Store, tz: ZoneInfo, now: datetime) -> tuple[Period, 
         return default_period(con, tz, now)
 
 
-def write_report(view: ReportView, format: ReportFormat, output: Path | None, reconciliation: str | None = None) -> None:
+def write_report(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block] = ()) -> None:
     """The report in `format` to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written.
 
-    `reconciliation` is a sentence on the bill for the coverage of an HTML page, whose view needs series.
+    The view of an HTML page needs series; `blocks` stand after its sections.
     """
     if format is ReportFormat.parquet:
         from gpucost.cli._report_files import write_parquet
 
         write_parquet(view, output)
         return
-    text = _rendered(view, format, output, reconciliation)
+    text = _rendered(view, format, output, blocks)
     if output is None:
         put(text, nl=False)
     else:
         write_text(text, output)
 
 
-def _rendered(view: ReportView, format: ReportFormat, output: Path | None, reconciliation: str | None) -> str:
+def _rendered(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block]) -> str:
     if format is ReportFormat.json:
         from gpucost.report.render_data import to_json
 
@@ -256,30 +269,19 @@ def _rendered(view: ReportView, format: ReportFormat, output: Path | None, recon
     if format is ReportFormat.html:
         from gpucost.report.html import render as html
 
-        return html(view, reconciliation=reconciliation)
+        return html(view, blocks=blocks)
     from gpucost.cli._fit import line_width
     from gpucost.report.render_terminal import render as terminal
 
-    on_terminal = output is None and sys.stdout.isatty()
+    draws = _draws(output)
     width = max(_NARROWEST, line_width(output) or _WIDTH_WITHOUT_TERMINAL)
-    return terminal(view, width, color=on_terminal and _wants_color())
+    return terminal(view, width, color=draws and not os.environ.get("NO_COLOR"), charts=draws and _can_spell("▇░▏▁"))
 
 
-def _wants_color() -> bool:
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _draws(output: Path | None) -> bool:
+    """Whether a report goes to a terminal that can do more than print: there are colors, bars and sparklines there only."""
+    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _check_complete(view: ReportView, query: Query) -> None:
-    from gpucost.errors import IncompleteError
-
-    if view.coverage.is_complete:
-        return
-    gaps = view.coverage.not_collected
-    if not gaps:
-        raise IncompleteError(
-            f"{query.period_name} is not over yet, so its figures are not final", "leave out --strict for a report so far"
-        )
-    raise IncompleteError(
-        f"{view.coverage.not_collected_hours:,.1f} h of {query.period_name} were not collected",
-        next((notice.fix for notice in view.coverage.warnings if notice.code == "not_collected"), "gpucost collect prometheus"),
-    )
+def _can_spell(text: str) -> bool:
+    return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text

@@ -11,7 +11,8 @@ from gpucost.cli._common import QuietOption, VerboseOption, handle_errors, note,
 
 
 @handle_errors
-def schema_report(
+def schema(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of which answer; without it, lists them.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.", show_default=False),
@@ -19,16 +20,20 @@ def schema_report(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Print the JSON Schema of `gpucost report --format json`, the contract gpucost.report/1.
+    """Print the JSON Schema of an answer in --format json, or list what there are schemas of.
+
+    An answer's key `schema` says which one it follows: gpucost.report/1 is `gpucost schema report`. The number grows when
+    a property is renamed, removed or means something else.
 
     \b
     Examples:
+      gpucost schema
       gpucost schema report
-      gpucost schema report -o gpucost-report.schema.json
+      gpucost schema unit.epoch -o epoch.schema.json
     """
-    from gpucost.report.schema import report_schema
+    from gpucost import schemas
 
-    text = report_schema()
+    text = "".join(f"{one}\n" for one in schemas.names()) if name is None else schemas.schema(name)
     target = output_file(output)
     if target is None:
         put(text, nl=False)

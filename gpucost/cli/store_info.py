@@ -5,29 +5,38 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, put
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._common import (
+    ConfigOption,
+    QuietOption,
+    StoreOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    output_file,
+    put,
+    write_text,
+)
+from gpucost.cli._rows import RowFormat, render_rows, write_rows
 
 if TYPE_CHECKING:
     from gpucost.store import StoreInfo
 
-
-class InfoFormat(StrEnum):
-    """How the answer is written."""
-
-    table = "table"
-    json = "json"
+SCHEMA = "gpucost.store/1"
 
 
 @handle_errors
 def store_info(
-    format: Annotated[InfoFormat, typer.Option("--format", help="How to write it.")] = InfoFormat.table,
+    format: Annotated[
+        RowFormat, typer.Option("--format", help="How to write it; csv, parquet and markdown hold the sources alone.")
+    ] = RowFormat.table,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
+    ] = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -39,38 +48,56 @@ def store_info(
     Examples:
       gpucost store info
       gpucost store info --store october.duckdb --format json
+      gpucost store info --format csv -o sources.csv
     """
     _, opened = load(config, store)
     answer = opened.info()
-    if format is InfoFormat.json:
-        put(json.dumps(asdict(answer), indent=2, default=_plain))
+    target = output_file(output)
+    if format is RowFormat.json:
+        text = json.dumps({"schema": SCHEMA} | asdict(answer), indent=2, default=_plain) + "\n"
+    elif format is RowFormat.table:
+        text = _text(answer, verbose=verbose)
     else:
-        _print(answer, verbose=verbose)
+        write_rows(
+            ("source", "kind", "from", "to", "loads", "samples", "dropped", "last_loaded_at"), _sources(answer), format, target
+        )
+        return
+    if target is None:
+        put(text, nl=False)
+    else:
+        write_text(text, target)
 
 
-def _print(answer: StoreInfo, *, verbose: bool) -> None:
+def _sources(answer: StoreInfo) -> list[tuple[Any, ...]]:
+    return [
+        (s.source, s.kind, s.start, s.end, s.loads, s.rows, s.dropped, s.last_loaded_at.replace(microsecond=0))
+        for s in answer.sources
+    ]
+
+
+def _text(answer: StoreInfo, *, verbose: bool) -> str:
     from gpucost.model import iso
 
-    put(f"store    {answer.path}")
-    put(f"size     {size(answer.size)}" + (f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""))
-    put(f"version  schema {answer.schema_version}, file format {answer.storage_version}")
-    put(f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n")
+    merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
+    parts = [
+        f"store    {answer.path}\n",
+        f"size     {size(answer.size)}{merged}\n",
+        f"version  schema {answer.schema_version}, file format {answer.storage_version}\n",
+        f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n",
+    ]
     if answer.sources:
         columns = ("source", "kind", "from", "to", "loads", "samples", "dropped", "last load")
-        rows = [
-            (s.source, s.kind, iso(s.start), iso(s.end), s.loads, s.rows, s.dropped, iso(s.last_loaded_at.replace(microsecond=0)))
-            for s in answer.sources
-        ]
-        write_rows(columns, rows, RowFormat.table, None)
+        rows = [[iso(value) if isinstance(value, datetime) else value for value in row] for row in _sources(answer)]
+        parts.append(render_rows(columns, rows, RowFormat.table))
     else:
-        put("nothing was collected yet: gpucost collect prometheus")
+        parts.append("nothing was collected yet: gpucost collect prometheus\n")
     if answer.dropped:
-        put("\nleft out as impossible:")
         dropped = [(d.source, d.reason, d.metric, d.samples) for d in answer.dropped]
-        write_rows(("source", "reason", "metric", "samples"), dropped, RowFormat.table, None)
+        parts += ["\nleft out as impossible:\n", render_rows(("source", "reason", "metric", "samples"), dropped, RowFormat.table)]
     if verbose:
-        put()
-        write_rows(("table", "rows"), [(table.name, table.rows) for table in answer.tables], RowFormat.table, None)
+        tables = [(table.name, table.rows) for table in answer.tables]
+        parts += ["\n", render_rows(("table", "rows"), tables, RowFormat.table)]
+    return "".join(parts)
 
 
 def size(count: int) -> str:

@@ -21,7 +21,7 @@ from gpucost.cli._common import (
     write_text,
 )
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FLAT, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from gpucost.findings import Findings
@@ -88,8 +88,11 @@ def waste(
 
     from gpucost import pipeline
     from gpucost.cli._findings import found as advise
+    from gpucost.errors import UsageError
     from gpucost.report import Query, default_period
 
+    if findings and format in FLAT:
+        raise UsageError(f"--findings has no place in the columns of {format.value}", f"gpucost findings --format {format.value}")
     target = output_file(output)
     settings, opened = load(config, store)
     now = datetime.now(UTC)
@@ -131,7 +134,7 @@ def _write(view: ReportView, found: Waste, format: RowFormat, target: Path | Non
             put(text, nl=False)
         else:
             write_text(text, target)
-    elif format is RowFormat.csv:
+    elif format in FLAT:
         write_rows(*flat_rows(found), format, target)
     else:
         sections = (*tables(found), *((_findings.table(advice, count),) if advice else ()))

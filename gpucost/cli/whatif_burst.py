@@ -7,33 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
-from gpucost.cli._whatif_curve import MONTH_HOURS
 from gpucost.cli._whatif_options import (
-    ClusterOption,
     GpusOption,
     HoursOption,
-    NamespaceOption,
     NodesOption,
-    OutputOption,
-    PricePer,
     PricePerOption,
-    SaveOption,
     SpotPriceOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
+    amount_option,
     decimal_number,
     is_calculator,
-    node_shape,
     number_option,
-    saved_answer,
-    stored_usage,
 )
 from gpucost.cli._whatif_places import described_work, places_of_fleet
+from gpucost.cli._whatif_run import Run, whatif_command
+from gpucost.whatif.described import PricePer, node_shape
 
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
@@ -47,11 +34,7 @@ _WAIT_MINUTES = 15.0
 _GBIT_PER_SECOND = 5.0
 
 
-def _money(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="MONEY", parser=decimal_number(), help=help, show_default=False)
-
-
-@handle_errors
+@whatif_command()
 def whatif_burst(
     spot_price: SpotPriceOption = None,
     price_per: PricePerOption = PricePer.node,
@@ -101,32 +84,20 @@ def whatif_burst(
         typer.Option("--egress-gb", metavar="GB", parser=decimal_number(), help="Data that moves there and back, in all."),
     ] = Decimal(0),
     egress_price_per_gb: Annotated[
-        Decimal | None, _money("--egress-price-per-gb", "Default: 0.02 to a region of the same cloud, 0.09 to another cloud.")
+        Decimal | None,
+        amount_option("--egress-price-per-gb", "Default: 0.02 to a region of the same cloud, 0.09 to another cloud."),
     ] = None,
     wait_minutes: Annotated[
         float | None, number_option("--wait-minutes", "Longer start on a paid node: instance, image, data. Default: 15.")
     ] = None,
     delay_cost_per_hour: Annotated[
-        Decimal | None, _money("--delay-cost-per-hour", "What an hour of waiting is worth. Default: 0.")
+        Decimal | None, amount_option("--delay-cost-per-hour", "What an hour of waiting is worth. Default: 0.")
     ] = None,
     transfer_gbit_per_second: Annotated[
         float | None, number_option("--transfer-gbit-per-second", "Speed at which data moves. Default: 5.", above=True)
     ] = None,
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say whether low-priority work is worth moving to another region or cloud.
 
@@ -140,14 +111,12 @@ def whatif_burst(
       gpucost whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --egress-gb 2000
       gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --egress-gb 500
     """
-    from gpucost.config import load_config
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.burst import Moving, answer
     from gpucost.whatif.burst_works import works_of
+    from gpucost.whatif.fleet import HOURS_PER_MONTH
 
-    settings = load_config(config, store=store)
-    target = output_file(output)
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    settings = run.settings
     described = {
         "--spot-price": spot_price, "--nodes": nodes, "--gpus": gpus, "--hours": hours, "--instance-type": instance_type,
         "--region": region, "--gpu-model": gpu_model, "--place": place or None,
@@ -162,7 +131,7 @@ def whatif_burst(
         transfer_gbit_per_second=transfer_gbit_per_second or _GBIT_PER_SECOND,
     )
     providers = tuple(to_provider or ())
-    if is_calculator(described, asked.given()):
+    if is_calculator(described, run.asked.given()):
         shape = node_shape(nodes, gpus)
         works: tuple[Work, ...] = (
             described_work(
@@ -171,7 +140,7 @@ def whatif_burst(
                 price_per,
                 shape,
                 gpus,
-                hours or MONTH_HOURS,
+                hours or HOURS_PER_MONTH,
                 instance_type,
                 region,
                 gpu_model,
@@ -180,24 +149,24 @@ def whatif_burst(
             ),
         )
         said: tuple[str, ...] = ()
-        period_name = f"{shape[0]} nodes for {hours or MONTH_HOURS:g} hours"
+        period_name = f"{shape[0]} nodes for {hours or HOURS_PER_MONTH:g} hours"
         use = Assumption("work", period_name, "", "option")
     else:
-        usage = stored_usage(settings, asked, quiet=quiet)
+        usage = run.usage()
         primaries, places = places_of_fleet(settings, usage.fleet, providers)
-        works, said = works_of(usage.fleet, cost_of(settings), primaries, places)
+        works, said = works_of(usage.fleet, run.cost_of, primaries, places)
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     result = answer(
         works,
         moving,
-        cost_of(settings),
+        run.cost_of,
         currency=settings.currency,
         period=period_name,
         assumptions=(use, *_of_moving(moving, egress_price_per_gb, wait_minutes, delay_cost_per_hour, transfer_gbit_per_second)),
         findings=said,
     )
-    write_answer(result, format, target, saved_answer(settings, save))
+    run.write(result)
 
 
 def _of_moving(

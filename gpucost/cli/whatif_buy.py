@@ -7,33 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, note, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
-from gpucost.cli._whatif_curve import CurveOption, described_curve
+from gpucost.cli._common import note
 from gpucost.cli._whatif_options import (
     ActiveHoursPerDayOption,
-    ClusterOption,
+    CurveOption,
     DaysOption,
     HoursOption,
-    NamespaceOption,
     NodesOption,
     OnDemandPriceOption,
-    OutputOption,
-    PricePer,
     PricePerOption,
-    SaveOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
     is_calculator,
-    node_price,
     number_option,
-    saved_answer,
-    stored_usage,
 )
+from gpucost.cli._whatif_run import Run, whatif_command
 from gpucost.errors import UsageError
+from gpucost.whatif.described import PricePer, node_price
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -51,7 +39,7 @@ def _number(name: str, help: str) -> Any:
     return typer.Option(name, metavar="NUMBER", help=help, show_default=False)
 
 
-@handle_errors
+@whatif_command()
 def whatif_buy(
     file: Annotated[
         Path | None,
@@ -94,21 +82,8 @@ def whatif_buy(
     maintenance_percent_per_year: Annotated[
         str | None, _number("--maintenance-percent-per-year", "Of the purchase price: support and spare parts.")
     ] = None,
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say whether own nodes beside the cloud pay, how many, and from which month on.
 
@@ -123,9 +98,9 @@ def whatif_buy(
       gpucost whatif buy onprem.toml --curve nodes.csv --instance-type p5.48xlarge --region us-east-1 --lead-months 4
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
-    from gpucost.config import load_config
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.buy import answer, cloud_usage
+    from gpucost.whatif.curve_file import described_curve
 
     keys = {
         "purchase_price": purchase_price, "gpus_per_node": gpus_per_node, "gpu_model": gpu_model, "years": years,
@@ -134,14 +109,12 @@ def whatif_buy(
         "staff_nodes": staff_nodes, "network_per_node": network_per_node,
         "maintenance_percent_per_year": maintenance_percent_per_year,
     }  # fmt: skip
-    settings = load_config(config, store=store)
-    target = output_file(output)
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    settings = run.settings
     described = {
         "--curve": curve, "--nodes": nodes, "--hours": hours, "--active-hours-per-day": active_hours_per_day, "--days": days,
         "--on-demand-price": on_demand_price, "--instance-type": instance_type, "--region": region,
     }  # fmt: skip
-    from_options = is_calculator(described, asked.given())
+    from_options = is_calculator(described, run.asked.given())
     costs = _tco(settings, file, {key: value for key, value in keys.items() if value is not None})
     own = _own(costs, file)
     if from_options:
@@ -149,27 +122,27 @@ def whatif_buy(
         cloud = _cloud(settings, own, on_demand_price, price_per, instance_type, region)
         use = Assumption("usage", period_name, "nodes by hour", "option")
     else:
-        usage = stored_usage(settings, asked, quiet=quiet)
+        usage = run.usage()
         model = costs.inputs.gpu_model
         if model is None:
             raise UsageError("--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes")
-        shape, cloud = cloud_usage(usage.fleet, usage.period, model, own.gpus, cost_of(settings), is_narrowed=usage.is_narrowed)
+        shape, cloud = cloud_usage(usage.fleet, usage.period, model, own.gpus, run.cost_of, is_narrowed=usage.is_narrowed)
         period_name = usage.period_name
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     result = answer(
         own,
         cloud,
         shape,
-        cost_of(settings),
+        run.cost_of,
         currency=settings.currency,
         period=period_name,
         own_nodes=own_nodes,
         lead_months=lead_months,
         assumptions=(use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts)),
     )
-    write_answer(result, format, target, saved_answer(settings, save))
+    run.write(result)
     if costs.inputs.not_given:
-        note(f"not given, and counted as nothing (pue as 1): {', '.join(costs.inputs.not_given)}", quiet=quiet)
+        note(f"not given, and counted as nothing (pue as 1): {', '.join(costs.inputs.not_given)}", quiet=run.quiet)
 
 
 def _tco(settings: Config, file: Path | None, options: dict[str, str]) -> Tco:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file, put, write_text
-from gpucost.cli._rows import RowFormat, render_rows
-from gpucost.cli._whatif import AnswerFormat
-from gpucost.cli._whatif_options import OutputOption, saved_answers
+from gpucost.cli._common import put_or_write
+from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
+from gpucost.cli._whatif_run import SCOPE, Run, saved_answers, whatif_command
 
 if TYPE_CHECKING:
     from gpucost.whatif.compare import Comparison
@@ -19,16 +18,12 @@ if TYPE_CHECKING:
 SCHEMA = "gpucost.whatif-compare/1"
 
 
-@handle_errors
+@whatif_command(without=(*SCOPE, "month", "start", "end", "last", "save"))
 def whatif_compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A name given to --save, or a file of --format json.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another.")],
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Put two saved answers side by side: costs, savings, other figures, and the assumptions in which they differ.
 
@@ -39,19 +34,17 @@ def whatif_compare(
       gpucost whatif compare thirty sixty
       gpucost whatif compare thirty other.json --format json
     """
-    from gpucost.config import load_config
     from gpucost.whatif.compare import compare, read_answer
 
-    settings = load_config(config, store=store)
-    target = output_file(output)
-    folder = saved_answers(settings)
+    folder = saved_answers(run.settings)
     known = sorted(file.stem for file in folder.glob("*.json")) if folder.is_dir() else []
     answers = [read_answer(_file(name, folder), name, known) for name in (first, second)]
-    text = _render(compare(*answers), (first, second), format)
-    if target is None:
-        put(text, nl=False)
+    found = compare(*answers)
+    if run.format in FLAT:
+        rows = [(line.figure, line.a, line.b, line.difference) for line in found.lines]
+        write_rows(("figure", "a", "b", "difference"), rows, run.format, run.target)
         return
-    write_text(text, target)
+    put_or_write(_render(found, (first, second), run.format), run.target)
 
 
 def _file(name: str, folder: Path) -> Path:
@@ -62,8 +55,8 @@ def _file(name: str, folder: Path) -> Path:
     return folder / f"{name}.json"
 
 
-def _render(found: Comparison, names: tuple[str, str], format: AnswerFormat) -> str:
-    if format is AnswerFormat.json:
+def _render(found: Comparison, names: tuple[str, str], format: RowFormat) -> str:
+    if format is RowFormat.json:
         told = {
             "schema": SCHEMA,
             "currency": found.currency,
@@ -75,18 +68,15 @@ def _render(found: Comparison, names: tuple[str, str], format: AnswerFormat) -> 
         }
         return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
     rows = [(line.figure, line.a, line.b, line.difference) for line in found.lines]
-    if format is AnswerFormat.csv:
-        return render_rows(("figure", "a", "b", "difference"), rows, RowFormat.csv)
-    style = RowFormat.markdown if format is AnswerFormat.markdown else RowFormat.table
     heads = "".join(
-        f"{mark}: {title}, {period}  \n" if style is RowFormat.markdown else f"{mark}: {title}, {period}\n"
+        f"{mark}: {title}, {period}  \n" if format is RowFormat.markdown else f"{mark}: {title}, {period}\n"
         for mark, title, period in zip(names, found.titles, found.periods, strict=True)
     )
     shown = [(figure, *(_number(value) for value in values)) for figure, *values in rows]
-    parts = [heads, render_rows((f"in {found.currency}, or the unit named", *names, "difference"), shown, style)]
+    parts = [heads, render_rows((f"in {found.currency}, or the unit named", *names, "difference"), shown, format)]
     parts += [f"{note}\n" for note in found.notes]
     if found.assumptions:
-        parts.append(render_rows(("assumed", *names), found.assumptions, style))
+        parts.append(render_rows(("assumed", *names), found.assumptions, format))
     return "\n".join(parts)
 
 

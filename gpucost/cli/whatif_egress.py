@@ -8,28 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
-from gpucost.cli._whatif_options import (
-    DAYS,
-    ClusterOption,
-    DaysOption,
-    NamespaceOption,
-    NodesOption,
-    OutputOption,
-    SaveOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
-    decimal_number,
-    is_calculator,
-    number_option,
-    saved_answer,
-    stored_usage,
-)
+from gpucost.cli._whatif_options import DaysOption, NodesOption, amount_option, is_calculator, number_option
+from gpucost.cli._whatif_run import Run, whatif_command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.whatif.described import DAYS
 
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
@@ -52,17 +34,11 @@ class SameData(StrEnum):
     all = "all"
 
 
-@handle_errors
+@whatif_command()
 def whatif_egress(
     gb_per_start: Annotated[
         Decimal | None,
-        typer.Option(
-            "--gb-per-start",
-            metavar="GB",
-            parser=decimal_number(above=True),
-            help="Downloaded by each pod start.",
-            show_default=False,
-        ),
+        amount_option("--gb-per-start", "Downloaded by each pod start.", metavar="GB", above=True),
     ] = None,
     starts_per_day: Annotated[
         float | None, number_option("--starts-per-day", "Pod starts per day, of all nodes together.", above=True)
@@ -71,13 +47,7 @@ def whatif_egress(
     days: DaysOption = None,
     price_per_gb: Annotated[
         Decimal | None,
-        typer.Option(
-            "--price-per-gb",
-            metavar="MONEY",
-            parser=decimal_number(),
-            help="Of a GB downloaded: between clouds, regions or zones. Default: 0.09.",
-            show_default=False,
-        ),
+        amount_option("--price-per-gb", "Of a GB downloaded: between clouds, regions or zones. Default: 0.09."),
     ] = None,
     changes: Annotated[
         int,
@@ -85,23 +55,11 @@ def whatif_egress(
     ] = 1,
     cache_price_per_gb_month: Annotated[
         Decimal | None,
-        typer.Option(
-            "--cache-price-per-gb-month",
-            metavar="MONEY",
-            parser=decimal_number(),
-            help="Of a GB that the cache keeps for a month. Default: 0.30.",
-            show_default=False,
-        ),
+        amount_option("--cache-price-per-gb-month", "Of a GB that the cache keeps for a month. Default: 0.30."),
     ] = None,
     cache_read_price_per_gb: Annotated[
         Decimal | None,
-        typer.Option(
-            "--cache-read-price-per-gb",
-            metavar="MONEY",
-            parser=decimal_number(),
-            help="Of a GB read from it, as between zones. Default: 0.",
-            show_default=False,
-        ),
+        amount_option("--cache-read-price-per-gb", "Of a GB read from it, as between zones. Default: 0."),
     ] = None,
     download_gbit_per_second: Annotated[
         float | None, number_option("--download-gbit-per-second", "Speed of a start's download. Default: 1.", above=True)
@@ -112,21 +70,8 @@ def whatif_egress(
     same_data: Annotated[
         SameData, typer.Option("--same-data", help="Of the store's pods: who downloads the same data, and shares a copy.")
     ] = SameData.workload,
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say what downloads at every pod start cost, and what a shared cache would save.
 
@@ -139,18 +84,15 @@ def whatif_egress(
       gpucost whatif egress --gb-per-start 40 --starts-per-day 300 --changes 4 --cache-price-per-gb-month 0.16
       gpucost whatif egress --gb-per-start 15 --month 2026-10 --same-data namespace
     """
-    from gpucost.config import load_config
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
 
-    settings = load_config(config, store=store)
-    target = output_file(output)
+    settings = run.settings
     if gb_per_start is None:
         raise UsageError("--gb-per-start is missing", "how many GB a pod downloads as it starts: its model, image or data")
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
     if nodes is not None and starts_per_day is not None:
         raise UsageError("--nodes and --starts-per-day both say how many starts there are", "leave out one of them")
-    if is_calculator({"--nodes": nodes, "--starts-per-day": starts_per_day, "--days": days}, asked.given()):
+    if is_calculator({"--nodes": nodes, "--starts-per-day": starts_per_day, "--days": days}, run.asked.given()):
         if nodes is None and starts_per_day is None:
             raise UsageError("how many starts a day has is not told", "--starts-per-day or --nodes tell it")
         counted_days = days or DAYS
@@ -159,7 +101,7 @@ def whatif_egress(
         hours, period_name = 24.0 * counted_days, f"{counted_days} days"
         counted = Assumption("starts", per_day, "per day", "option: each node once a day" if nodes else "option")
     else:
-        usage = stored_usage(settings, asked, quiet=quiet)
+        usage = run.usage()
         downloads = starts_of(usage.fleet, usage.period, same_data.value)
         hours, period_name = (usage.period.end_ms - usage.period.start_ms) / 3_600_000, usage.period_name
         if not downloads:
@@ -186,9 +128,9 @@ def whatif_egress(
         _told("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
     )
     result = answer(
-        downloads, transfer, cost_of(settings), hours=hours, currency=settings.currency, period=period_name, assumptions=given
+        downloads, transfer, run.cost_of, hours=hours, currency=settings.currency, period=period_name, assumptions=given
     )
-    write_answer(result, format, target, saved_answer(settings, save))
+    run.write(result)
 
 
 def _told(name: str, value: Decimal | float, unit: str, given: object, default: str) -> Assumption:

@@ -7,37 +7,17 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import (
-    ConfigOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    output_file,
-    put,
-    write_text,
-)
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
-from gpucost.cli._whatif_options import OutputOption, SaveOption, StoreOptions, cost_of, saved_answer, stored_usage
+from gpucost.cli._common import put_or_write
+from gpucost.cli._whatif_run import SCOPE, Run, whatif_command
 from gpucost.errors import UsageError
 
 
-@handle_errors
+@whatif_command(without=SCOPE)
 def whatif_plan(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The plan, a TOML file.", show_default=False)] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a plan to start from.")] = False,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say what several changes save together: shared GPUs, spot, schedules and other GPUs, in order, none counted twice.
 
@@ -50,7 +30,6 @@ def whatif_plan(
       gpucost whatif plan plan.toml --month 2026-10 --format markdown -o plan.md
       gpucost whatif plan plan.toml --save october
     """
-    target = output_file(output)
     if example == (file is not None):
         raise UsageError(
             "--example prints a plan, FILE runs one" if example else "no plan is named",
@@ -60,38 +39,30 @@ def whatif_plan(
         from importlib.resources import files
 
         text = (files("gpucost.whatif.plan") / "example-plan.toml").read_text(encoding="utf-8")
-        if target is None:
-            put(text, nl=False)
-        else:
-            write_text(text, target)
+        put_or_write(text, run.target)
         return
 
-    from gpucost.config import load_config
+    from dataclasses import replace
+
     from gpucost.whatif.plan.run import Context, answer
     from gpucost.whatif.plan.schema import read_plan
 
-    settings = load_config(config, store=store)
+    settings = run.settings
     plan = read_plan(file)
-    saved = saved_answer(settings, save)
     groups = [group for group in plan.groups if group.is_stored]
     context = Context(settings.currency, {})
-    if not groups and (month or start or end or last):
+    if not groups and any(run.asked.period().values()):
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
     if groups:
         usages = {
-            group.name: stored_usage(
-                settings,
-                StoreOptions(
-                    list(group.teams),
-                    list(group.namespaces),
-                    list(group.workloads),
-                    list(group.clusters),
-                    month,
-                    start,
-                    end,
-                    last,
-                ),
-                quiet=quiet,
+            group.name: run.usage(
+                replace(
+                    run.asked,
+                    team=list(group.teams),
+                    namespace=list(group.namespaces),
+                    workload=list(group.workloads),
+                    cluster=list(group.clusters),
+                )
             )
             for group in groups
         }
@@ -99,4 +70,4 @@ def whatif_plan(
         hours = (any_usage.period.end - any_usage.period.start).total_seconds() / 3600
         fleets = {name: usage.fleet for name, usage in usages.items()}
         context = Context(settings.currency, fleets, any_usage.period_name, hours, hours / 24)
-    write_answer(answer(plan, context, cost_of(settings)), format, target, saved)
+    run.write(answer(plan, context, run.cost_of))

@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
-from gpucost.cli._whatif_commitments import found_type, given_price, given_terms, listed_type, offers_to_choose
-from gpucost.cli._whatif_curve import CurveOption, described_curve
+from gpucost.cli._whatif_commitments import given_price, given_terms, listed_type, offers_to_choose, stored_families
 from gpucost.cli._whatif_options import (
     ActiveHoursPerDayOption,
-    ClusterOption,
+    CurveOption,
     DaysOption,
     GpusOption,
     HoursOption,
-    NamespaceOption,
     NodesOption,
     OnDemandPriceOption,
-    OutputOption,
-    PricePer,
     PricePerOption,
-    SaveOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
     is_calculator,
-    node_shape,
-    saved_answer,
-    stored_usage,
 )
-from gpucost.errors import GpucostError, UsageError
+from gpucost.cli._whatif_run import Run, whatif_command
+from gpucost.errors import UsageError
+from gpucost.whatif.described import PricePer, node_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpucost.config import Config
     from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.reserve import Existing, Family, Offer, Terms
+    from gpucost.whatif.reserve import Family
 
 
-@handle_errors
+@whatif_command()
 def whatif_reserve(
     curve: CurveOption = None,
     nodes: NodesOption = None,
@@ -88,21 +73,8 @@ def whatif_reserve(
         list[str] | None,
         typer.Option("--payment-option", metavar="NAME", help="Only no_upfront, partial_upfront, all_upfront or monthly."),
     ] = None,
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say which commitment costs least: how many instances, for how long, paid how.
 
@@ -119,20 +91,18 @@ def whatif_reserve(
       gpucost whatif reserve --nodes 4 --instance-type a2-highgpu-8g --region us-central1
     """
     from gpucost.cli._whatif_offers import list_prices
-    from gpucost.config import load_config
     from gpucost.whatif.reserve import answer
 
     prices = given_terms("--commitment-price", commitment_price)
     discounts = given_terms("--commitment-discount", commitment_discount, highest=99)
     _check(term_years, payment_option)
-    settings = load_config(config, store=store)
-    target = output_file(output)
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    settings = run.settings
     described = {
         "--curve": curve, "--nodes": nodes, "--gpus": gpus, "--hours": hours, "--active-hours-per-day": active_hours_per_day,
         "--days": days, "--on-demand-price": on_demand_price,
     }  # fmt: skip
-    if is_calculator(described, asked.given()):
+    if is_calculator(described, run.asked.given()):
+        from gpucost.whatif.curve_file import described_curve
         from gpucost.whatif.reserve import Existing, Family, Use, family_name
 
         if max(len(instance_type or ()), len(region or ())) > 1:
@@ -161,94 +131,18 @@ def whatif_reserve(
         existing, assumptions = Existing(is_bill_loaded=False), _of_options(period_name)
     else:
         families, existing, period_name, assumptions = stored_families(
-            settings, asked, instance_type or (), region or (), prices, discounts, price_per, quiet=quiet
+            run, instance_type or (), region or (), prices, discounts, price_per
         )
-    write_answer(
+    run.write(
         answer(
             families,
             existing,
-            cost_of(settings),
+            run.cost_of,
             currency=settings.currency,
             period=period_name,
             years=term_years or (),
             payments=payment_option or (),
             assumptions=assumptions,
-        ),
-        format,
-        target,
-        saved_answer(settings, save),
-    )
-
-
-def stored_families(
-    settings: Config,
-    asked: StoreOptions,
-    types: Sequence[str],
-    regions: Sequence[str],
-    prices: dict[Terms, Decimal],
-    discounts: dict[Terms, Decimal],
-    price_per: PricePer,
-    *,
-    quiet: bool,
-) -> tuple[tuple[Family, ...], Existing, str, tuple[Assumption, ...]]:
-    """What the store's usage asks of commitments: families with their offers, commitments there are, the period, assumptions."""
-    from dataclasses import replace
-
-    from gpucost.cli._whatif_offers import list_prices
-    from gpucost.store import Store
-    from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.fleet import Node
-    from gpucost.whatif.reserve import Offer, Terms, families_of, read_commitments
-
-    usage = stored_usage(settings, asked, quiet=quiet)
-    with Store(settings.store).read() as con:
-        existing = read_commitments(con, usage.period.start_ms, usage.period.end_ms)
-    names, places = {name.lower() for name in types}, {name.lower() for name in regions}
-
-    def wanted(node: Node) -> bool:
-        is_type = not names or (node.instance_type or "").lower() in names
-        return is_type and (not places or (node.region or "").lower() in places)
-
-    none = Offer(Terms("on_demand", 0, ""), Decimal(0), "none")
-    with list_prices(settings) as listed:
-
-        def offers_of(provider: str, region: str, instance_type: str) -> tuple[Offer, tuple[Offer, ...]]:
-            found = found_type(listed, instance_type, provider, region)
-            return (found[2] or none, found[3]) if found else (none, ())
-
-        families = families_of(usage.fleet, usage.period, existing, offers_of, is_narrowed=usage.is_narrowed, wanted=wanted)
-    if not families:
-        seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
-        raise GpucostError(
-            f"{usage.scope_name} used no priced node on demand in {usage.period_name}"
-            + (" that --instance-type and --region name" if names or places else ""),
-            f"on demand were {', '.join(seen)}" if seen else "spot nodes are not committed to; whatif spot compares them",
-        )
-    if prices and sum(len(family.uses) for family in families) > 1:
-        kinds = ", ".join(f"{use.instance_type} ({family.region})" for family in families for use in family.uses)
-        raise UsageError(
-            f"--commitment-price is the price of one instance type, and there are {kinds}",
-            "add --instance-type and --region, or give --commitment-discount, which holds for all",
-        )
-    priced = tuple(
-        replace(
-            family,
-            uses=tuple(
-                replace(use, offers=offers_to_choose(use.on_demand, use.offers, prices, discounts, price_per, use.gpus))
-                for use in family.uses
-            ),
-        )
-        for family in families
-    )
-    return (
-        priced,
-        existing,
-        usage.period_name,
-        (
-            Assumption("usage", usage.scope_name, "on-demand nodes by hour", "store", usage.period_name),
-            Assumption(
-                "hours of the period", round(priced[0].uses[0].curve.hours, 3), "h; not collected ones count as unused", "store"
-            ),
         ),
     )
 

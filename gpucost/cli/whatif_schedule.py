@@ -2,52 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
 from gpucost.cli._whatif_options import (
-    DAYS,
     ActiveHoursPerDayOption,
-    ClusterOption,
     DaysOption,
     GpusOption,
     HoursOption,
-    NamespaceOption,
     NodesOption,
     OnDemandPriceOption,
-    OutputOption,
-    PricePer,
     PricePerOption,
-    SaveOption,
     SpotPriceOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
-    days_counted,
     is_calculator,
-    node_price,
-    node_shape,
     number_option,
-    saved_answer,
-    stored_usage,
 )
-from gpucost.errors import UsageError
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from gpucost.whatif.schedule.calculator import Options as Described
-    from gpucost.whatif.schedule.hours import OfficeHours
+from gpucost.cli._whatif_run import Run, whatif_command
+from gpucost.errors import GpucostError
+from gpucost.whatif.described import PricePer
 
 _NOTEBOOK_IDLE_MINUTES = 60.0
 
 
-@handle_errors
+@whatif_command()
 def whatif_schedule(
     on_demand_price: OnDemandPriceOption = None,
     spot_price: SpotPriceOption = None,
@@ -83,21 +61,8 @@ def whatif_schedule(
         typer.Option("--office-hours", metavar="HH:MM-HH:MM", help="Local hours outside of which all but batch work is off."),
     ] = None,
     weekdays: Annotated[str, typer.Option("--weekdays", metavar="DAYS", help="Days with office hours.")] = "mon-fri",
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say what releasing idle GPUs, removing empty nodes or office hours would save, and who would wait.
 
@@ -110,13 +75,10 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace dev --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    from gpucost.config import load_config
     from gpucost.whatif.schedule.hours import OfficeHours
 
-    settings = load_config(config, store=store)
-    target, saved = output_file(output), saved_answer(settings, save)
+    settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
     replayed = {
         "--idle-minutes": idle_minutes,
         "--notebook-idle-minutes": notebook_idle_minutes,
@@ -124,7 +86,7 @@ def whatif_schedule(
         "--empty-minutes": empty_minutes,
         "--restart-minutes": restart_minutes,
     }
-    described = {
+    describing = {
         "--on-demand-price": on_demand_price,
         "--spot-price": spot_price,
         "--nodes": nodes,
@@ -133,38 +95,34 @@ def whatif_schedule(
         "--active-hours-per-day": active_hours_per_day,
         "--days": days,
     }
-    if is_calculator(described, asked.given() | replayed):
+    if is_calculator(describing, run.asked.given() | replayed):
         from gpucost.whatif.schedule import calculator
+        from gpucost.whatif.schedule.described import described
 
-        options = _described(
-            on_demand_price, spot_price, price_per, nodes, gpus, hours, active_hours_per_day, days, provision_minutes, office,
-            settings.currency,
+        options = described(
+            on_demand_price=on_demand_price, spot_price=spot_price, price_per=price_per, nodes=nodes, gpus=gpus, hours=hours,
+            active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
+            currency=settings.currency,
         )  # fmt: skip
-        write_answer(calculator.answer(options, cost_of(settings)), format, target, saved)
+        run.write(calculator.answer(options, run.cost_of))
         return
 
     from dataclasses import replace
 
-    from gpucost import pipeline
-    from gpucost.store import Store
-    from gpucost.whatif.fleet import Fleet
-    from gpucost.whatif.measured import NOTEBOOKS
+    from gpucost.whatif.measured import NOTEBOOKS, idle_stretches
     from gpucost.whatif.schedule import stored
     from gpucost.whatif.schedule.rules import Rules
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
-    of_clusters = bool(cluster) and not (team or namespace or workload)
-    usage = stored_usage(settings, replace(asked, cluster=None) if of_clusters else asked, quiet=quiet)
+    asked = run.asked
+    of_clusters = bool(asked.cluster) and not (asked.team or asked.namespace or asked.workload)
+    usage = run.usage(replace(asked, cluster=None) if of_clusters else asked)
     fleet = usage.fleet
     if of_clusters:
-        chosen = set(cluster or ())
-        fleet = Fleet(tuple(n for n in fleet.nodes if n.cluster in chosen), tuple(p for p in fleet.pods if p.cluster in chosen))
+        fleet = fleet.in_clusters(asked.cluster or ())
         if not fleet.nodes:
-            from gpucost.errors import GpucostError
-
-            raise GpucostError(
-                f"nothing in {usage.period} was used in {', '.join(sorted(chosen))}", "gpucost report --by cluster lists them"
-            )
+            named = ", ".join(sorted(set(asked.cluster or ())))
+            raise GpucostError(f"nothing in {usage.period} was used in {named}", "gpucost report --by cluster lists them")
     no_rule = idle_minutes is None and notebook_idle_minutes is None and office is None
     rules = Rules(
         idle_minutes=idle_minutes,
@@ -176,80 +134,10 @@ def whatif_schedule(
         restart_minutes=2.0 if restart_minutes is None else restart_minutes,
     )
     at_least_ms = 0 if office else rules.shortest_idle_ms
-    idle = pipeline.idle_stretches(settings, Store(settings.store), usage.period, at_least_ms)
+    idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
     given = {name.removeprefix("--").replace("-", "_") for name, value in replayed.items() if value is not None}
     given |= {"notebooks"} if notebook else set()
     given |= {"provision_minutes"} if provision_minutes is not None else set()
-    scope = ", ".join(sorted(cluster or ())) if of_clusters else usage.scope_name
+    scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
     stored_options = stored.Options(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given))
-    write_answer(stored.answer(stored_options, fleet, idle, cost_of(settings)), format, target, saved)
-
-
-def _described(
-    on_demand_price: Decimal | None,
-    spot_price: Decimal | None,
-    price_per: PricePer,
-    nodes: int | None,
-    gpus: int | None,
-    hours: float | None,
-    active_hours_per_day: float | None,
-    days: int | None,
-    provision_minutes: float | None,
-    office: OfficeHours | None,
-    currency: str,
-) -> Described:
-    """The calculator's options. Raises UsageError where they do not say enough, or contradict."""
-    from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.fleet import HOURS_PER_MONTH
-    from gpucost.whatif.schedule.calculator import Options
-
-    if on_demand_price is None:
-        raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
-    if (active_hours_per_day is None) == (office is None):
-        raise UsageError(
-            "the hours that nodes are needed are told twice" if office else "the hours that nodes are needed are not told",
-            "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
-        )
-    count, per_node = node_shape(nodes, gpus)
-    counted = days_counted(days, active_hours_per_day)
-    # more days than a month has are all of them today
-    longest = max(HOURS_PER_MONTH, 24 * counted) if counted > DAYS else HOURS_PER_MONTH
-    always = longest if hours is None else hours
-    told = [
-        Assumption("on-demand price", on_demand_price, f"per {price_per}-hour", "option"),
-        Assumption("always on", always, "hours", "default" if hours is None else "option"),
-        Assumption("nodes", count, "nodes", "default" if nodes is None else "option"),
-        Assumption("GPUs of a node", per_node, "GPUs", "default" if gpus is None else "option"),
-    ]
-    if spot_price is not None:
-        told.append(Assumption("spot price", spot_price, f"per {price_per}-hour", "option"))
-    if office is not None:
-        active = always * office.share_of_week
-        starts = round(always / 168 * len(office.weekdays))
-        told.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
-    else:
-        active, starts = (active_hours_per_day or 0.0) * counted, counted
-        told.append(Assumption("needed", active_hours_per_day, "hours a day", "option"))
-        told.append(Assumption("days", counted, "days", "default" if days is None else "option"))
-        if active > always:
-            raise UsageError(
-                f"{active_hours_per_day:g} hours on {counted} days are {active:g}, more than the {always:g} that nodes are on",
-                "--hours says how long nodes are on today, --days how many days are counted",
-            )
-    told.append(
-        Assumption(
-            "a node is provisioned in", provision_minutes or 0.0, "minutes", "default" if provision_minutes is None else "option"
-        )
-    )
-    return Options(
-        nodes=count,
-        gpus_per_node=per_node,
-        on_demand_price=node_price(on_demand_price, price_per, per_node),
-        active_hours=active,
-        currency=currency,
-        hours=always,
-        spot_price=node_price(spot_price, price_per, per_node) if spot_price is not None else None,
-        starts=starts,
-        provision_minutes=provision_minutes or 0.0,
-        told=tuple(told),
-    )
+    run.write(stored.answer(stored_options, fleet, idle, run.cost_of))

@@ -6,35 +6,14 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
-from gpucost.cli._whatif_options import (
-    ClusterOption,
-    GpusOption,
-    HoursOption,
-    NamespaceOption,
-    OnDemandPriceOption,
-    OutputOption,
-    PricePer,
-    PricePerOption,
-    SaveOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
-    is_calculator,
-    node_price,
-    node_shape,
-    number_option,
-    saved_answer,
-    stored_usage,
-)
+from gpucost.cli._whatif_options import GpusOption, HoursOption, OnDemandPriceOption, PricePerOption, is_calculator, number_option
+from gpucost.cli._whatif_run import Run, whatif_command
 from gpucost.errors import UsageError
+from gpucost.whatif.described import PricePer
 from gpucost.whatif.share.method import Method
 
 
-@handle_errors
+@whatif_command()
 def whatif_share(
     method: Annotated[Method, typer.Option("--method", help="How pods share a GPU.")] = Method.time_slicing,
     ways: Annotated[
@@ -65,21 +44,8 @@ def whatif_share(
     price_per: PricePerOption = PricePer.node,
     gpus: GpusOption = None,
     hours: HoursOption = None,
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say how many GPUs pods need when they share them, by time slicing, MPS or MIG, and what that saves.
 
@@ -93,14 +59,11 @@ def whatif_share(
       gpucost whatif share --month 2026-10 --method mps --ways 8
       gpucost whatif share --team platform --across-teams
     """
-    from gpucost.config import load_config
     from gpucost.store.scratch import scratch_store
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.facts import load_facts
     from gpucost.whatif.share.methods import Sizing
 
-    settings = load_config(config, store=store)
-    target, saved = output_file(output), saved_answer(settings, save)
+    settings = run.settings
     if method is Method.mig and ways is not None:
         raise UsageError("--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways")
     named = {
@@ -116,8 +79,7 @@ def whatif_share(
         10.0 if margin_percent is None else margin_percent,
         20.0 if headroom_percent is None else headroom_percent,
     )
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
-    described = {
+    describing = {
         "--pods": pods,
         "--utilization-percent": utilization_percent,
         "--gpus-per-pod": gpus_per_pod,
@@ -129,61 +91,22 @@ def whatif_share(
     }
     with scratch_store() as con:
         facts = load_facts(con)
-    if not is_calculator(described, asked.given() | {"--across-teams": across_teams or None}):
-        from gpucost import pipeline
-        from gpucost.store import Store
+    if not is_calculator(describing, run.asked.given() | {"--across-teams": across_teams or None}):
+        from gpucost.whatif.measured import levels
         from gpucost.whatif.share import stored
 
-        usage = stored_usage(settings, asked, quiet=quiet)
-        levels = pipeline.levels(settings, Store(settings.store), usage.period)
+        usage = run.usage()
+        measured = run.read(lambda con: levels(con, settings.activity, usage.period))
         stored_options = stored.Options(sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given)
-        answer = stored.answer(stored_options, usage.fleet, levels, facts, cost_of(settings))
-        write_answer(answer, format, target, saved)
+        run.write(stored.answer(stored_options, usage.fleet, measured, facts, run.cost_of))
         return
 
-    from gpucost.whatif.fleet import HOURS_PER_MONTH
     from gpucost.whatif.share import calculator
+    from gpucost.whatif.share.described import described
 
-    if pods is None or utilization_percent is None:
-        raise UsageError(
-            f"{'how many pods share GPUs' if pods is None else 'how busy the pods are'} is not told",
-            "--pods 40 --utilization-percent 15 tells both",
-        )
-    model = facts.model(gpu_model) if gpu_model is not None else None
-    if method is Method.mig and (model is None or not model.profiles):
-        raise UsageError(
-            "MIG needs a GPU model that can be cut" if model is None else f"{model.name} cannot be cut into MIG slices",
-            "--gpu-model A100-SXM4-40GB names one",
-        )
-    if memory_per_pod_mib is not None and (model is None or model.memory_mib is None):
-        raise UsageError("how much memory a GPU has is not told", "--gpu-model names the GPUs")
-    _, per_node = node_shape(None, gpus)
-    always = HOURS_PER_MONTH if hours is None else hours
-    told = [
-        Assumption("pods", pods, "pods", "option"),
-        Assumption("each pod's GPUs are busy", utilization_percent, "percent", "option"),
-        Assumption("GPUs of a pod", gpus_per_pod or 1, "GPUs", "option" if gpus_per_pod else "default"),
-        *sizing.assumptions(given),
-        Assumption("hours", always, "hours", "default" if hours is None else "option"),
-    ]
-    if memory_per_pod_mib is not None:
-        told.append(Assumption("memory of a pod", memory_per_pod_mib, "MiB", "option"))
-    if model is not None:
-        told.append(Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of))
-    price = None
-    if on_demand_price is not None:
-        price = round(node_price(on_demand_price, price_per, per_node) / per_node, 12)
-        told.append(Assumption("price", on_demand_price, f"per {price_per}-hour", "option"))
-    options = calculator.Options(
-        sizing=sizing,
-        pods=pods,
-        utilization_percent=utilization_percent,
-        currency=settings.currency,
-        gpus_per_pod=gpus_per_pod or 1,
-        memory_mib=memory_per_pod_mib,
-        model=model,
-        price_per_gpu_hour=price,
-        hours=always,
-        told=tuple(told),
-    )
-    write_answer(calculator.answer(options, cost_of(settings)), format, target, saved)
+    options = described(
+        sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, utilization_percent=utilization_percent,
+        gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model, on_demand_price=on_demand_price,
+        price_per=price_per, gpus=gpus, hours=hours,
+    )  # fmt: skip
+    run.write(calculator.answer(options, run.cost_of))

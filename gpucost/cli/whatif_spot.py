@@ -8,40 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, output_file
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._whatif import AnswerFormat, write_answer
 from gpucost.cli._whatif_options import (
     ActiveHoursPerDayOption,
-    ClusterOption,
     DaysOption,
     GpusOption,
     HoursOption,
-    NamespaceOption,
     NodesOption,
     OnDemandPriceOption,
-    OutputOption,
-    PricePer,
     PricePerOption,
-    SaveOption,
     SeedOption,
     SpotPriceOption,
-    StoreOptions,
-    TeamOption,
-    WorkloadOption,
-    cost_of,
-    hours_needed,
     is_calculator,
     number_option,
-    saved_answer,
-    stored_usage,
 )
-from gpucost.cli._whatif_spot import Described, chosen_rate, job_replay, market_store, quote_of, usage_replay
+from gpucost.cli._whatif_run import Run, whatif_command
+from gpucost.cli._whatif_spot import chosen_rate, job_replay, usage_replay
 from gpucost.errors import UsageError
+from gpucost.whatif.described import PricePer, hours_needed
 
 if TYPE_CHECKING:
-    from gpucost.config import Config
     from gpucost.whatif.answer import Answer
+    from gpucost.whatif.spot.described import Described
     from gpucost.whatif.spot.options import Options
     from gpucost.whatif.spot.rates import Rate
 
@@ -53,7 +40,7 @@ class MoveTo(StrEnum):
     on_demand = "on-demand"
 
 
-@handle_errors
+@whatif_command()
 def whatif_spot(
     on_demand_price: OnDemandPriceOption = None,
     spot_price: SpotPriceOption = None,
@@ -122,21 +109,8 @@ def whatif_spot(
         int, typer.Option("--runs", min=100, max=1_000_000, metavar="COUNT", help="Simulated runs of the job.")
     ] = 10_000,
     seed: SeedOption = 0,
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: Annotated[AnswerFormat, typer.Option("--format", help="How to write it.")] = AnswerFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    *,
+    run: Run,
 ) -> None:
     """Say what moving on-demand usage to spot would save, interruptions counted.
 
@@ -155,11 +129,9 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
-    from gpucost.config import load_config
+    from gpucost.whatif.spot.described import Described
     from gpucost.whatif.spot.options import Options, Target
 
-    target = output_file(output)
-    settings = load_config(config, store=store)
     given = {
         "checkpoint_minutes": checkpoint_minutes,
         "checkpoint_write_minutes": checkpoint_write_minutes,
@@ -171,8 +143,7 @@ def whatif_spot(
     options = Options(
         **times, first_hour_free=first_hour_free, runs=runs, seed=seed, to=Target(move_to.value), given=frozenset(times)
     )
-    rate = chosen_rate(interruptions_per_hour, trace, quiet=quiet)
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
+    rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
     described: dict[str, object] = {
         "--on-demand-price": on_demand_price,
         "--instance-type": instance_type,
@@ -187,35 +158,35 @@ def whatif_spot(
     needed = hours_needed(hours, active_hours_per_day, days)
     fleet = Described(on_demand_price, spot_price, price_per, instance_type, region, zone, nodes, gpus, needed)
     if backtest:
-        answer = _backtest(settings, options, rate, fleet, asked, on_demand_share, described, quiet=quiet)
-    elif is_calculator(described, asked.given()):
-        answer = _calculated(settings, options, rate, fleet)
+        answer = _backtest(run, options, rate, fleet, on_demand_share, described)
+    elif is_calculator(described, run.asked.given()):
+        answer = _calculated(run, options, rate, fleet)
     else:
-        answer = _from_store(settings, options, rate, fleet, asked, quiet=quiet)
-    write_answer(answer, format, target, saved_answer(settings, save))
+        answer = _from_store(run, options, rate, fleet)
+    run.write(answer)
 
 
-def _calculated(settings: Config, options: Options, rate: Rate | None, fleet: Described) -> Answer:
+def _calculated(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
+    from gpucost.cli._whatif_offers import store_or_empty
     from gpucost.whatif.spot import calculator
+    from gpucost.whatif.spot.described import quote_of
     from gpucost.whatif.spot.market import typical_rate
 
-    with market_store(settings) as con:
-        quote, band = quote_of(con, settings, fleet)
+    with store_or_empty(run.settings) as con:
+        quote, band = quote_of(con, run.settings, fleet)
         chosen = rate or band or typical_rate(con)
-    return calculator.answer(options, chosen, quote, cost_of(settings))
+    return calculator.answer(options, chosen, quote, run.cost_of)
 
 
-def _from_store(
-    settings: Config, options: Options, rate: Rate | None, fleet: Described, asked: StoreOptions, *, quiet: bool
-) -> Answer:
-    from gpucost.store import Store
+def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
     from gpucost.whatif.spot import stored
     from gpucost.whatif.spot.market import read_market, typical_rate
     from gpucost.whatif.spot.moving import Question
 
-    usage = stored_usage(settings, asked, quiet=quiet)
+    usage = run.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    with Store(settings.store).read() as con:
+    settings = run.settings
+    with run.store.read() as con:
         market = read_market(con, types, settings.currency, settings.prices.stale_after_days, usage.period)
         typical = typical_rate(con)
     question = Question(
@@ -229,19 +200,11 @@ def _from_store(
         price=fleet.spot_price,
         price_per=fleet.price_per.value,
     )
-    return stored.answer(options, question, cost_of(settings))
+    return stored.answer(options, question, run.cost_of)
 
 
 def _backtest(
-    settings: Config,
-    options: Options,
-    rate: Rate | None,
-    fleet: Described,
-    asked: StoreOptions,
-    on_demand_share: float,
-    described: dict[str, object],
-    *,
-    quiet: bool,
+    run: Run, options: Options, rate: Rate | None, fleet: Described, on_demand_share: float, described: dict[str, object]
 ) -> Answer:
     from gpucost.whatif.spot import replayed
 
@@ -249,8 +212,8 @@ def _backtest(
         raise UsageError("--backtest compares spot with on demand; there is nothing to reverse", "leave out --move-to")
     if fleet.spot_price is not None:
         raise UsageError("--backtest takes spot prices from the store's history", "leave out --spot-price")
-    if is_calculator(described, asked.scope()):
-        question = job_replay(settings, fleet, asked, rate, on_demand_share)
+    if is_calculator(described, run.asked.scope()):
+        question = job_replay(run, fleet, rate, on_demand_share)
     else:
-        question = usage_replay(settings, stored_usage(settings, asked, quiet=quiet), rate, on_demand_share)
-    return replayed.answer(options, question, cost_of(settings))
+        question = usage_replay(run, rate, on_demand_share)
+    return replayed.answer(options, question, run.cost_of)

@@ -1,14 +1,17 @@
-"""Which hours are to be collected: arithmetic on half-open spans of milliseconds."""
+"""Which hours are to be collected: arithmetic on half-open spans of milliseconds, and what of a period is still missing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.model import MS_PER_HOUR
+from gpucost.model import MS_PER_HOUR, Period, from_ms
+from gpucost.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpucost.config import Config
+    from gpucost.store import Store
     from gpucost.store.runs import Span
 
 OVERLAP_MS = 2 * MS_PER_HOUR
@@ -68,3 +71,18 @@ def halves(span: Span) -> list[Span]:
         return [span]
     middle = start + max(1, round((end - start) / 2 / MS_PER_HOUR)) * MS_PER_HOUR
     return [(start, middle), (middle, end)] if middle < end else [span]
+
+
+def uncollected(config: Config, store: Store, period: Period) -> dict[str, list[Period]]:
+    """By the name of each configured Prometheus, what of `period` was never collected from it, with an overlap for late data."""
+    wanted = [(period.start_ms, period.end_ms)]
+    found: dict[str, list[Period]] = {}
+    for source in config.prometheus:
+        had: list[runs.Span] = []
+        if store.exists:
+            with store.read() as con:
+                had = runs.loaded(con, "prometheus", source.source)
+        found[source.source] = [
+            Period(from_ms(max(period.start_ms, start - OVERLAP_MS)), from_ms(end)) for start, end in subtract(wanted, had)
+        ]
+    return found

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gpucost.config import Config, load_config
-from gpucost.config_file import places
+from gpucost.config.file import places
 from gpucost.doctor.check import Check, Status
 from gpucost.doctor.local import check_prices, check_store
 from gpucost.doctor.server import check_server

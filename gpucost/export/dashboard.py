@@ -77,8 +77,7 @@ def _month(grid: Grid, config: Config, money: str) -> list[dict[str, Any]]:
     return [
         stat(grid, "GPU nodes", f"max(gpucost_fleet_cost{{{to_date}}})", money, "What all GPU nodes cost so far."),
         stat(grid, "Idle", f"max(gpucost_fleet_idle_cost{{{to_date}}})", money, "Held by somebody, and idle."),
-        stat(grid, "Unallocated", f"sum(max by (gpu_model, capacity_type) (gpucost_unallocated_cost{{{to_date}}}))", money,
-             "Held by nobody."),
+        stat(grid, "Unallocated", f"max(gpucost_fleet_unallocated_cost{{{to_date}}})", money, "Held by nobody."),
         stat(grid, "Efficiency", f"max(gpucost_fleet_efficiency_ratio{{{to_date}}})", "percentunit",
              "Active share of measured GPU-hours, and its target.", at_least=efficiency),
         stat(grid, "Spot", f"max(gpucost_fleet_spot_ratio{{{to_date}}})", "percentunit",
@@ -94,7 +93,7 @@ def _month(grid: Grid, config: Config, money: str) -> list[dict[str, Any]]:
              "{{gpu_model}} {{capacity_type}}", money),
         series(grid, "Idle and unallocated share of cost",
                [(f"max(gpucost_fleet_idle_cost{{{to_date}}}) / {share}", "idle"),
-                (f"sum(max by (gpu_model, capacity_type) (gpucost_unallocated_cost{{{to_date}}})) / {share}", "unallocated")],
+                (f"max(gpucost_fleet_unallocated_cost{{{to_date}}}) / {share}", "unallocated")],
                "percentunit", "Of what the nodes cost, month to date."),
     ]  # fmt: skip
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from gpucost.report.view import ReportView, Row
 
+# What OpenMetrics calls units: a name ends with its unit. Money has none, since its currency is a label.
+_UNITS = ("seconds", "ratio", "gpu_hours")
+
 Labels = dict[str, str]
 Sample = tuple[str, Labels, "Decimal | float"]
 
@@ -28,6 +31,8 @@ _HELP = {
     "gpucost_team_spot_ratio": "Spot share of a team's GPU-hours of known capacity type.",
     "gpucost_fleet_cost": "What all GPU nodes cost in the period, with and without anybody on their GPUs.",
     "gpucost_fleet_idle_cost": "What GPUs cost while somebody held them and they idled.",
+    "gpucost_fleet_unallocated_cost": "What GPUs cost that nobody held, of all models and capacity types.",
+    "gpucost_fleet_capacity_gpu_hours": "GPU-hours that all GPU nodes offered.",
     "gpucost_fleet_estimated_cost": "The part of the nodes' cost that no bill covers yet.",
     "gpucost_fleet_efficiency_ratio": "Active share of all measured GPU-hours.",
     "gpucost_fleet_spot_ratio": "Spot share of all GPU-hours of known capacity type.",
@@ -62,7 +67,9 @@ def openmetrics(periods: list[PeriodViews]) -> str:
     lines = []
     for name, found in samples.items():
         if found:
-            lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *(_line(*sample) for sample in found)]
+            unit = next((f"# UNIT {name} {unit}" for unit in _UNITS if name.endswith(f"_{unit}")), None)
+            about = [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *([unit] if unit else [])]
+            lines += about + [_line(*sample) for sample in found]
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -94,6 +101,8 @@ def _of_period(views: PeriodViews) -> Iterator[Sample]:
     yield "gpucost_not_collected_seconds", period, round(view.coverage.not_collected_hours * 3600, 3)
     if view.node_totals is not None:
         yield "gpucost_fleet_cost", money, view.node_totals.node_cost
+        yield "gpucost_fleet_unallocated_cost", money, view.node_totals.unallocated_cost
+        yield "gpucost_fleet_capacity_gpu_hours", period, view.node_totals.capacity_gpu_hours
     yield "gpucost_fleet_idle_cost", money, view.totals.idle_cost
     yield "gpucost_fleet_estimated_cost", money, view.coverage.estimated_cost
     for name, value in (

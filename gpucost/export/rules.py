@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from gpucost.collect.prometheus_selectors import GPU_RESOURCES
 from gpucost.errors import UsageError
 from gpucost.export.templates import number, quoted, render
+from gpucost.price.fx import budget_amount
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from gpucost.config import Config
     from gpucost.export.prices import RulePrices
 
@@ -63,9 +66,13 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
     )
 
 
-def alerting_rules(config: Config) -> str:
-    """Alerting rules (YAML) with the thresholds of [alerts], [idle] and [targets]; they read what the recording rules record."""
-    budget = config.alerts.budget_per_month
+def alerting_rules(config: Config, today: date) -> str:
+    """Alerting rules (YAML) with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
+
+    They read what the recording rules record. Amounts in other currencies are converted at the rate of the first day of
+    the month that holds `today`; PriceError where there is none.
+    """
+    amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
     return render(
         "alerts.yml.j2",
         cluster_label=cluster_label(config),
@@ -74,8 +81,7 @@ def alerting_rules(config: Config) -> str:
         idle_threshold=number(config.idle.threshold_percent),
         spot_ratio=number(config.targets.spot_ratio),
         currency=config.currency,
-        budget=None if budget is None else number(budget),
-        team_budgets=[(team, number(amount)) for team, amount in sorted(config.alerts.team_budgets.items())],
+        budgets=[(budget.name, budget.team, number(round(amount, 2))) for budget, amount in amounts if amount is not None],
     )
 
 

@@ -10,7 +10,7 @@ from gpucost.notify.secrets import from_variable, secret
 from gpucost.outgoing import Request, Response, send
 
 if TYPE_CHECKING:
-    from gpucost.config_alerts import Slack, Webhook
+    from gpucost.config.alerts import Slack, Webhook
 
 # What Slack says, and what mends it: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 _SLACK_FIXES = {

@@ -15,7 +15,7 @@ from gpucost.errors import ConfigError, GpucostError
 from gpucost.notify.secrets import secret
 
 if TYPE_CHECKING:
-    from gpucost.config_alerts import Email
+    from gpucost.config.alerts import Email
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What a node costs per hour at each moment: the bill, else the price book, else spot price history, else list prices.
 
 The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (2x, 3x), the one price of each moment
-(4x), what is stored and said (5x, 6x). What bills say of machines is made first, by those in bill/.
+(4x), what is stored and said (5x, 6x), and whose prices to collect (7x). What bills say of machines is made first, in bill/.
 """
 
 from __future__ import annotations
@@ -9,21 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import run_stage
+from gpucost.engine.local import answer_rows, run_stage
 from gpucost.errors import PriceError
-from gpucost.model import MS_PER_HOUR, from_ms, iso
+from gpucost.model import MS_PER_HOUR, from_ms, iso, to_ms
 from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
 from gpucost.price.fx import fx_digest, load_rates, rates
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from duckdb import DuckDBPyConnection
 
     from gpucost.config import Config
+    from gpucost.model import Period
 
 _BILL = "gpucost.price.bill"
 
-__all__ = ["inputs_digest", "load_fx_rates", "price_nodes", "stage"]
+__all__ = ["inputs_digest", "load_fx_rates", "price_nodes", "stage", "wanting"]
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:
@@ -89,6 +92,12 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, _BILL, "40_settled_capacity_types")
     run_stage(con, _BILL, "45_settled_warnings")
     run_stage(con, _BILL, "50_bill_warnings")
+
+
+def wanting(con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int) -> list[tuple[str, str]]:
+    """('spot' or 'prices', provider) of each cloud whose prices would price nodes of `period` better than those they have."""
+    span = {"from_ms": period.start_ms, "to_ms": period.end_ms, "now_ms": to_ms(now), "days": stale_after_days}
+    return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
 
 
 def load_fx_rates(con: DuckDBPyConnection, config: Config) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config import Budget, Config
 
 Steps = tuple[tuple[date, Decimal], ...]
 
@@ -85,6 +85,20 @@ def rates(config: Config) -> FxRates:
             if steps[currency].setdefault(day, rate) != rate:
                 raise PriceError(f"{path}:{line}: date: has a second rate of {currency} on {day}", "remove one of them")
     return FxRates(config.currency, {currency: tuple(sorted(days.items())) for currency, days in steps.items()}, path)
+
+
+def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
+    """What `budget` allows a month, in the report's currency at the day's rate; None where it names no amount.
+
+    Raises PriceError where there is no rate.
+    """
+    if budget.amount is None or budget.currency in (None, config.currency):
+        return budget.amount
+    known = rates(config)
+    rate = known.rate(budget.currency, day)
+    if rate is None:
+        raise known.missing(budget.currency, f"the budget {budget.name!r} in {budget.currency}", day)
+    return budget.amount * rate
 
 
 def fx_digest(config: Config) -> str:

@@ -15,7 +15,7 @@ lines AS (
     WHERE price_per_hour IS NOT NULL
     UNION ALL
     -- a pool's price spreads its cost over its hours: over the pool nothing is left, unless another billing period corrects some of them
-    SELECT CASE WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END, day, CASE WHEN has_node THEN node ELSE instance_key END, effective_cost - coalesce(billed_cost, 0)
+    SELECT CASE WHEN is_unexplained THEN 'billed_in_part' WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END, day, CASE WHEN has_node THEN node ELSE instance_key END, effective_cost - coalesce(billed_cost, 0)
     FROM priced
 )
 SELECT line, day, node, sum(cost)::DECIMAL(38, 9) AS cost FROM lines GROUP BY ALL;

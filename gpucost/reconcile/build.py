@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine.local import answer_rows, run_stage
-from gpucost.errors import IncompleteError
-from gpucost.model import to_ms
+from gpucost.errors import IncompleteError, PriceError
+from gpucost.model import from_ms, to_ms
 from gpucost.reconcile.view import LINES, Cause, LineRow, Machine, Reconciliation
 from gpucost.store import sqlfiles
 
@@ -22,11 +22,14 @@ _PACKAGE = "gpucost.reconcile"
 def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
     """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
 
-    Works on a read-only connection; makes temporary tables. Raises IncompleteError where no bill of that month was collected.
+    Works on a read-only connection; makes temporary tables. Raises IncompleteError where no bill of that month was collected,
+    PriceError where a machine is billed in a currency that has no rate.
     """
     causes = _ask(con, "60_charges", {"month": month})
     if not causes:
         raise IncompleteError(*_no_bill(con, month))
+    for lost in _ask(con, "05_without_rate", {"month": month}):
+        raise _no_rate(lost["currency"], currency, f"{from_ms(lost['from_ms']):%Y-%m-%d}", month)
     sqlfiles.run(con, "machine_charges")
     run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
     for name in ("20_bill_lines", "30_metric_lines"):
@@ -88,6 +91,14 @@ def _utc_month(month: str) -> tuple[int, int]:
     first = date.fromisoformat(f"{month}-01")
     after = date(first.year + first.month // 12, first.month % 12 + 1, 1)
     return to_ms(datetime(first.year, first.month, 1, tzinfo=UTC)), to_ms(datetime(after.year, after.month, 1, tzinfo=UTC))
+
+
+def _no_rate(billed: str, currency: str, day: str, month: str) -> PriceError:
+    return PriceError(
+        f"the bill of {month} has machines in {billed}: there is no rate from {billed} to {currency} on {day}",
+        f"set [prices] fx = {{ {billed} = … }}, what 1 {billed} is worth in {currency}, or add it to the file that [prices] "
+        "fx_rates names",
+    )
 
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:

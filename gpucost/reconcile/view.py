@@ -15,6 +15,7 @@ LINES = {
     "outside_node_life": "billed time outside the node's life",
     "seen_beyond_billed_hours": "nodes seen longer than billed",
     "instances_without_metrics": "billed instances that no metrics saw",
+    "billed_in_part": "billed without a part of the cost",
     "shared_in_pool": "shared among machines of one kind",
     "settled_in_other_periods": "settled in other billing periods",
 }
@@ -105,5 +106,18 @@ class Reconciliation:
             for currency, amount in self.unexplained.items()
         ]
         if self.unexplained_hours:
-            found.append(f"{self.unexplained_hours:,.1f} instance-hours were billed at nothing, for no named reason")
+            hours = f"{self.unexplained_hours:,.1f} instance-hours"
+            found.append(f"{hours} were billed without their cost, or a part of it, for no named reason")
         return tuple(found)
+
+    @property
+    def sentence(self) -> str:
+        """The account in one line: what was billed, where it went, and what keeps it from being closed."""
+        parts = " + ".join(
+            f"{cost:,.2f} {LINES[line]}" for line, cost in self.lines.items() if abs(cost) >= CENT or line == "attributed"
+        )
+        state = "final" if self.is_final else "not final"
+        return (
+            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {self.effective_cost:,.2f} "
+            f"{self.currency} for {self.machines:,} GPU machines = {parts}; {'; '.join(self.problems) or 'every cent is named'}"
+        )

@@ -12,8 +12,8 @@ from gpucost.config import Config
 from gpucost.errors import GpucostError, StoreError
 from gpucost.model import from_ms
 from gpucost.report import sharing
-from gpucost.report.changes import changes, with_changes
-from gpucost.report.coverage import coverage
+from gpucost.report.changes import changes, missed_before, with_changes
+from gpucost.report.coverage import coverage, is_collected
 from gpucost.report.query import Query
 from gpucost.report.rows import (
     check_names,
@@ -62,7 +62,8 @@ def build(
     if is_shared:
         rows = sharing.with_shares(con, config, query, query.dimensions, rows)
         shared = sharing.total_shared(con, config, query)
-    if not nodes and not rows and not (query.may_be_absent and has_nodes(con)):
+    is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and is_collected(con, query))
+    if not nodes and not rows and not is_known:
         raise _no_data(con, query, config.tz)
     whole = None if query.is_narrowed else node_totals(nodes, unallocated)
     compared = changes(totals, whole, earlier, earlier_name) if earlier else None
@@ -91,6 +92,8 @@ def build(
         estimated_cost=totals.estimated_cost,
         cost_basis=config.prices.cost_basis,
     )
+    if earlier:
+        trusted = replace(trusted, warnings=(*trusted.warnings, *missed_before(earlier, earlier_name)))
     if is_shared:
         trusted = replace(trusted, warnings=(*trusted.warnings, *sharing.notices(con, config)))
     return ReportView(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.model import MS_PER_HOUR, Period, from_ms
 from gpucost.report.rows import NO_MEASURES
-from gpucost.report.view import Change, Changes, Column, Measures, NodeTotals, ReportView, Row, Unallocated, Value
+from gpucost.report.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Unallocated, Value
 from gpucost.timeline import is_month, local_midnight, month_period
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
     ]
     order = {"allocated": 0, "unallocated": 1, "shared": 2}
     return sorted([*found, *gone], key=lambda row: order[row.kind])
+
+
+def missed_before(earlier: ReportView, name: str) -> list[Notice]:
+    """What was not collected of `earlier`, the report on the period called `name`: that much of a change may be no change."""
+    gaps = [notice for notice in earlier.coverage.warnings if notice.code == "not_collected"]
+    return [Notice("not_collected_before", f"compared with {name}, of which {gap.message}", gap.fix) for gap in gaps]
 
 
 def changes(totals: Measures, nodes: NodeTotals | None, earlier: ReportView, name: str) -> Changes:

@@ -61,6 +61,11 @@ def coverage(
     )
 
 
+def is_collected(con: DuckDBPyConnection, query: Query) -> bool:
+    """Whether any of the query's period was collected."""
+    return any(_collected(con, query).values())
+
+
 def _collected(con: DuckDBPyConnection, query: Query) -> dict[str, list[tuple[int, int]]]:
     """Per cluster the collected intervals in order, clipped to the period."""
     start, end = query.period.start_ms, query.period.end_ms

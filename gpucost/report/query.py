@@ -30,7 +30,8 @@ class Query:
     chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
     Without `with_sections` only what programs read is computed; `with_series` adds what charts draw. `share_unallocated`
     says how unallocated cost is spread. With `may_be_absent` filters may name what held nothing in the period, as long as others
-    did: what is compared need not have been there.
+    did: what is compared need not have been there. With `may_be_idle` a period that was collected, and in which no node was up,
+    is no failure: it cost nothing.
     Raises UsageError for an unknown dimension or an empty period.
     """
 
@@ -47,6 +48,7 @@ class Query:
     with_series: bool = False
     share_unallocated: Literal["proportional", "even"] | None = None
     may_be_absent: bool = False
+    may_be_idle: bool = False
 
     def __post_init__(self) -> None:
         for name in self.by:

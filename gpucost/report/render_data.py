@@ -121,6 +121,8 @@ def _shared(shared: Shared | None, *, is_total: bool = True) -> dict[str, Any]:
 def coverage_dict(coverage: Coverage) -> dict[str, Any]:
     """How far the figures can be trusted, as the JSON contracts say it."""
     return {
+        **({"state": coverage.state, "reasons": list(coverage.reasons)} if coverage.state else {}),
+        **({"reconciliation": coverage.reconciliation} if coverage.reconciliation else {}),
         "measured_ratio": coverage.measured_ratio,
         "price_sources": {source.name: source.share for source in coverage.price_sources},
         "price_as_of": coverage.price_as_of.isoformat() if coverage.price_as_of else None,

@@ -15,7 +15,7 @@ from gpucost.model import MS_PER_HOUR
 from gpucost.report.query import Query, nearest
 from gpucost.report.slots import slots
 from gpucost.report.view import Measures, NodeTotals, Row, Unallocated
-from gpucost.timeline import is_whole_days
+from gpucost.timeline import is_whole_days, within
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -209,11 +209,13 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
         for name in wanted:
             if name not in names:
                 raise GpucostError(
-                    f"no {dimension} {name!r} held GPUs in {query.period_name}", _there_are(dimension, name, names)
+                    f"no {dimension} {name!r} held GPUs {within(query.period_name)}", _there_are(dimension, name, names)
                 )
     found = con.execute("SELECT count(*) FROM report_facts").fetchone()
     if not (found and found[0]) and other_teams.isdisjoint(query.teams):
-        raise GpucostError(f"nothing in {query.period_name} passes all of these filters together", "leave one of the filters out")
+        raise GpucostError(
+            f"nothing {within(query.period_name)} passes all of these filters together", "leave one of the filters out"
+        )
 
 
 def _there_are(dimension: str, name: str, names: list[str]) -> str:
@@ -221,4 +223,4 @@ def _there_are(dimension: str, name: str, names: list[str]) -> str:
         return f"no {dimension} did; gpucost doctor says what is missing"
     near = nearest(name, names)
     more = f" and {len(near) - _NAMES_SHOWN} more: gpucost report --by {dimension}" if len(near) > _NAMES_SHOWN else ""
-    return f"--{dimension} takes one of: {', '.join(near[:_NAMES_SHOWN])}{more}"
+    return f"name one that did: {', '.join(near[:_NAMES_SHOWN])}{more}"

@@ -50,13 +50,13 @@ def cost_by(
     columns = (
         *(Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0) for key in by),
         Column("GPU-hours", "hours"),
-        Column("Cost", "money", 2),
+        Column("Cost", "money", 2, bar="whole"),
         *change_columns(compared),
         *shared_columns(shared),
         Column("Share", "ratio", weight=2),
         Column("Idle h", "hours", weight=3),
         Column("Idle", "ratio", weight=1),
-        Column("Idle cost", "money", 2, weight=1),
+        Column("Idle cost", "money", 2, weight=1, bar="part"),
         Column("Unmeasured", "ratio", weight=3),
         Column("Efficiency", "ratio", weight=3),
         Column("Spot", "ratio", weight=1),
@@ -127,7 +127,7 @@ def unallocated_gpus(by_gpu: list[Row], nodes: NodeTotals) -> Table:
             Column("GPU", "text"),
             Column("GPU-hours", "hours"),
             Column("Of these unavailable", "hours", weight=1),
-            Column("Cost", "money", 2),
+            Column("Cost", "money", 2, bar="whole"),
         ),
         (*lines, total),
     )
@@ -182,9 +182,9 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         Column("Workload", "text"),
         *(Column(_words(key), "text") for key in where),
         Column("GPU-hours", "hours"),
-        Column("Cost", "money", 2),
+        Column("Cost", "money", 2, bar="whole"),
         Column("Idle", "ratio"),
-        Column("Idle cost", "money", 2, weight=2),
+        Column("Idle cost", "money", 2, weight=2, bar="part"),
         Column("Share", "ratio", weight=3),
     )
     left = counts["workloads"] - len(shown)

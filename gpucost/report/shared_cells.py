@@ -6,6 +6,8 @@ from decimal import Decimal
 
 from gpucost.report.view import Column, Shared, Value
 
+#: The column of what each pays: its cost and its shares.
+CHARGED = "Charged"
 _ZERO = Decimal(0)
 
 
@@ -13,8 +15,8 @@ def shared_columns(shared: Shared | None) -> list[Column]:
     """None where nothing is shared."""
     if shared is None:
         return []
-    unallocated = [Column("Shared unallocated", "money", 2, weight=1)] if shared.unallocated_cost is not None else []
-    return [*unallocated, *(Column(name, "money", 2, weight=1) for name in shared.costs), Column("Charged", "money", 2)]
+    names = [*(["Shared unallocated"] if shared.unallocated_cost is not None else []), *shared.costs]
+    return [*(Column(name, "money", 2, weight=1, group="shares") for name in names), Column(CHARGED, "money", 2)]
 
 
 def held_cells(shared: Shared | None, cost: Decimal) -> list[Value]:

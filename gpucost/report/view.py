@@ -147,7 +147,8 @@ class Coverage:
 
     `collected_to`, in local time, is where the collected time of the cluster that lags most ends. Unpriced are the GPU-hours of
     nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
-    estimated cost add up to what the nodes, or those pods, cost.
+    estimated cost add up to what the nodes, or those pods, cost. `state` (final or estimate, and
+    the `reasons` for the latter) is told in a month's bundle alone; `reconciliation` says where the month's bill went.
     """
 
     measured_ratio: float | None
@@ -164,6 +165,9 @@ class Coverage:
     cost_basis: str
     billed_cost: Decimal
     estimated_cost: Decimal
+    state: str | None = None
+    reasons: tuple[str, ...] = ()
+    reconciliation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,8 @@ class Column:
     """A column of a table.
 
     `decimals` is the same in every row, so that the points stand under each other. Where there is no room for all columns,
-    those of the highest `weight` are left out first; those of weight 0 never.
+    those of the highest `weight` are left out first; those of weight 0 never. Columns of one `group` (parts of a sum, before and
+    after) are shown all or none. A terminal draws a bar for the `whole` cost of a line, its idle `part` hatched.
     """
 
     title: str
@@ -179,6 +184,8 @@ class Column:
     decimals: int = 1
     weight: int = 0
     sign: str = ""
+    group: str = ""
+    bar: Literal["whole", "part"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

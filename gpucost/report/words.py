@@ -22,6 +22,14 @@ def cell(value: Value, column: Column, currency: str) -> str:
     return figure_text(value, column.unit, currency, column.decimals)
 
 
+def with_arrow(value: Value, column: Column, currency: str) -> str:
+    """The same, a change with an arrow."""
+    text = cell(value, column, currency)
+    if column.unit != "change" or not isinstance(value, float) or not text.strip("+-0., %"):
+        return text
+    return f"{'▲' if value > 0 else '▼'} {text}"
+
+
 def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
     if isinstance(value, str):
         return value
@@ -63,12 +71,14 @@ def remark_of(figure: Figure) -> str:
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     """What a reader must know of the figures, as (label, sentences)."""
     return [
+        *([("State", [coverage.state, *coverage.reasons])] if coverage.state else []),
         ("Measured", [_measured(coverage)]),
         ("Prices", _prices(coverage)),
         *_billed(coverage, currency),
         ("Collected", [_collected(coverage)]),
         *_unknown_capacity(coverage),
         *_cost_basis(coverage),
+        *([("Reconciled", [coverage.reconciliation])] if coverage.reconciliation else []),
     ]
 
 
@@ -94,8 +104,8 @@ def _prices(coverage: Coverage) -> list[str]:
 
 
 def _billed(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
-    """What is final and what is not, where a bill covers anything: without one all of it is an estimate."""
-    if not any(source.name == "bill" for source in coverage.price_sources):
+    """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
+    if not coverage.state and not any(source.name == "bill" for source in coverage.price_sources):
         return []
     billed, estimated = (figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost))
     if not coverage.estimated_cost:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.findings import Answered, Candidate, Findings, ranked
 from gpucost.model import MS_PER_HOUR, iso
+from gpucost.savings.answering import answered
 from gpucost.savings.asking import Ask, Askers, Commit
-from gpucost.savings.costing import answered
 from gpucost.timeline import is_month
 from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet
 

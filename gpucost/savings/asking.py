@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
@@ -14,9 +14,12 @@ from gpucost.findings import Question
 from gpucost.model import MS_PER_HOUR
 from gpucost.timeline import name_of
 from gpucost.whatif.fleet import CostOf, Fleet
-from gpucost.whatif.usage import Scope
+from gpucost.whatif.measured import idle_stretches, levels
+from gpucost.whatif.usage import Scope, read_fleet
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from gpucost.config import Config
     from gpucost.model import Period
     from gpucost.store import Store
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.measured import Idle, Levels
     from gpucost.whatif.rightsize.offers import Offer
 
+T = TypeVar("T")
 Ask = Callable[[CostOf], "Answer"]
 Commit = Callable[[Question], Ask]
 
@@ -45,34 +49,31 @@ class Askers:
 
     @cached_property
     def fleet(self) -> Fleet:
-        return pipeline.usage(self.config, self.store, self.period, Scope())
+        return self._read(lambda con: read_fleet(con, self.period, Scope()))
 
     @cached_property
     def _idle_hour(self) -> Idle:
-        return pipeline.idle_stretches(self.config, self.store, self.period, MS_PER_HOUR)
+        return self._read(lambda con: idle_stretches(con, self.config.activity, self.period, MS_PER_HOUR))
 
     @cached_property
     def _levels(self) -> Levels:
-        return pipeline.levels(self.config, self.store, self.period)
+        return self._read(lambda con: levels(con, self.config.activity, self.period))
+
+    def _read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
+        return pipeline.read_attributed(self.config, self.store, read)
 
     def _narrowed(self, question: Question) -> Fleet:
         """The pods that the question is about, and their nodes; of a cluster alone all of its nodes."""
-
-        def is_meant(cluster: str) -> bool:
-            return question.cluster in (None, cluster)
-
+        fleet = self.fleet if question.cluster is None else self.fleet.in_clusters([question.cluster])
         if not question.workloads:
-            nodes = tuple(node for node in self.fleet.nodes if is_meant(node.cluster))
-            return Fleet(nodes, tuple(pod for pod in self.fleet.pods if is_meant(pod.cluster)))
+            return fleet
         pods = tuple(
             pod
-            for pod in self.fleet.pods
-            if is_meant(pod.cluster)
-            and question.namespace in (None, pod.namespace)
-            and any(fnmatchcase(pod.workload, glob) for glob in question.workloads)
+            for pod in fleet.pods
+            if question.namespace in (None, pod.namespace) and any(fnmatchcase(pod.workload, glob) for glob in question.workloads)
         )
         held = {(pod.cluster, pod.node.partition("#")[0]) for pod in pods}
-        return Fleet(tuple(n for n in self.fleet.nodes if (n.cluster, n.name.partition("#")[0]) in held), pods)
+        return Fleet(tuple(n for n in fleet.nodes if (n.cluster, n.name.partition("#")[0]) in held), pods)
 
     def _schedule(self, question: Question) -> Ask:
         from gpucost.whatif.measured import NOTEBOOKS

@@ -12,22 +12,25 @@ if TYPE_CHECKING:
 _SAME = 0.5
 # A bill that tells of little else than the other, and of fewer charges than this share of it, is a part of it.
 _PART = 0.9
+# With less than this share in common, two bills are different ones: parts of one export can have a charge's rows on both sides.
+_APART = 0.1
 
 # Two exports of one bill that complete each other: one has what is paid, the other what it is spread over.
 PAIR = {"azure-actual", "azure-amortized"}
 
-Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format"]
+Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap"]
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """One telling of a bill: `charges` are distinct charge keys, `latest` is the last start of a charge."""
+    """One telling of a bill: `charges` are distinct charge keys, `earliest` and `latest` the first and last start of a charge."""
 
     source: str
     is_whole: bool
     is_final: bool | None
     digest: str
     charges: int
+    earliest: datetime
     latest: datetime
     format: str = ""
     account: str = ""
@@ -39,13 +42,22 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     'beside': they are different bills (of two accounts, two parts of one export) or a PAIR, both stand. 'replace': `new`
     takes the place of `old`. 'unchanged': the same files. The others say why `old` stays and `new` is left out: 'not_final',
     it is not final and the other is; 'older', it ends earlier; 'part', it holds only a part of what the other holds;
-    'other_format', the account's bill is there in another kind of export, whose charges cannot be told apart from these.
+    'other_format', the account's bill is there in another kind of export, whose charges cannot be told apart from these;
+    'overlap', each holds charges of the other and others besides: beside each other some would count twice, and in the other's
+    place some would be lost.
     `force` replaces.
     """
     same_export = new.is_whole and old.is_whole and new.source == old.source
     if {new.format, old.format} == PAIR:
         return "beside"
-    if not same_export and (common == 0 or common < _SAME * min(new.charges, old.charges)):
+    share = common / min(new.charges, old.charges) if common else 0.0
+    is_shifted = (new.earliest > old.earliest and new.latest > old.latest) or (
+        new.earliest < old.earliest and new.latest < old.latest
+    )
+    # A final bill is of the whole month: it needs no excuse for what it leaves out.
+    if not new.is_whole and not force and share >= _APART and (share < _SAME or (is_shifted and new.is_final == old.is_final)):
+        return "overlap"
+    if not same_export and (common == 0 or share < (_APART if force else _SAME)):
         told_otherwise = _export(new.format) != _export(old.format) and new.account == old.account != ""
         if not told_otherwise:
             return "beside"

@@ -30,6 +30,11 @@ def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
         said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
         if "beside" in said:
             continue
+        if "overlap" in said:
+            raise DataError(
+                f"{a.source} and {b.source} hold some of the same charges of {pair['billing_period']}, and each others",
+                "give the whole month in one export: beside each other some would count twice",
+            )
         if said[0] == said[1]:
             raise DataError(
                 f"{a.source} and {b.source} hold the same charges of {pair['billing_period']}",
@@ -50,5 +55,12 @@ def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
 def _telling(pair: dict[str, Any], side: str) -> Telling:
     name = pair[f"{side}_file"]
     return Telling(
-        name, False, pair[f"{side}_final"], name, pair[f"{side}_charges"], pair[f"{side}_latest"], pair[f"{side}_format"] or ""
+        source=name,
+        is_whole=False,
+        is_final=pair[f"{side}_final"],
+        digest=name,
+        charges=pair[f"{side}_charges"],
+        earliest=pair[f"{side}_earliest"],
+        latest=pair[f"{side}_latest"],
+        format=pair[f"{side}_format"] or "",
     )

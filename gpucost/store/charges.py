@@ -24,6 +24,7 @@ KEPT: dict[Verdict, str] = {
     "older": "the bill there goes on later than this one",
     "other_format": "the account's bill of this month is there in another format",
     "part": "the bill there holds all of this one and more",
+    "overlap": "each holds some of the other's charges, and others besides",
 }
 
 
@@ -151,4 +152,6 @@ def _result(row: dict[str, Any], amounts: list[tuple[str, Decimal, Decimal]]) ->
 def _telling(row: dict[str, Any], files: BillFiles | None = None) -> Telling:
     account = row["billing_account_id"]
     whole, digest = (files.is_whole, files.digest) if files else (row["is_whole"], row["digest"])
-    return Telling(row["source"], whole, row["is_final"], digest, row["charges"], row["latest"], row["format"], account)
+    return Telling(
+        row["source"], whole, row["is_final"], digest, row["charges"], row["earliest"], row["latest"], row["format"], account
+    )

@@ -23,15 +23,11 @@ def put_fleet(con: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, 
     sqlfiles.run(con, "fleet_collected")
 
 
-def fleet_costs(con: duckdb.DuckDBPyConnection) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
-    """What the fleet came to, and what each workload did.
-
-    (node cost, cost, unallocated cost, GPU-ms offered, held, node-ms), and rows (team, cluster, namespace, workload, cost).
-    """
-    totals = sqlfiles.run(con, "fleet_totals").fetchall()[0]
-    return totals, sqlfiles.run(con, "fleet_workloads").fetchall()
-
-
 def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     """What each cluster came to: rows (cluster, node cost, cost, unallocated cost, GPU-ms offered, GPU-ms held, node-ms)."""
     return sqlfiles.run(con, "fleet_clusters").fetchall()
+
+
+def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """What the GPUs that each workload held came to: rows (team, cluster, namespace, workload, cost)."""
+    return sqlfiles.run(con, "fleet_workloads").fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Literal
 
@@ -45,7 +46,8 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
     try:
         con.execute(sqlfiles.text(f"save_{kind}"), {"path": str(path)})
     except duckdb.IOException as error:
-        raise GpucostError(f"cannot write {path.name}: {error}") from error
+        number = re.search(r'"errno":"(\d+)"', str(error))
+        raise GpucostError(f"cannot write {path.name}: {os.strerror(int(number[1])) if number else error}") from error
 
 
 def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind: FileKind, path: Path) -> None:

@@ -21,9 +21,26 @@ placed AS (
         -- names of pods are used again: only one that was there while the run ran is meant
         AND (NOT n.is_pod OR (n.held_from_ms <= a.ended_ms AND a.started_ms <= n.held_to_ms))
     GROUP BY ALL
+),
+open_runs AS (
+    -- a tracker never hears of a run that was killed: it ended with the pods it began in, where another run of the workload began after that
+    SELECT r.source, r.run_id, r.parent_id, p.place, max(a.held_to_ms) AS died_ms
+    FROM progress_runs AS r
+    JOIN placed AS p USING (source, run_id)
+    JOIN allocations AS a ON a.cluster = p.place.cluster AND a.namespace = p.place.namespace AND a.workload = p.place.workload
+        AND a.held_from_ms <= r.started_ms AND r.started_ms < a.held_to_ms
+    WHERE r.ended_ms IS NULL
+    GROUP BY ALL
+),
+killed AS (
+    SELECT d.source, d.run_id, d.died_ms
+    FROM open_runs AS d
+    WHERE EXISTS (
+        FROM progress_runs AS o JOIN placed AS p USING (source, run_id)
+        WHERE p.place = d.place AND o.started_ms >= d.died_ms AND o.run_id <> d.run_id AND o.parent_id IS DISTINCT FROM d.run_id)
 )
-SELECT r.source, r.run_id, r.parent_id, r.experiment, r.name, r.status, r.started_ms, r.ended_ms, r.planned_epochs, r.metrics,
+SELECT r.source, r.run_id, r.parent_id, r.experiment, r.name, r.status, r.started_ms, coalesce(r.ended_ms, k.died_ms) AS ended_ms, r.planned_epochs, r.metrics,
     coalesce(r.workload, r.namespace || '/' || r.pod, r.pod) AS told, CASE WHEN r.workload IS NULL THEN coalesce(r.pod, '') ELSE '' END AS pods,
     p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload
-FROM progress_runs AS r LEFT JOIN placed AS p USING (source, run_id)
-WHERE r.started_ms < $to_ms AND coalesce(r.ended_ms, $to_ms) > $from_ms;
+FROM progress_runs AS r LEFT JOIN placed AS p USING (source, run_id) LEFT JOIN killed AS k USING (source, run_id)
+WHERE r.started_ms < $to_ms AND coalesce(r.ended_ms, k.died_ms, $to_ms) > $from_ms;

@@ -3,7 +3,8 @@
 from gpucost.units.ask import UnitAsk
 from gpucost.units.epochs import epochs
 from gpucost.units.experiments import experiments
+from gpucost.units.known import known
 from gpucost.units.serving import requests, tokens
 from gpucost.units.view import UnitView
 
-__all__ = ["UnitAsk", "UnitView", "epochs", "experiments", "requests", "tokens"]
+__all__ = ["UnitAsk", "UnitView", "epochs", "experiments", "known", "requests", "tokens"]

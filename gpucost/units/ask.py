@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.engine.local import answer_rows, run_stage
-from gpucost.errors import GpucostError
 from gpucost.model import Period, to_ms
+from gpucost.store.names import nothing_used
 from gpucost.timeline import local_days, local_midnight
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ def prepare(con: DuckDBPyConnection, ask: UnitAsk) -> None:
     run_stage(con, PACKAGE, "20_cells", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms, **filters})
     (found,) = con.execute("SELECT count(*) FROM unit_cells WHERE is_asked").fetchall()[0]
     if ask.is_narrowed and not found:
-        named = [*ask.teams, *ask.namespaces, *ask.workloads, *ask.clusters]
-        raise GpucostError(
-            f"nothing in {ask.period_name} was used by {', '.join(named)}", "gpucost report --by workload shows who used what"
-        )
+        raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **filters)
     run_stage(con, PACKAGE, "30_candidates")
 
 

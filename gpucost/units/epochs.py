@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _APART_MS = 900_000
+# mappings whose values are entries that runs wrote, one per epoch
+_LOGS = ("mlflow", "file")
 
 
 @dataclass(slots=True)
@@ -33,12 +35,14 @@ class Run:
     work: Item | None = None  # as a row of work without cost, in case nothing it ran on cost anything
 
 
-def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = None) -> UnitView:
+def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = None, *, is_prepared: bool = False) -> UnitView:
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
+    `is_prepared`: gpucost.units.ask.prepare has run with this ask.
     """
-    prepare(con, ask)
+    if not is_prepared:
+        prepare(con, ask)
     run_stage(con, PACKAGE, "31_run_places", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms})
     run_stage(con, PACKAGE, "70_levels", {"to_ms": ask.period.end_ms})
     runs, lost = _runs(con, ask)
@@ -186,7 +190,7 @@ def _span(rows: list[Item], span: Item, tracked: Item | None, ask: UnitAsk) -> L
     if tracked is not None:
         ended = tracked["ended_ms"]
         from_ms, to_ms, is_over, from_zero = tracked["started_ms"], ended or collected_to, ended is not None, True
-        failed = tracked["status"] in ("FAILED", "KILLED")
+        failed = is_over and tracked["status"] != "FINISHED"
     elif first["run_id"]:
         from_ms, to_ms, is_over, from_zero = first["at_ms"], rows[-1]["at_ms"], True, False
     else:
@@ -203,6 +207,7 @@ def _span(rows: list[Item], span: Item, tracked: Item | None, ask: UnitAsk) -> L
         is_over=is_over,
         resumes=first["resumes"] and first["kind"] == "counter",
         failed=failed,
+        is_log=first["mapping"] in _LOGS and first["kind"] == "gauge",
     )
 
 

@@ -28,6 +28,7 @@ class Levels:
 
     `marks`: a level says that so many epochs are done ("end"), or that this one has begun ("begin"). `from_zero`: nothing was
     done before `from_ms`. `is_over`: it will not go on after `to_ms`. `resumes`: levels fall to 0 at a restart, the work goes on.
+    `is_log`: the run wrote an entry per epoch itself; else its level was looked at now and then.
     """
 
     reached: tuple[tuple[int, float], ...]
@@ -38,11 +39,15 @@ class Levels:
     is_over: bool
     resumes: bool = False
     failed: bool = False
+    is_log: bool = False
 
 
 def intervals(run: Levels) -> list[Interval]:
     """The run's time without gap or overlap. Epochs that a restart fell back behind are lost; the last entry of each stands."""
-    points = [(at, math.floor(level)) for at, level in (_resumed(run.reached) if run.resumes else run.reached)]
+    reached = _resumed(run.reached) if run.resumes else run.reached
+    if run.is_log and reached and 0 < reached[0][1] < 1:  # the first epoch is under way, and began with the run
+        reached = reached[1:]
+    points = [(at, math.floor(level)) for at, level in reached]
     points = [(min(max(at, run.from_ms), run.to_ms), level) for at, level in points]
     found = _ended(points, run) if run.marks == "end" else _begun(points, run)
     return [interval for interval in found if interval.from_ms < interval.to_ms or interval.status in ("done", "lost")]
@@ -50,7 +55,7 @@ def intervals(run: Levels) -> list[Interval]:
 
 def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
     found: list[Interval] = []
-    attempt, before_ms, done = 1, run.from_ms, 0 if run.from_zero else None
+    attempt, before_ms, done = 1, run.from_ms, _done_before(points, run)
     for at_ms, level in points:
         if done is None or (done == 0 and level == 0 and not found):
             found.append(Interval(None, "outside", attempt, before_ms, at_ms))
@@ -67,9 +72,23 @@ def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
             continue
         done, before_ms = level, at_ms
     found.append(Interval(None, "outside", attempt, before_ms, run.to_ms))
-    if points and (run.failed or not run.is_over):
-        found[-1] = replace(found[-1], epoch=(done or 0) + 1, status="lost" if run.failed else "unfinished")
+    if run.reached and (run.failed or not run.is_over):
+        found[-1] = replace(found[-1], epoch=(0 if done is None else done) + 1, status="lost" if run.failed else "unfinished")
     return found
+
+
+def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
+    """The number of the epoch before the first: 0, or -1 where a log counts from 0; None where that is not known.
+
+    A 0 in a log is the first epoch, done, unless it came at once: within half the time that the next epoch then took.
+    """
+    if not run.from_zero:
+        return None
+    if not (run.is_log and run.reached and run.reached[0][1] == 0):
+        return 0
+    zero_ms = points[0][0]
+    next_ms = next((at_ms for at_ms, level in points if level > 0), run.to_ms)
+    return -1 if 2 * (zero_ms - run.from_ms) >= next_ms - zero_ms else 0
 
 
 def _begun(points: list[tuple[int, int]], run: Levels) -> list[Interval]:

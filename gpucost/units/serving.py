@@ -20,7 +20,7 @@ _PLACE = ("cluster", "namespace", "workload", "team", "model")
 _SUMS = ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")
 
 
-def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request") -> UnitView:
+def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
     """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
 
     Raises UsageError for a unit that nothing was ever counted in.
@@ -41,10 +41,13 @@ def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request") -> Un
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
     shown = ("namespace", "workload", "model", "day", "amount", "failed", "cost", "idle_cost", "cost_per_1000")
-    return _serving(con, ask, (unit,), figures, ("gpucost.unit.requests/1", f"Cost per 1,000 {unit.replace('_', ' ')}s"), shown)
+    names = ("gpucost.unit.requests/1", f"Cost per 1,000 {unit.replace('_', ' ')}s")
+    if not is_prepared:
+        prepare(con, ask)
+    return _serving(con, ask, (unit,), figures, names, shown)
 
 
-def tokens(con: DuckDBPyConnection, ask: UnitAsk) -> UnitView:
+def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) -> UnitView:
     """What a million tokens cost, by workload, model and day: of all tokens, and of prompt and generated ones each by itself."""
 
     def figures(sums: Item) -> Item:
@@ -61,8 +64,10 @@ def tokens(con: DuckDBPyConnection, ask: UnitAsk) -> UnitView:
 
     shown = (
         "namespace", "workload", "model", "day", "prompt_tokens", "generation_tokens", "cost", "idle_cost",
-        "cost_per_million_tokens", "cost_per_million_generation_tokens",
+        "cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens",
     )  # fmt: skip
+    if not is_prepared:
+        prepare(con, ask)
     return _serving(con, ask, (PROMPT, GENERATION), figures, ("gpucost.unit.tokens/1", "Cost per million tokens"), shown)
 
 
@@ -74,7 +79,6 @@ def _serving(
     names: tuple[str, str],
     shown: tuple[str, ...],
 ) -> UnitView:
-    prepare(con, ask)
     run_stage(con, PACKAGE, "40_increases", {"units": list(units), "to_ms": ask.period.end_ms})
     run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms})
     run_stage(con, PACKAGE, "60_serving")

@@ -25,9 +25,11 @@ told AS (
     JOIN places AS p ON p.name = s.name AND p.cluster = coalesce(s.cluster, p.cluster) AND p.namespace = coalesce(s.namespace, p.namespace)
 ),
 epochs AS (
-    -- an epoch that ends lifts the level; where a level begins an epoch, the one before has ended
+    -- an epoch that ends lifts the level; where a level begins an epoch, the one before has ended; the first entry of a log is an end, too
     SELECT v.series_id, v.at_ms,
-        CASE WHEN s.kind = 'event' THEN v.value > 0 ELSE v.value > lag(v.value) OVER (PARTITION BY v.series_id ORDER BY v.at_ms) END AS ends
+        CASE WHEN s.kind = 'event' THEN v.value > 0
+            ELSE coalesce(v.value > lag(v.value) OVER (PARTITION BY v.series_id ORDER BY v.at_ms),
+                s.mapping IN ('mlflow', 'file') AND s.kind = 'gauge' AND s.marks = 'end' AND v.value = floor(v.value)) END AS ends
     FROM progress_values AS v JOIN progress_series AS s USING (series_id)
     WHERE v.series_id IN (SELECT series_id FROM told)
 ),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
 from gpucost.engine.local import answer_rows, run_stage
-from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR
 from gpucost.store.activity import load_devices
+from gpucost.store.names import nothing_used
 from gpucost.timeline import is_whole_days
 from gpucost.waste.view import BUCKETS, WASTED, Filters, Slot, Waste, WasteRow, WorkloadWaste
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpucost.model import Period
 
 _PACKAGE = "gpucost.waste"
+_FILTERS = ("teams", "namespaces", "clusters", "workloads")
 
 
 def build(
@@ -41,7 +42,8 @@ def build(
     prepare(con, config, period, slots, chosen)
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
-        raise GpucostError("nothing passes all of these filters together", "gpucost report --by workload shows what there is")
+        asked = {name: getattr(chosen, name) for name in _FILTERS}
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **asked)
     run_stage(con, _PACKAGE, "61_workloads", {"wasted": list(WASTED), "most": top})
     load_devices(con, config.activity, period)
     load_catalog(con)
@@ -80,8 +82,7 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequ
     run_stage(con, _PACKAGE, "40_free_stretches", {"empty_after_ms": config.waste.empty_after_ms})
     run_stage(con, _PACKAGE, "41_wanted")
     run_stage(con, _PACKAGE, "42_free")
-    names = ("teams", "namespaces", "clusters", "workloads")
-    run_stage(con, _PACKAGE, "50_facts", {name: list(getattr(filters, name)) for name in names})
+    run_stage(con, _PACKAGE, "50_facts", {name: list(getattr(filters, name)) for name in _FILTERS})
 
 
 def _by_day(period: Period, slots: Sequence[Slot], config: Config) -> bool:

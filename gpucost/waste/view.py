@@ -136,3 +136,8 @@ class Waste:
     def wasted_cost(self) -> Decimal:
         """What those cost."""
         return sum((row.cost for row in self.buckets if row.bucket in WASTED), Decimal(0))
+
+    def of(self, dimension: str, name: str) -> Waste:
+        """The buckets of one value of the only dimension of `by`, those that there are; without workloads."""
+        rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
+        return Waste((), tuple(rows[bucket.name] for bucket in BUCKETS if bucket.name in rows), (), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -76,6 +76,13 @@ class Fleet:
         """The same fleet, each node as `edit` returns it; None takes the node away, and its pods with it."""
         kept = {(node.cluster, node.name): edited for node in self.nodes if (edited := edit(node)) is not None}
         return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if (pod.cluster, pod.node) in kept))
+
+    def in_clusters(self, clusters: Collection[str]) -> Fleet:
+        """The part of it in these clusters, their empty nodes too."""
+        return Fleet(
+            tuple(node for node in self.nodes if node.cluster in clusters),
+            tuple(pod for pod in self.pods if pod.cluster in clusters),
+        )
 
     def __add__(self, other: Fleet) -> Fleet:
         return Fleet(self.nodes + other.nodes, self.pods + other.pods)

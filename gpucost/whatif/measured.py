@@ -6,10 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gpucost.model import MS_PER_HOUR
+from gpucost.store.activity import read_idle, read_levels
 from gpucost.whatif.fleet import Pod
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Activity
+    from gpucost.model import Period
 
 Span = tuple[int, int]
 PodKey = tuple[str, str]  # cluster, uid
@@ -40,16 +47,16 @@ class Level:
 Levels = Mapping[PodKey, Level]
 
 
-def idle_of(rows: Iterable[Mapping[str, Any]]) -> Idle:
-    """Idle stretches of the store's rows (cluster, uid, from_ms, to_ms), which are in order of time."""
+def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> Idle:
+    """When pods of `period` were idle for `at_least_ms` or more, all their GPUs alike; of an attributed store."""
     spans: dict[PodKey, list[Span]] = defaultdict(list)
-    for row in rows:
+    for row in read_idle(con, metrics, period, at_least_ms):
         spans[row["cluster"], row["uid"]].append((row["from_ms"], row["to_ms"]))
     return {key: tuple(several) for key, several in spans.items()}
 
 
-def levels_of(rows: Iterable[Mapping[str, Any]]) -> Levels:
-    """Levels of the store's rows, one per measured pod."""
+def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
+    """How busy and how full the GPUs of each measured pod of `period` were; of an attributed store."""
     return {
         (row["cluster"], row["uid"]): Level(
             row["devices"],
@@ -59,7 +66,7 @@ def levels_of(rows: Iterable[Mapping[str, Any]]) -> Levels:
             row["high_activity"],
             row["high_memory_mib"],
         )
-        for row in rows
+        for row in read_levels(con, metrics, period)
     }
 
 

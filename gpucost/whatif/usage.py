@@ -6,9 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gpucost.store.names import nothing_used
+from gpucost.store.usage import read_usage
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.model import Period
 
 Row = Mapping[str, Any]
 
@@ -29,6 +36,20 @@ class Scope:
     def __str__(self) -> str:
         named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
         return ", ".join(named) or "the whole fleet"
+
+
+def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
+    """What the attributed store says was used in `period` by whom `scope` names. Raises GpucostError where there is nothing."""
+    filters: dict[str, tuple[str, ...]] = {
+        "teams": scope.teams,
+        "namespaces": scope.namespaces,
+        "workloads": scope.workloads,
+        "clusters": scope.clusters,
+    }
+    rows = read_usage(con, period.start_ms, period.end_ms, **filters)
+    if not rows.nodes:
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
+    return fleet_of(rows.nodes, rows.prices, rows.pods)
 
 
 def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ FORMATS: dict[str, Callable[[ReportView], str]] = {
     "80.txt": lambda view: to_terminal(view, 80, color=False),
     "120.txt": lambda view: to_terminal(view, 120, color=False),
     "color.txt": lambda view: to_terminal(view, 100, color=True),
+    "charts.txt": lambda view: to_terminal(view, 120, color=False, charts=True),
     "md": to_markdown,
     "json": to_json,
     "csv": to_csv,
@@ -69,7 +71,7 @@ FORMATS: dict[str, Callable[[ReportView], str]] = {
 def view(con: duckdb.DuckDBPyConnection, report: str) -> ReportView:
     config = SHARING if report.startswith("shared") else Config()
     price.load_fx_rates(con, config)
-    return build(con, config, REPORTS[report])
+    return build(con, config, replace(REPORTS[report], with_series=True))
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -86,9 +88,11 @@ def test_format(con: duckdb.DuckDBPyConnection, report: str, suffix: str) -> Non
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 200])
 @pytest.mark.parametrize("report", REPORTS)
 def test_no_line_is_wider_than_the_terminal(con: duckdb.DuckDBPyConnection, report: str, width: int) -> None:
-    text = to_terminal(view(con, report), width, color=False)
-    assert max(map(len, text.splitlines())) <= width
-    assert "\x1b" not in text
+    for charts in (False, True):
+        text = to_terminal(view(con, report), width, color=False, charts=charts)
+        assert max(map(len, text.splitlines())) <= width
+        assert "\x1b" not in text
+        assert charts == any(drawn in text for drawn in "▇░▏▁")
 
 
 def test_hostile_names_stay_names(tmp_path: Path) -> None:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import shutil
+import tempfile
+from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import Phase, assume, given, reject, settings
 from hypothesis import strategies as st
 
-from gpucost.diff import Cell, Parts, Use, parts_of
+from gpucost import comparisons, pipeline
+from gpucost.cli._diff import write
+from gpucost.cli._rows import RowFormat
+from gpucost.diff import CELL, PARTS, Cell, Diff, Parts, Use, parts_of
+from gpucost.errors import GpucostError
+from gpucost.model import Period
+from gpucost.report import Query, ReportView
+from tests.property.fleets import books, by_basis, fleets
+from tests.property.test_random_fleets import RARELY_SLOW
+from tests.replay.cases.words import HEADER
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
 
 KINDS = [("prod", "H100", "spot"), ("prod", "H100", "on_demand"), ("prod", None, "unknown"), ("edge", "L4", "reserved")]
 CELLS = [Cell((team, kind[0], "ns", name), kind) for team in ("a", "b") for name in ("Job/x", "Job/y") for kind in KINDS]
@@ -49,3 +69,50 @@ def test_back_is_the_opposite_of_forth(period: dict[Cell, Use]) -> None:
     for cell, parts in forth.items():
         assert parts.change == -back[cell].change
         assert cell.is_free or parts.new == -back[cell].gone
+
+
+@settings(RARELY_SLOW, max_examples=5, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data(), fleet=st.one_of(fleets(), fleets().flatmap(by_basis)))
+def test_in_every_format_the_parts_of_a_random_store_are_the_difference_of_its_reports(data: st.DataObject, fleet: Fleet) -> None:
+    hours = (fleet["end"] - fleet["start"]) // 3600
+    assume(hours > 1)
+    middle = fleet["start"] + 3600 * data.draw(st.integers(1, hours - 1))
+    folder = Path(tempfile.mkdtemp(prefix="diff-"))
+    try:
+        prices = folder / "prices.csv"
+        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        config = write_config(fleet, folder, prices)
+        store = load(fleet, scrape(fleet, lean=True), config, 24)
+        spans = [(fleet["start"], middle), (middle, fleet["end"])]
+        before, after = (
+            Query(period=Period(*(datetime.fromtimestamp(at, UTC) for at in span)), period_name=f"{span}") for span in spans
+        )
+        try:
+            costs = [_node_cost(pipeline.report(config, store, query)) for query in (before, after)]
+        except GpucostError:  # no node was up in one of them
+            reject()
+        for by in (("team",), CELL):
+            view, found = comparisons.compare(config, store, before, after, by)
+            assert (found.before.cost, found.after.cost) == tuple(costs)
+            _check_files(view, found, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _node_cost(view: ReportView) -> Decimal:
+    assert view.node_totals is not None
+    return view.node_totals.node_cost
+
+
+def _check_files(view: ReportView, found: Diff, folder: Path) -> None:
+    for kind in (RowFormat.csv, RowFormat.json):
+        write(view, found, "all teams", kind, folder / kind.value, 10)
+    rows = list(csv.DictReader(io.StringIO((folder / "csv").read_text())))
+    for row in rows:
+        assert sum(Decimal(row[name]) for name in PARTS) == Decimal(row["cost_change"])
+        assert Decimal(row["cost_after"]) - Decimal(row["cost_before"]) == Decimal(row["cost_change"])
+    assert sum(Decimal(row["cost_change"]) for row in rows) == found.after.cost - found.before.cost
+    told = json.loads((folder / "json").read_text())
+    for row in [told, *told["rows"]]:
+        parts = row["parts"] if "parts" in row else {name: row[name] for name in PARTS}
+        assert sum(parts.values()) == pytest.approx(row["cost_change"], abs=1e-6)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import urllib.parse
 import urllib.request
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucost.config import Activity, Config, Idle, PrometheusSource, Targets
-from gpucost.config_alerts import Alerts
+from gpucost.config import Activity, Budget, Config, Idle, Prices, PrometheusSource, Targets
+from gpucost.config.alerts import Alerts
 from gpucost.export.dashboard import dashboard, expressions
 from gpucost.export.prices import RulePrice, RulePrices
 from gpucost.export.rules import alerting_rules, recording_rules
@@ -23,7 +24,16 @@ from tests.replay.server import free_port, start_prometheus, stop
 
 pytestmark = pytest.mark.services
 
-CONFIG = Config(alerts=Alerts(idle_minutes=30, budget_per_month=Decimal(20000), team_budgets={"research": Decimal(5000)}))
+TODAY = date(2026, 10, 17)
+CONFIG = Config(
+    alerts=Alerts(idle_minutes=30),
+    prices=Prices(fx={"EUR": Decimal("1.25")}),
+    budgets=[
+        Budget(name="all", amount=Decimal(16000), currency="EUR"),
+        Budget(name="Research", team="research", amount=Decimal(5000)),
+        Budget(name="aims", team="research", efficiency=Decimal("0.8")),
+    ],
+)
 PRICES = RulePrices(
     (
         RulePrice(Decimal("32"), "p4d.24xlarge", "us-east-1", "on_demand"),
@@ -39,10 +49,13 @@ HOSTILE = Config(
     targets=Targets(spot_ratio=Decimal("0.5")),
     currency="CHF",
     alerts=Alerts(
-        budget_per_month=Decimal("1e6"),
-        team_budgets={'{{ $x }} "quoted" \\ \n: # -': Decimal("0.5"), "ok": Decimal(1)},
         labels={"severity": "{{ boom", "owner": "a: b #\u2028"},
     ),
+    budgets=[
+        Budget(name='a {{ $x }} "b" \n: #', amount=Decimal("1e6")),
+        Budget(name="x", team='{{ $x }} "quoted" \\ \n: # -', amount=Decimal("0.5")),
+        Budget(name="ok", team="ok", amount=Decimal(1)),
+    ],
 )
 
 NODES = [
@@ -101,7 +114,7 @@ def _check(rules: Path, tests: dict[str, Any], folder: Path) -> None:
 def _write(folder: Path, config: Config, prices: RulePrices = PRICES) -> list[Path]:
     files = [folder / "recording.yml", folder / "alerts.yml"]
     files[0].write_text(recording_rules(config, prices), encoding="utf-8")
-    files[1].write_text(alerting_rules(config), encoding="utf-8")
+    files[1].write_text(alerting_rules(config, TODAY), encoding="utf-8")
     return files
 
 
@@ -237,24 +250,13 @@ def test_queues_budgets_and_missing_telemetry(tmp_path: Path) -> None:
                 },
             ),
         ),
-        _alert(
-            "GpucostBudgetBurn",
-            "100m",
-            (
-                {},
-                {
-                    "summary": "GPU nodes burn more than the budget",
-                    "description": "At the rate of the last day GPU nodes cost 38690 USD in a month of 730 hours; "
-                    "the budget is 20000.",
-                },
-            ),
-        ),
+        _alert("GpucostBudgetBurn", "290m"),  # a fleet that has just begun has no rate of a day
         _alert("GpucostBudgetPace", "90m"),  # too early in the month to say
         _alert(
             "GpucostBudgetPace",
             "120m",
             (
-                {},
+                {"budget": "all"},
                 {
                     "summary": "GPU nodes are on their way over the budget",
                     "description": "Going on as it did, the month comes to 24000 USD; the budget is 20000.",
@@ -265,7 +267,7 @@ def test_queues_budgets_and_missing_telemetry(tmp_path: Path) -> None:
             "GpucostTeamBudgetPace",
             "120m",
             (
-                {"team": "research"},
+                {"team": "research", "budget": "Research"},
                 {
                     "summary": "Team research is on its way over its budget",
                     "description": "Going on as it did, the month comes to 5200 USD; the budget is 5000.",
@@ -285,15 +287,19 @@ def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> Non
     require("promtool", package="prometheus")
     files = _write(tmp_path, CONFIG)
     series = [
-        {"series": item["series"], "values": item["values"].replace("x300", "x120")}
+        {"series": item["series"], "values": item["values"].replace("x300", "x360")}
         for item in FLEET
         if "DCGM" not in item["series"]
     ]
     series = [{"series": item["series"], "values": item["values"]} for item in series]
-    series.append({"series": "gpucost_collected_timestamp_seconds", "values": "0x200"})
+    series.append({"series": "gpucost_collected_timestamp_seconds", "values": "0x600"})
     low = {
         "summary": "Only 42.86% of the GPUs in use are spot",
         "description": "Over the last 24 hours 42.86% of the GPUs that pods held were spot; the target is 0.7.",
+    }
+    burn = {
+        "summary": "GPU nodes burn more than the budget",
+        "description": "At the rate of the last day GPU nodes cost 38690 USD in a month of 730 hours; the budget is 20000.",
     }
     gone = {
         "summary": "kube-state-metrics says nothing of GPU nodes",
@@ -306,6 +312,8 @@ def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> Non
         "then gpucost export openmetrics.",
     }
     tests = [
+        _alert("GpucostBudgetBurn", "10h"),
+        _alert("GpucostBudgetBurn", "26h", ({"budget": "all"}, burn)),
         _alert("GpucostSpotShareLow", "23h"),
         _alert("GpucostSpotShareLow", "25h", ({}, low)),
         _alert("GpucostClusterMissing", "29h"),
@@ -313,7 +321,7 @@ def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> Non
         _alert("GpucostCollectLate", "36h"),
         _alert("GpucostCollectLate", "37h", ({}, late)),
     ]
-    case = {"interval": "15m", "input_series": series, "alert_rule_test": tests}
+    case = {"interval": "5m", "input_series": series, "alert_rule_test": tests}
     _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "5m", "tests": [case]}, tmp_path)
 
 
@@ -342,7 +350,7 @@ def test_the_dashboard_reads_only_what_is_recorded_or_exported(tmp_path: Path) -
 
     recorded = set(re.findall(r"record: (\S+)", recording_rules(CONFIG, PRICES)))
     read = set()
-    for text in (*expressions(json.loads(dashboard(CONFIG))["panels"]), alerting_rules(CONFIG)):
+    for text in (*expressions(json.loads(dashboard(CONFIG))["panels"]), alerting_rules(CONFIG, TODAY)):
         read |= set(re.findall(r"\bgpucost:\w+:\w+|\bgpucost_\w+(?=[{)])", text))
     assert {name for name in read if ":" in name} <= recorded
     assert {name for name in read if ":" not in name} <= set(openmetrics._HELP)

@@ -10,6 +10,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,8 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.config_alerts import Alerts
+from gpucost.config import Budget, Config
 from gpucost.export.dashboard import dashboard, expressions
 from gpucost.export.rules import alerting_rules
 from tests.golden.report_fleet import sample
@@ -64,9 +64,9 @@ def prometheus(exported: tuple[str, str], tmp_path_factory: pytest.TempPathFacto
     require("prometheus", package="prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
     metrics, rules = exported
-    config = Config(alerts=Alerts(budget_per_month=Decimal(1), team_budgets={"research": Decimal(1)}))
+    config = Config(budgets=[Budget(name="all", amount=Decimal(1)), Budget(name="research", team="research", amount=Decimal(1))])
     (folder / "recording.yml").write_text(rules.replace("interval: 1m", "interval: 1s"))
-    (folder / "alerts.yml").write_text(alerting_rules(config))
+    (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 1)))
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -137,19 +137,19 @@ def test_exported_metrics_are_scraped_as_they_were_written(prometheus: str, expo
         assert scraped == pytest.approx(sorted(float(value) for other, value in written if other == name))
 
 
-def test_every_rule_is_healthy_and_budgets_fire(prometheus: str) -> None:
+def test_every_rule_is_healthy_and_no_budget_fires_too_early(prometheus: str) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         rules = [rule for group in _get(f"{prometheus}/api/v1/rules")["groups"] for rule in group["rules"]]
         states = {rule["name"]: rule["state"] for rule in rules if rule["type"] == "alerting"}
         healthy = all(rule["health"] != "unknown" for rule in rules)
-        if healthy and "firing" in states.values() and states.get("GpucostBudgetBurn") == "pending":
+        if healthy and "firing" in states.values():
             break
         time.sleep(0.5)
     assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
-    # two days of October are under a tenth of it: too early for a pace
-    assert states["GpucostBudgetPace"] == "inactive"
-    assert states["GpucostBudgetBurn"] == "pending"
+    # two days of October are under a tenth of it, and seconds of a fleet no day: too early for a pace and for a rate
+    assert {states[name] for name in ("GpucostBudgetPace", "GpucostTeamBudgetPace")} == {"inactive"}
+    assert states["GpucostBudgetBurn"] != "firing"
 
 
 def test_panels_of_the_dashboard_have_something_to_show(prometheus: str) -> None:

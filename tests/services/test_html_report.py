@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpucost.report.html import Bar, Block, render
+from gpucost.chargeback.index import to_html
+from gpucost.report.html import render
 from gpucost.report.html.text import clean
-from gpucost.report.view import Column, Line, Table
 from tests.chromium import Browser, chromium
-from tests.html_pages import HOSTILE, hostile_store, sample_store, view
+from tests.html_pages import HOSTILE, hostile_block, hostile_store, sample_store, view
 from tests.programs import require
 
 pytestmark = pytest.mark.services
@@ -57,18 +58,37 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     report = view(hostile_store(folder), by=("team", "namespace"))
-    lines = tuple(Line((name, float(index) if index else None), flag=name) for index, name in enumerate(HOSTILE))
-    bars = tuple(Bar(name, index - 2, "money", name) for index, name in enumerate(HOSTILE))
-    columns = (Column(HOSTILE[0], "text"), Column("Share", "ratio"))
-    block = Block(HOSTILE[8], HOSTILE[9], bars=bars, table=Table("Table", columns, lines))
-    text = render(report, blocks=[block], reconciliation=HOSTILE[0])
+    report = replace(report, coverage=replace(report.coverage, reconciliation=HOSTILE[0]))
+    text = render(report, blocks=[hostile_block()])
     (folder / "page.html").write_text(text, encoding="utf-8")
     return folder / "page.html"
 
 
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index of a bundle of 200 teams, some with hostile names."""
+    folder = tmp_path_factory.mktemp("index")
+    teams = [*HOSTILE, *(f"team-{number:03}" for number in range(200 - len(HOSTILE)))]
+    figures = {"charge": 1234567.891, "cost": 1234567.891, "shared_cost": 12.0, "idle_cost": 3456.7, "allocated_gpu_hours": 7.0}
+    figures |= {"estimated_cost": 12345.0, "efficiency": 0.5, "spot_ratio": 0.25}
+    totals = figures | {"unallocated_cost": 5.0, "node_cost": 12.0}
+    manifest = {
+        "month": "2026-10", "from": "2026-10-01", "to": "2026-11-01", "timezone": "UTC", "currency": "USD", "state": "estimate",
+        "reasons": [HOSTILE[0]], "missing": [HOSTILE[5]], "reconciliation": {"sentence": HOSTILE[6]}, "replaces": None,
+        "teams": [figures | {"team": team, "file": f"teams/{at}"} for at, team in enumerate(teams)], "totals": totals,
+        "coverage": {
+            "measured_ratio": 1.0, "price_sources": {"catalog": 1.0}, "not_collected_hours": 0.0,
+            "warnings": [{"message": name, "fix": name} for name in HOSTILE],
+        },
+        "focus": {"version": "1.2"},
+    }  # fmt: skip
+    (folder / "index.html").write_text(to_html(manifest, [hostile_block()]), encoding="utf-8")
+    return folder / "index.html"
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", _WIDTHS)
-@pytest.mark.parametrize("which", ["page", "hostile"])
+@pytest.mark.parametrize("which", ["page", "hostile", "index"])
 def test_text_fits_and_nothing_runs(browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool) -> None:
     browser.view(width, dark=dark)
     file: Path = request.getfixturevalue(which)

@@ -140,6 +140,20 @@ def test_the_last_month_is_the_one_that_is_over(slack: Web, store: Path) -> None
     assert run(store, "notify", "slack", "--last-month", "--last", "7d").exit_code == 2
 
 
+def test_a_dry_run_shows_no_secret(store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "gpucost.toml").write_text(
+        '[notify.slack]\nwebhook_url_file = "slack"\n[notify.webhook]\nurl_env = "HOOK_URL"\n'
+        'headers_env = { Authorization = "HOOK_AUTH" }\n'
+    )
+    (folder / "slack").write_text("https://hooks.example.com/verysecret\n")
+    monkeypatch.setenv("HOOK_URL", "https://example.com/verysecret")
+    monkeypatch.setenv("HOOK_AUTH", "Bearer verysecret")
+    for way in ("slack", "webhook"):
+        result = notify(store, way, "--dry-run", "-v")
+        assert result.exit_code == 0, result.output
+        assert "verysecret" not in result.output
+
+
 def test_names_cannot_mention_link_or_leave_the_code_block(slack: Web, store: Path) -> None:
     assert notify(store, "slack").exit_code == 0
     text = _texts(json.loads(slack.requests[0][3]))

@@ -349,3 +349,15 @@ def test_a_row_without_cost_is_told_of(bills: Bills) -> None:
     assert [finding.code for finding in run.findings] == ["no_cost"]
     run = bills.load(bills.write("bad.csv", csv_text([row(CostInBillingCurrency="n/a")])), provider="azure")
     assert "the billed cost" in run.errors[0].message
+
+
+def test_a_licence_that_is_free_is_free(bills: Bills) -> None:
+    licence = row(MeterCategory="Virtual Machines Licenses", MeterName="24 vCPU VM License", CostInBillingCurrency="0")
+    assert not bills.load(bills.write("a.csv", csv_text([row(), licence])), provider="azure").errors
+    assert [charge["cost_cause"] for charge in bills.charges()] == ["same", "same"]
+
+
+def test_dollars_are_not_taken_for_the_currency_that_stands_beside_them(bills: Bills) -> None:
+    dollars = {("CostUSD" if name == "CostInBillingCurrency" else name): value for name, value in row().items()}
+    run = bills.load(bills.write("a.csv", csv_text([dollars | {"BillingCurrencyCode": "EUR"}])), provider="azure")
+    assert "it is like an Azure cost export, but has no column cost" in run.errors[0].message

@@ -121,7 +121,9 @@ def test_a_word_for_nothing_is_nothing(bills: Bills) -> None:
 
 def test_for_one_provider_only_its_charges_are_taken(bills: Bills) -> None:
     run = bills.load(bills.write("focus.csv", csv_text([FOCUS_USAGE])), provider="aws")
-    assert "holds charges of nimbus gpu cloud" in run.errors[0].message
+    assert "is a FOCUS cost and usage file of nimbus gpu cloud" in run.errors[0].message
+    both = [FOCUS_USAGE, FOCUS_USAGE | {"ProviderName": "AWS"}]
+    assert "holds charges of aws, nimbus gpu cloud" in bills.load(bills.write("both.csv", csv_text(both))).errors[0].message
 
 
 def test_other_files_of_a_focus_data_set_hold_no_charges(bills: Bills) -> None:

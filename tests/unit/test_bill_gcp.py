@@ -245,7 +245,21 @@ def test_covered_rows_without_their_fee_have_no_price(bills: Bills) -> None:
         bills.write("e.json", json.dumps(row(CORE, 0.36, credits=[credit("COMMITTED_USAGE_DISCOUNT", -0.36)]))), provider="gcp"
     )
     assert [finding.code for finding in run.findings] == ["fee_missing"]
-    assert bills.charges()[0]["cost_cause"] == "zero_unexplained"
+    assert bills.charges()[0]["cost_cause"] == "fee_missing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("COMMITTED_USAGE_DISCOUNT", ""), ("COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE", "GCE Commitments")]
+)
+def test_rows_covered_in_part_without_their_fee_are_told_too(bills: Bills, kind: str, name: str) -> None:
+    """Half of the row is covered: what is left of its cost is not what it costs."""
+    half = row(CORE, 0.36, credits=[credit(kind, -0.18, name)])
+    run = bills.load(bills.write("e.json", json.dumps(half) + "\n" + json.dumps(row(RAM, 0.36))), provider="gcp")
+    assert next(finding.message for finding in run.findings if finding.code == "fee_missing").startswith("1 charges are covered")
+    assert [(c["effective_cost"], c["cost_cause"]) for c in bills.charges()] == [
+        (Decimal("0.18"), "fee_missing"),
+        (Decimal("0.36"), "same"),
+    ]
 
 
 def test_a_commitment_on_spend_is_shared_by_what_it_covers(bills: Bills) -> None:

@@ -82,6 +82,23 @@ def test_parts_given_one_by_one_add_up(bills: Bills) -> None:
     assert [row[2] for row in bills.sums()] == [6]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [(slice(0, 4), slice(3, 6)), (slice(0, 4), slice(1, 6)), (slice(3, 6), slice(0, 4))]
+)
+def test_snapshots_that_overlap_neither_double_nor_lose_a_row(bills: Bills, first: slice, second: slice) -> None:
+    """Hours 0-3 and 3-5 of a month: the second file is not loaded, and the line says why; with the whole month all is there."""
+    bills.load(bills.write("a.csv", csv_text(ROWS[first])))
+    before = bills.sums()
+    run = bills.load(bills.write("b.csv", csv_text(ROWS[second])))
+    assert [result.verdict for result in run.results] == ["overlap"]
+    assert "left out beside the bill in the store: each holds some of the other's charges" in run.errors[0].message
+    assert bills.sums() == before
+    together = bills.load(bills.directory / "a.csv", bills.directory / "b.csv")
+    assert "a.csv and " in together.errors[0].message and "hold some of the same charges of 2026-03" in together.errors[0].message
+    bills.load(bills.write("all.csv", csv_text(ROWS)))
+    assert [row[2] for row in bills.sums()] == [6]
+
+
 def test_a_part_does_not_take_the_place_of_the_whole(bills: Bills) -> None:
     bills.load(bills.write("all.csv", csv_text(ROWS)))
     assert [result.verdict for result in bills.load(bills.write("late.csv", csv_text(ROWS[4:]))).results] == ["part"]
@@ -199,7 +216,7 @@ def test_files_of_no_bill_in_a_directory_are_named_and_left_out(bills: Bills) ->
 def test_an_export_of_another_command_in_a_directory_is_named_and_left_out(bills: Bills) -> None:
     bucket = _report(bills, {"one": ROWS}, live="one")
     alone = bills.load(bucket, provider="gcp")
-    assert "nothing was loaded" in alone.errors[0].message and "gpu-1.csv.gz is an AWS" in alone.findings[-1].message
+    assert "nothing was loaded" in alone.errors[0].message and "gpu-2.csv.gz is an AWS" in alone.findings[-1].message
     bills.write("bucket/focus.csv", csv_text([FOCUS_USAGE]))
     beside = bills.load(bucket, provider=None)
     assert not beside.errors and [result.format for result in beside.results] == ["focus"]
@@ -262,6 +279,34 @@ def test_deliveries_without_the_periods_manifest_are_refused(bills: Bills) -> No
     assert "deliveries of the same export and period" in run.errors[0].message
 
 
+def test_half_a_manifest_is_refused_and_what_was_there_stays(bills: Bills) -> None:
+    bills.load(_report(bills, {"old": ROWS}, "old"))
+    told = _report(bills, {"old": ROWS, "new": ROWS[:4]}, "new") / "exports/gpu/20260301-20260401/gpu-Manifest.json"
+    told.write_text(told.read_text()[:-20])
+    run = bills.load(bills.directory / "bucket")
+    assert "gpu-Manifest.json is a manifest that breaks off" in run.errors[0].message
+    assert bills.sums()[0][2] == 6
+
+
+def test_in_a_directory_of_several_providers_each_command_loads_its_own_alone(bills: Bills) -> None:
+    """What is wrong with another provider's export is no concern of a command."""
+    path = _report(bills, {"new": ROWS}, "new")
+    (path / "exports/gpu/20260301-20260401/new/gpu-2.csv.gz").unlink()
+    azure = {"blobs": [{"blobName": "exports/a/20260301-20260331/202604010000/1.csv"}, {"blobName": "cost.csv"}]}
+    bills.write("bucket/manifest.json", json.dumps(azure))
+    bills.write("bucket/cost.csv", "Date,Cost,MeterCategory,ResourceId\n")
+    bills.write("bucket/aws-focus.csv", csv_text([FOCUS_USAGE | {"ProviderName": "AWS"}]))
+    bills.write("bucket/aws-focus-again.csv", csv_text([FOCUS_USAGE | {"ProviderName": "AWS", "BilledCost": "5"}]))
+    bills.write("bucket/gcp-focus.csv", csv_text([FOCUS_USAGE | {"ProviderName": "Google Cloud"}]))
+    run = bills.load(path, provider="gcp")
+    assert not run.errors, run.errors
+    assert [(result.provider, result.rows) for result in run.results] == [("gcp", 1)]
+    said = " ".join(finding.message for finding in run.findings)
+    assert "gpu-Manifest.json is the manifest of an export of aws; not loaded" in said
+    assert "bucket/manifest.json is the manifest of an export of azure; not loaded" in said
+    assert "aws-focus.csv is a FOCUS cost and usage file of aws; not loaded" in said
+
+
 def test_data_exports_name_their_files_in_the_manifest(bills: Bills) -> None:
     at = "cur2/data/BILLING_PERIOD=2026-03"
     bills.write(f"bucket/{at}/cur2-00001.snappy.parquet", _parquet(ROWS))
@@ -321,8 +366,11 @@ def test_nothing_of_the_reading_stays_in_the_store(bills: Bills) -> None:
 
 def _telling(**changed: object) -> Telling:
     base: dict[str, object] = {"source": "s", "is_whole": False, "is_final": None, "digest": "a", "charges": 100}
-    base["latest"] = datetime(2026, 3, 20, tzinfo=UTC)
+    base |= {"earliest": datetime(2026, 3, 1, tzinfo=UTC), "latest": datetime(2026, 3, 20, tzinfo=UTC)}
     return Telling(**(base | changed))  # type: ignore[arg-type]
+
+
+LATER = {"earliest": datetime(2026, 3, 9, tzinfo=UTC), "latest": datetime(2026, 3, 31, tzinfo=UTC)}
 
 
 @pytest.mark.parametrize(
@@ -331,7 +379,12 @@ def _telling(**changed: object) -> Telling:
         ({"digest": "b"}, 100, "replace"),
         ({}, 100, "unchanged"),
         ({"digest": "b"}, 0, "beside"),
-        ({"digest": "b", "charges": 30}, 14, "beside"),
+        ({"digest": "b", "charges": 30}, 2, "beside"),
+        ({"digest": "b", "charges": 30}, 14, "overlap"),
+        ({"digest": "b"} | LATER, 60, "overlap"),
+        ({"digest": "b", "is_whole": True} | LATER, 60, "replace"),
+        ({"digest": "b", "is_final": True} | LATER, 60, "replace"),
+        ({"digest": "b", "is_final": True} | LATER, 40, "overlap"),
         ({"digest": "b", "charges": 30}, 30, "part"),
         ({"digest": "b", "charges": 300}, 100, "replace"),
         ({"digest": "b", "is_whole": True, "charges": 30}, 30, "replace"),

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -111,6 +112,12 @@ def test_every_file_holds_the_same_figures(store: Path, tmp_path: Path) -> None:
         for page in (".md", ".html"):
             text = (folder / f"{team['file']}{page}").read_text()
             assert f"${team['cost']:,.2f}" in text and "UTC; estimate" in text
+            assert "no bill was collected: prices are those of the price book" in text
+            assert f"$0.00; ${team['cost']:,.2f} is an estimate until its bill is collected" in text
+            assert "no bill of 2026-10 was collected, so nothing is reconciled" in text
+        assert report["coverage"]["state"] == told["state"] == "estimate"
+        assert report["coverage"]["reasons"] == told["reasons"]
+        assert report["coverage"]["reconciliation"] == "no bill of 2026-10 was collected, so nothing is reconciled"
     whole = json.loads((folder / "all-teams.json").read_text())["totals"]
     assert told["totals"]["node_cost"] == whole["node_cost"]
     assert ledger.sum("cost + coalesce(unallocated_cost, 0)").fetchall() == [(Decimal(str(whole["node_cost"])),)]
@@ -220,6 +227,13 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(store: Path, t
     assert after["reconciliation"]["is_final"] is True
     index = (tmp_path / "2026-10" / "index.md").read_text()
     assert "What stood here before was estimate" in index and "-$" in index and "Reconciled: bill of aws (final" in index
+    sentence = after["reconciliation"]["sentence"]
+    for team in (*after["teams"], {"file": "all-teams", "cost": after["totals"]["node_cost"]}):
+        report = json.loads((tmp_path / "2026-10" / f"{team['file']}.json").read_text())["coverage"]
+        assert (report["state"], report["reasons"], report["reconciliation"]) == ("final", [], sentence)
+        for page in (".md", ".html"):
+            text = (tmp_path / "2026-10" / f"{team['file']}{page}").read_text()
+            assert f"all of it: ${team['cost']:,.2f}" in text and sentence in text
     bytes_before = contents(tmp_path / "2026-10")
     assert run(store, tmp_path).exit_code == 0
     assert contents(tmp_path / "2026-10") == bytes_before
@@ -293,6 +307,36 @@ def test_a_directory_that_is_no_bundle_is_not_replaced(store: Path, tmp_path: Pa
     assert (tmp_path / "2026-10" / "precious.txt").read_text() == "x"
 
 
+def test_a_file_in_place_of_the_directory_is_wrong_usage(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("x")
+    result = run(store, tmp_path / "out")
+    assert result.exit_code == 2 and "--out names a file" in result.stderr
+
+
+def test_a_killed_run_leaves_what_was_there_and_nothing_of_its_own_after_the_next(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(store, out).exit_code == 0
+    before = contents(out / "2026-10")
+    code = (
+        "import os, sys, gpucost.chargeback, gpucost.pipeline as p; from gpucost.cli.app import app;"
+        "sys.modules['gpucost.chargeback.write'].to_parquet = lambda *_: os.kill(os.getpid(), 9);"
+        "p.attribute = lambda *_: None; p.state.is_current = lambda *_: True;"
+        f"app(['chargeback', '--month', '2026-10', '--out', {str(out)!r}, '--store', {str(store)!r}])"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list(out.iterdir())) == 2 and contents(out / "2026-10") == before
+    assert run(store, out).exit_code == 0
+    assert contents(out / "2026-10") == before and len(list(out.iterdir())) == 1
+
+
+def test_directories_made_for_nothing_are_removed(store: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chargeback", "--month", "2025-01", "--out", str(tmp_path / "a/b"), "--store", str(store)])
+    assert result.exit_code == 4
+    assert "--collect collects what the store lacks" in result.stderr
+    assert not (tmp_path / "a").exists()
+
+
 def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     import fcntl
 
@@ -318,7 +362,8 @@ def test_without_an_exchange_in_one_step_two_renames_do(store: Path, tmp_path: P
     ("options", "code", "said"),
     [
         (("--month", "2026-13"), 2, "is no month"),
-        (("--month", "2025-01"), 1, "there is no data for"),
+        (("--month", "2025-01"), 4, "there is no data for"),
+        (("--month", "2999-01"), 2, "2999-01 has not begun"),
         (("--focus-version", "9"), 2, "9"),
     ],
 )
@@ -326,7 +371,7 @@ def test_wrong_options(store: Path, tmp_path: Path, options: tuple[str, ...], co
     result = CliRunner().invoke(app, ["chargeback", "--out", str(tmp_path / "out"), "--store", str(store), *options])
     assert result.exit_code == code
     assert said in result.stderr
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_store_is_only_read(store: Path, tmp_path: Path) -> None:

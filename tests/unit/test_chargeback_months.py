@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,15 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
+from gpucost.config import load_config
 from gpucost.model import Period
+from gpucost.report import Query, build
+from gpucost.store import Store
+from gpucost.timeline import month_period
 from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.same_figures import check_same_figures
 
 MONTHS = ("2026-03", "2026-04", "2026-05")
 END = (datetime(2026, 6, 1, tzinfo=UTC).timestamp() - MORNING) / 3600
@@ -60,7 +65,12 @@ def test_three_months_give_the_same_bundles_from_the_same_scrapes(tmp_path: Path
     assert bundles(tmp_path / "second", monkeypatch) == first
     out = tmp_path / "first" / "out"
     costs = {}
+    config = load_config(tmp_path / "first" / "gpucost.toml")
     for month in MONTHS:
+        period = month_period(date.fromisoformat(f"{month}-01"), config.tz)
+        with Store(config.store).read() as con:
+            query = Query(period=period, period_name=month, by=("team",), now=period.end, with_series=True)
+            check_same_figures(con, build(con, config, query), month, tmp_path)
         told = json.loads((out / month / "index.json").read_text(), parse_float=Decimal)
         costs[month] = told["totals"]["node_cost"]
         ledger = list(csv.DictReader((out / month / "ledger.csv").open()))

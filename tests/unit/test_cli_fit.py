@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gpucost import catalog
 from gpucost.cli import prices as command
-from gpucost.cli._fit import fitted, line_width
+from gpucost.cli._fit import fitted, left_out, line_width
 from gpucost.cli._rows import RowFormat, render_rows
 from gpucost.cli.app import app
 from tests import own_catalog
@@ -39,6 +39,12 @@ def test_lines_are_no_longer_than_the_width(width: int) -> None:
 def test_the_heaviest_column_goes_first() -> None:
     assert fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)[0] == ["price", "place", "instance type"]
     assert fitted(COLUMNS, ROWS, [0, 0, 0, 1, 2], 80)[0] == ["price", "place", "instance type", "why"]
+
+
+def test_what_has_no_room_is_named() -> None:
+    shown, _ = fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)
+    assert left_out(COLUMNS, shown) == "Left out for lack of room: why, note; --format json has all."
+    assert not left_out(COLUMNS, COLUMNS)
 
 
 def test_texts_break_between_words_and_only_then_within() -> None:

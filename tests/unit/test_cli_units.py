@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from typer.testing import CliRunner
 
-from gpucost.cli._rows import RowFormat
-from gpucost.cli._units import rendered
+from gpucost.cli._rows import RowFormat, render_rows
+from gpucost.cli._units import flat, rendered
 from gpucost.cli.app import app
 from gpucost.model import Period
 from gpucost.units import UnitAsk, UnitView
@@ -49,7 +49,7 @@ def test_only_the_dearest_rows_are_listed_where_there_are_many() -> None:
     assert "job-8" in text and "job-7" not in text and "and 7 more" in text
     # nobody has one
     assert "status" not in text
-    assert "job-1" in rendered(view, RowFormat.csv, None, most=2)
+    assert "job-1" in render_rows(*flat(view), RowFormat.csv)
 
 
 def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
@@ -66,4 +66,4 @@ def test_moments_are_local_in_tables_and_utc_elsewhere() -> None:
     rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
     assert "2026-10-13 00:30" in rendered(view, RowFormat.table, None)
-    assert "2026-10-12T22:30:00Z" in rendered(view, RowFormat.csv, None)
+    assert "2026-10-12T22:30:00Z" in render_rows(*flat(view), RowFormat.csv)

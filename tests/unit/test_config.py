@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpucost.config import Config, load_config, resolved, shown_url
-from gpucost.config_errors import all_keys, section_of
-from gpucost.config_file import PATH_KEYS, line_numbers
+from gpucost.config.errors import all_keys, section_of
+from gpucost.config.file import PATH_KEYS, line_numbers
 from gpucost.errors import ConfigError
 
 Environ = dict[str, str]

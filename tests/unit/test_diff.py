@@ -123,6 +123,23 @@ def test_tables_for_people_name_both_periods_and_a_csv_holds_the_same(store: Pat
 
 
 @pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.parametrize("width", range(60, 161, 10))
+def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
+    store: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
+    _, by_team, workloads = shown.partition("\nCoverage")[0].split("\n\n")[1:4]
+    for table in (by_team, workloads):
+        head, said = table.splitlines()[1], " ".join(table.partition("Left out for lack of room: ")[2].split())
+        for group in (("Volume", "Gone", "Unallocated"), ("Before", "After")):
+            assert len({name in head for name in group}) == 1
+            assert all((name in said) != (name in head) for name in group)
+    research = next(line for line in by_team.splitlines() if "research" in line)
+    assert research.count("$0.00") == 1  # the change a day: parts that there are none of are blank
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
 def test_a_team_that_is_only_in_one_of_them(store: Path) -> None:
     told = json.loads(run(store, "2026-10-01", "2026-10-05", "--team", "vision", "--format", "json").stdout)
     assert told["by"] == ["workload"]

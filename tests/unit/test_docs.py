@@ -18,7 +18,7 @@ from gpucost.cli.app import app
 from gpucost.collect.needs import NEEDS, NODE_FACTS
 from gpucost.collect.prometheus_selectors import selectors
 from gpucost.config import Config, load_config
-from gpucost.config_errors import all_keys
+from gpucost.config.errors import all_keys
 
 ROOT = Path(__file__).parents[2]
 STARTER = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,8 @@ from typer.testing import CliRunner, Result
 
 import gpucost
 from gpucost import pipeline
-from gpucost.cli._explained_stages import STAGES
+from gpucost.attribute import _HOST_STAGES
+from gpucost.cli._explained_stages import stages
 from gpucost.cli.app import app
 from gpucost.model import Period
 from gpucost.report import Query, ReportView, render_terminal
@@ -114,7 +116,7 @@ def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result
 
 def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json", "--rows", "2").stdout)
-    assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.team/1", "serve")
+    assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.namespace/1", "serve")
     assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
     assert {"from", "to", "price_per_hour", "price_source", "price_as_of"} == answer["nodes"][0]["prices"][0].keys()
     assert {"from", "to", "source_file", "source_row", "effective_cost"} <= answer["nodes"][0]["bill"][0]["first_rows"][0].keys()
@@ -150,7 +152,7 @@ def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPa
         name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
         options = ("workload", name, "--namespace", space, "--month", "2026-03", "--format", "json")
         answer = json.loads(run(fleet, monkeypatch, *options).stdout)
-        assert answer["workload"] == name
+        assert (answer["schema"], answer["workload"]) == ("gpucost.explain.workload/1", name)
         assert answer["cost"] == pytest.approx(float(row.measures.cost))
         for parts in ("workloads", "nodes", "pods"):
             assert sum(part["cost"] for part in answer[parts]) == pytest.approx(answer["cost"])
@@ -167,13 +169,14 @@ def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("team", "srve"), 1, "takes one of: serve"),
+        (("team", "srve"), 1, "no team 'srve' held GPUs in March 2026\nfix: name one that did: serve"),
+        (("team", "srve", "--day", "2026-03-10"), 1, "no team 'srve' held GPUs on 2026-03-10\n"),
         (("namespace", "serve", "--day", "2026-02-30"), 2, "is no day"),
         (("namespace", "serve", "--day", "2026-03-02", "--month", "2026-04"), 2, "is not in 2026-04"),
         (("namespace", "serve", "--month", "2026-13"), 2, "is no month"),
         (("namespace", "serve", "--month", "2025-01"), 1, "there is no data for January 2025"),
         (("namespace", "serve", "--cluster", "nowhere"), 1, "no cluster 'nowhere'"),
-        (("workload", "nothing"), 1, "no workload 'nothing' held GPUs in March 2026"),
+        (("workload", "nothing"), 1, "no workload 'nothing' held GPUs in March 2026\nfix: name one that did: "),
     ],
 )
 def test_what_cannot_be_explained_is_said(
@@ -183,7 +186,39 @@ def test_what_cannot_be_explained_is_said(
     assert (result.exit_code, message in result.stderr) == (code, True), result.output
 
 
-def test_the_stages_it_names_are_there() -> None:
+@pytest.mark.parametrize("basis", ["node", "sku", "residual", "opencost", "scad"])
+def test_the_stages_it_names_are_there_and_are_those_of_the_cost_basis(fleet: Billed, basis: str) -> None:
     package = Path(gpucost.__file__).parent
-    for _, file in STAGES:
+    named = [file for _, file in stages(replace(explained(fleet, namespaces=("serve",)), cost_basis=basis))]
+    for file in named:
         assert (package / file).is_file(), file
+    host = {f"attribute/{name}.sql" for name in _HOST_STAGES if name != "23_over_requested"} | {
+        "attribute/basis/30_node_splits.sql"
+    }
+    assert host.isdisjoint(named) if basis == "node" else host < set(named)
+    assert "price/bill/30_billed_hours.sql" in named
+    unbilled = explained(fleet, namespaces=("batch",))
+    assert "price/bill/30_billed_hours.sql" not in [file for _, file in stages(unbilled)]
+
+
+def test_pods_of_a_team_add_up_to_its_cost(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.loads(run(fleet, monkeypatch, "team", "serve", "--month", "2026-03", "--format", "json").stdout)
+    assert answer["schema"] == "gpucost.explain.team/1"
+    assert sum(pod["cost"] for pod in answer["pods"]) == pytest.approx(answer["cost"])
+    costs = [pod["cost"] for pod in answer["pods"]]
+    assert costs == sorted(costs, reverse=True)
+    assert all(pod["devices"] for pod in answer["pods"])
+
+
+def test_a_node_whose_price_changes_shows_each_price(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json").stdout)
+    prices = max((node["prices"] for node in answer["nodes"]), key=len)
+    assert len(prices) > 1
+    text = run(fleet, monkeypatch, "namespace", "serve", "--rows", str(len(prices))).stdout
+    for price in prices:
+        assert re.search(rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text)
+    assert "more prices in turn" not in text
+    assert (
+        f"{len(prices)} more prices in turn: --rows {len(prices)}"
+        in run(fleet, monkeypatch, "namespace", "serve", "--rows", "0").stdout
+    )

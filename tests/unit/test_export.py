@@ -158,7 +158,8 @@ def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
 def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text(
         "prometheus = []\n[idle]\nthreshold_percent = 7.5\n[targets]\nspot_ratio = 0.6\n[alerts]\nidle_minutes = 45\n"
-        'queue_wait_minutes = 20\nbudget_per_month = 1234.5\nteam_budgets = { "a b" = 10 }\nlabels = { severity = "page" }\n'
+        'queue_wait_minutes = 20\nlabels = { severity = "page" }\n[[budgets]]\nname = "all"\namount = 1234.5\n'
+        '[[budgets]]\nname = "theirs"\nteam = "a b"\namount = 10\n'
     )
     result = run("export", "alerts")
     assert result.exit_code == 0, result.output
@@ -167,7 +168,7 @@ def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path) -> None:
     assert "> 1200" in rules["GpucostQueueWait"]["expr"]
     assert "< 0.6" in rules["GpucostSpotShareLow"]["expr"]
     assert "> 1234.5" in rules["GpucostBudgetPace"]["expr"]
-    assert rules["GpucostTeamBudgetPace"]["labels"] == {"team": "a b", "severity": "page"}
+    assert rules["GpucostTeamBudgetPace"]["labels"] == {"budget": "theirs", "team": "a b", "severity": "page"}
 
 
 def test_without_budgets_there_is_no_alert_on_them() -> None:
@@ -179,7 +180,7 @@ def test_without_budgets_there_is_no_alert_on_them() -> None:
     [
         ("[alerts]\nidle_minutes = 0", "alerts.idle_minutes"),
         ("[alerts]\nqueue_wait_minutes = 171", "alerts.queue_wait_minutes"),
-        ("[alerts]\nteam_budgets = { a = -1 }", "the budget of a should be above zero"),
+        ("[[budgets]]\nname = 'a'\namount = -1", "budgets[0].amount"),
         ("[alerts]\nlabels = { 'a-b' = 'x' }", "a-b is no label name"),
         ("[alerts]\nidle_minute = 5", "did you mean alerts.idle_minutes?"),
         ("[prometheus]\ncluster_label = 'a)b'", "'a)b' is no label name"),
@@ -253,6 +254,69 @@ def test_what_kubernetes_would_refuse(words: tuple[str, ...], message: str) -> N
     result = run("export", "cronjob", "--image", "a", *words)
     assert result.exit_code == 2, result.output
     assert message in result.stderr
+
+
+def test_the_dashboard_is_what_the_models_of_grafana_read() -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="needs grafana-foundation-sdk of the test extra")
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    made = json.loads(dashboard(Config()))
+    del made["id"]  # null, which says to Grafana that the dashboard is new
+    read = json.loads(json.dumps(Dashboard.from_json(made), cls=JSONEncoder))
+    assert _lost(made, read, "") == []
+
+
+def _lost(made: Any, read: Any, where: str) -> list[str]:
+    """What of `made` is not in `read`, which may add defaults."""
+    if isinstance(made, dict) and isinstance(read, dict):
+        return [path for name, value in made.items() for path in _lost(value, read.get(name), f"{where}/{name}")]
+    if isinstance(made, list) and isinstance(read, list) and len(made) == len(read):
+        return [path for at, pair in enumerate(zip(made, read, strict=True)) for path in _lost(*pair, f"{where}/{at}")]
+    return [] if made == read else [where]
+
+
+def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) -> None:
+    from gpucost.store import Store
+
+    idle = store.with_name("idle.duckdb")
+    idle.write_bytes(store.read_bytes())
+    with Store(idle).write() as con:
+        con.execute("UPDATE collected SET to_ms = to_ms + 40 * 86400000::BIGINT")
+    asked = ("export", "openmetrics", "--store", str(idle), "--month", "2026-11")
+    result = run(*asked)
+    assert result.exit_code == 0, result.output
+    for name in ("cost", "unallocated_cost", "capacity_gpu_hours", "idle_cost"):
+        assert _values(result.stdout, f"gpucost_fleet_{name}") == [0, 0]
+    assert "gpucost_team_cost" not in result.stdout
+    assert list(openmetrics_families(result.stdout))
+    # what was never collected is not nothing
+    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-11").exit_code == 1
+
+
+def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
+    path = tmp_path / "unused.duckdb"
+    fleet = sample(hours=48)
+    fleet.rows["cost_hourly"] = [row for row in fleet.rows["cost_hourly"] if row[0] == "unallocated"]
+    fleet.write(path)
+    result = run("export", "openmetrics", "--store", str(path), "--month", "2026-10")
+    assert result.exit_code == 0, result.output
+    (unallocated, _) = _values(result.stdout, "gpucost_fleet_unallocated_cost")
+    assert unallocated > 0
+    assert sum(_values(result.stdout, "gpucost_unallocated_cost", period="month_to_date")) == pytest.approx(unallocated)
+    assert _values(result.stdout, "gpucost_fleet_capacity_gpu_hours", period="month_to_date") == [21 * 48]
+
+
+def test_figures_have_help_type_and_unit(store: Path) -> None:
+    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    families = {family.name: family for family in openmetrics_families(text)}
+    assert all(family.documentation and family.type == "gauge" for family in families.values())
+    assert families["gpucost_not_collected_seconds"].unit == "seconds"
+    assert families["gpucost_fleet_spot_ratio"].unit == "ratio"
+    assert families["gpucost_team_gpu_hours"].unit == "gpu_hours"
+    assert families["gpucost_team_cost"].unit == ""
 
 
 def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:

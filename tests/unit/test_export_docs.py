@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ import typer
 import yaml
 
 from gpucost.cli.app import app
-from gpucost.config import Config, load_config
-from gpucost.config_alerts import Alerts
+from gpucost.config import Budget, Config, load_config
+from gpucost.config.file import places
 from gpucost.export import openmetrics
 from gpucost.export.prices import RulePrices
 from gpucost.export.rules import alerting_rules, recording_rules
@@ -34,7 +35,7 @@ def test_every_command_of_the_recipes_can_be_parsed() -> None:
     program: Any = typer.main.get_command(app)
     commands = [*_commands(MONITORING), *_commands(SCHEDULING)]
     assert len(commands) > 14
-    assert sum(line.startswith("chargeback ") for line in commands) == 2
+    assert sum(line.startswith("chargeback ") for line in commands) == 3
     for line in commands:
         words = shlex.split(line, comments=True)
         command = program
@@ -57,7 +58,7 @@ def test_settings_of_the_docs_are_settings(tmp_path: Path) -> None:
 
 def test_the_variables_of_the_workflow_are_settings(tmp_path: Path) -> None:
     workflow = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", SCHEDULING, re.S)[0])
-    names = {name for step in workflow["jobs"]["collect"]["steps"] for name in step.get("env", {})}
+    names = workflow["jobs"]["collect"]["env"]
     environ = {name: "http://x:1" if name.endswith("URL") else "NAME" for name in names if name.startswith("GPUCOST_")}
     config = load_config(environ=environ, cwd=tmp_path)
     assert config.notify.slack.webhook_url_env == "NAME"
@@ -66,7 +67,8 @@ def test_the_variables_of_the_workflow_are_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["series", "alerts", "metrics"])
 def test_the_page_names_all_that_is_exported(kind: str) -> None:
-    alerts = alerting_rules(Config(alerts=Alerts(budget_per_month=Decimal(1), team_budgets={"a": Decimal(1)})))
+    budgets = [Budget(name="all", amount=Decimal(1)), Budget(name="a", team="a", amount=Decimal(1))]
+    alerts = alerting_rules(Config(budgets=budgets), date(2026, 10, 1))
     names = {
         "series": set(re.findall(r"record: (\S+)", recording_rules(Config(), RulePrices((), "")))),
         "alerts": set(re.findall(r"alert: (\S+)", alerts)),
@@ -89,6 +91,8 @@ def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
     assert copied == allowed
     assert all((ROOT / name).exists() for name in copied)
+    environment = {name: value for line in lines for name, _, value in [line.strip(" \\").partition("=")]}
+    assert Path("/etc/gpucost/gpucost.toml") in places({"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}, Path("/data"))
     user = next(line for line in lines if line.startswith("USER "))
     manifest = (ROOT / "reports" / "cronjob.yml.j2").read_text(encoding="utf-8")
     uid, gid = user.removeprefix("USER ").split(":")

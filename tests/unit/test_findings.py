@@ -14,20 +14,21 @@ from zoneinfo import ZoneInfo
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpucost import pipeline, savings
+from gpucost import costing, pipeline, savings
 from gpucost.cli import _findings
 from gpucost.cli.app import app
 from gpucost.config import Config
+from gpucost.costing import costs_of
 from gpucost.demo.build import build
 from gpucost.findings import Answered, Candidate, Findings, Question, ranked
 from gpucost.findings.hours import open_hours
 from gpucost.findings.view import Claim
 from gpucost.model import MS_PER_HOUR, Period, to_ms
 from gpucost.report import Query
-from gpucost.savings.costing import costs_of
 from gpucost.store import Store
 from gpucost.waste import BUCKETS
-from gpucost.whatif.usage import Scope
+from gpucost.whatif.fleet import Fleet
+from gpucost.whatif.usage import Scope, read_fleet
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 Run = Callable[..., Result]
@@ -87,7 +88,7 @@ def test_each_kind_of_command_shows_the_saving(found: Findings, run: Run) -> Non
 
 def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, found: Findings) -> None:
     """What findings save of held GPUs is at most what the workloads of their commands cost, each workload in one command."""
-    fleet = pipeline.usage(demo, Store(demo.store), MONTH, Scope())
+    fleet = _used(demo, Scope())
     names = {(pod.namespace, pod.workload) for pod in fleet.pods}
     seen: set[tuple[str, str]] = set()
     for one in found.findings:
@@ -101,6 +102,10 @@ def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, found
             assert not meant & seen
             seen |= meant
             assert one.saving <= one.cost
+
+
+def _used(demo: Config, scope: Scope) -> Fleet:
+    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_fleet(con, MONTH, scope))
 
 
 def _fits(name: str, glob: str) -> bool:
@@ -119,11 +124,11 @@ def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) 
 
 def test_fleets_costed_together_cost_what_each_costs_alone(demo: Config) -> None:
     several = [
-        pipeline.usage(demo, Store(demo.store), MONTH, Scope(workloads=globs))
+        _used(demo, Scope(workloads=globs))
         for globs in (("StatefulSet/jupyter-*",), ("Job/ablation-*", "Job/eval-suite-*"), ("Deployment/chat-api",))
     ]
     for together, fleet in zip(costs_of(demo, several), several, strict=True):
-        alone = pipeline.cost_of(demo, fleet)
+        alone = costing.cost_of(demo, fleet)
         for figure in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
             assert float(getattr(together, figure)) == pytest.approx(float(getattr(alone, figure)), abs=1e-6), figure
         assert {key: round(cost, 6) for key, cost in together.by_workload.items()} == {
@@ -139,7 +144,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             " 3.1, 'USD', NULL, DATE '2026-02-01', 'test'"
         )
     question = Question("reserve", namespace="serving", workloads=("Deployment/summarize-api",))
-    answer = _findings._commit(demo, MONTH, question)(lambda fleet: pipeline.cost_of(demo, fleet))
+    answer = _findings._commit(demo, MONTH, question)(lambda fleet: costing.cost_of(demo, fleet))
     assert answer.saving > 0
     said = _said(run, question.words(("--month", "2026-02")))
     assert said["saving"] == pytest.approx(float(answer.saving), abs=1e-5)
@@ -278,4 +283,4 @@ def test_waste_lists_the_dearest(run: Run, found: Findings) -> None:
 def test_a_period_without_data_is_no_good_news(run: Run) -> None:
     result = run("findings", "--month", "2020-01")
     assert result.exit_code == 1
-    assert "nothing in 2020-01-01" in result.stderr
+    assert "nothing held GPUs in 2020-01-01" in result.stderr

@@ -207,6 +207,23 @@ def test_a_zero_without_a_named_cause_is_no_price_and_is_told(con: duckdb.DuckDB
     assert first(run(con, [OTHER], BOOK)) == (Decimal(10), "bill")
 
 
+@pytest.mark.parametrize(
+    ("cost", "cause"), [("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing")]
+)
+def test_an_hour_of_which_one_row_lacks_its_cost_is_no_price(con: duckdb.DuckDBPyConnection, cost: str, cause: str) -> None:
+    bill(con, {"cost": cost, "cause": cause}, {"cost": "2", "hours": None}, *hours(1, cost="10"))
+    told = [s[3:5] for s in run(con, [NODE], BOOK)]
+    assert told[:2] == [(Decimal(7), "price_book"), (Decimal(10), "bill")]
+    [(message, fix)] = con.execute("SELECT message, fix FROM warnings WHERE code = 'unexplained_zero'").fetchall()
+    assert "1.0 hours of p4d.24xlarge without their cost, or a part of it" in message
+    assert cause in fix
+
+
+def test_a_row_that_is_free_beside_others_lacks_nothing(con: duckdb.DuckDBPyConnection) -> None:
+    bill(con, {"cost": "10"}, {"cost": "0", "hours": None})
+    assert first(run(con, [NODE], BOOK)) == (Decimal(10), "bill")
+
+
 @pytest.mark.parametrize("cause", ["free_tier", "promotion"])
 def test_a_zero_with_a_named_cause_is_a_price(con: duckdb.DuckDBPyConnection, cause: str) -> None:
     bill(con, *hours(*range(24), cost="0", cause=cause))

@@ -18,7 +18,7 @@ from gpucost.reconcile import Reconciliation
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.replay.result import by_pod
-from tests.unit.bills import Bills, usage
+from tests.unit.bills import Bills, csv_text, usage
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
 MONTH = "2026-03"
@@ -112,6 +112,47 @@ def test_volumes_that_are_billed_on_a_machine_stand_beside(name: str, tmp_path: 
     after = {kind: cost for kind, _, cost in found.beside}
     assert after["storage"] == before["storage"] + 2
     assert found.problems == ()
+
+
+def test_hours_that_are_billed_in_part_are_a_line_and_keep_the_account_open(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("a2-highgpu-2g"))
+    told = list(charges(fleet.fleet, rate))
+    _, file, provider, write = FORMATS["gcp"]
+    fleet.bill(write(told), file, provider)
+    with fleet.store.write() as con:
+        # one row of one machine's first hour loses the fee that covers it
+        con.execute(
+            "UPDATE bill_rows SET cost_cause = 'fee_missing', billed_cost = billed_cost / 2, effective_cost = effective_cost / 2 "
+            "WHERE (source_file, source_row) = (SELECT (source_file, source_row) FROM bill_rows WHERE kind = 'instance' "
+            "AND effective_cost > 0 ORDER BY charge_period_start, instance_key, source_row LIMIT 1)"
+        )
+    found = account(fleet)
+    assert found.lines["billed_in_part"] > 0
+    assert found.lines["settled_in_other_periods"] == 0
+    assert abs(found.difference) < CENT
+    assert [problem.partition(" instance-hours ")[2] for problem in found.problems] == [
+        "were billed without their cost, or a part of it, for no named reason"
+    ]
+    assert sum(machine.cost for machine in found.unbilled) > 0
+
+
+def test_a_bill_in_a_currency_without_a_rate_is_an_error(tmp_path: Path) -> None:
+    """Also of machines that no metrics saw, which are no node that a price is missing for; and of a day before the first rate."""
+    store = Bills(tmp_path)
+    billed = [usage(10, CurrencyCode="EUR"), usage(11, CurrencyCode="EUR")]
+    assert not store.load(store.write("cur.csv", csv_text(billed))).errors
+    config = tmp_path / "gpucost.toml"
+    config.write_text("prometheus = []\n")
+    asked = ["reconcile", "--month", MONTH, "--config", str(config), "--store", str(store.store.path)]
+    refused = CliRunner().invoke(app, asked)
+    assert refused.exit_code == 1
+    assert "the bill of 2026-03 has machines in EUR: there is no rate from EUR to USD on 2026-03-05" in refused.stderr
+    (tmp_path / "rates.csv").write_text("date,currency,rate\n2026-03-06,EUR,1.25\n")
+    config.write_text(f'prometheus = []\n[prices]\nfx_rates = "{tmp_path / "rates.csv"}"\n')
+    assert CliRunner().invoke(app, asked).exit_code == 1
+    config.write_text("prometheus = []\n[prices.fx]\nEUR = 1.25\n")
+    answer = json.loads(CliRunner().invoke(app, [*asked, "--format", "json"]).stdout)
+    assert answer["effective_cost"] == answer["lines"]["instances_without_metrics"] == 81.925
 
 
 def test_what_machines_share_of_their_cost_is_a_line_that_comes_to_nothing(plain: Billed) -> None:

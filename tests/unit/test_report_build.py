@@ -222,7 +222,7 @@ def test_empty_period() -> None:
 def test_unknown_team_lists_the_nearest_first(con: Connection) -> None:
     with pytest.raises(GpucostError, match="no team 'reserch' held GPUs in these days") as error:
         ask(con, teams=("reserch",))
-    assert error.value.fix == "--team takes one of: research, product, vision"
+    assert error.value.fix == "name one that did: research, product, vision"
 
 
 def test_filters_that_exclude_each_other(con: Connection) -> None:

@@ -82,7 +82,7 @@ def test_columns_set_the_width(store: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (("--strict", "--from", "2026-09-29", "--to", "2026-10-03"), 4, "48.0 h of 2026-09-29 to 2026-10-02 were not collected"),
         (("--month", "2026-10"), 0, ""),
         (("--month", "2026-09"), 1, "the newest month with data is October 2026: gpucost report --month 2026-10"),
-        (("--team", "reserch", *DAYS), 1, "--team takes one of: research"),
+        (("--team", "reserch", *DAYS), 1, "name one that did: research"),
         (("--by", "teem", *DAYS), 2, "did you mean team?"),
         (("--month", "2026-10", "--last", "7d"), 2, "exclude each other"),
         (("--top", "-1", *DAYS), 2, "--top"),

@@ -75,9 +75,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
         bars=(Bar(name, Decimal(2), "money", name), Bar("less", Decimal(-1), "money")),
         table=Table(name, (Column(name, "text"), Column("Cost", "money", 2)), (Line((name, None), flag=name),), note=name),
     )
-    return render(
-        view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace")), blocks=[block], reconciliation=name
-    )
+    report = view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace"))
+    return render(replace(report, coverage=replace(report.coverage, reconciliation=name)), blocks=[block])
 
 
 def test_it_needs_nothing_else(page: str) -> None:
@@ -148,7 +147,9 @@ def test_every_figure_of_the_view_is_on_the_page(page: str, store: Path) -> None
 def test_a_narrowed_report_and_shared_costs(store: Path) -> None:
     assert ">Unallocated by weekday" not in render(view(store, teams=("research",)))
     shared = render(view(store, share_unallocated="proportional"))
-    assert "Before anything is shared." in shared and ">Charged<" in shared
+    assert shared.count("Cost by team before sharing, by day") > 1 and "before sharing" not in render(view(store))
+    place = re.search(r'before it is shared\. What each was charged is in the column Charged of <a href="#(part-\d)"', shared)
+    assert place and ">Charged<" in shared.split(f'<section id="{place[1]}">')[1].split("</section>")[0]
 
 
 def test_the_page_needs_series(store: Path) -> None:
@@ -188,15 +189,15 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     account = Reconciliation("2026-10", "USD", ("aws",), True, Decimal(100), 744.0, 3, lines, (), (), (), (), (), (), 0.0)
     monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
     report, query = view(store), october()
-    assert reconciled(Config(), Store(store), query, report) is None
+    assert reconciled(Config(), Store(store), query, report) is report
     billed = replace(report, coverage=replace(report.coverage, price_sources=(PriceSource("bill", 1.0, None, None),)))
-    sentence = reconciled(Config(), Store(store), query, billed)
-    assert sentence == (
-        "$100.00 on the bill of 2026-10 (final) for 3 GPU instances: "
-        "$70.25 attributed to teams; $29.75 unallocated: nobody held the GPUs; every cent is named"
+    told = reconciled(Config(), Store(store), query, billed)
+    assert told.coverage.reconciliation == (
+        "bill of aws (final, billing period 2026-10 UTC): 100.00 USD for 3 GPU machines = "
+        "70.25 attributed to teams + 29.75 unallocated: nobody held the GPUs; every cent is named"
     )
-    assert sentence in Page(render(billed, reconciliation=sentence)).texts
-    assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is None
+    assert told.coverage.reconciliation in Page(render(told)).texts
+    assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is billed
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,21 +20,17 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import api, focus, price
+from gpucost import api, price, schemas
 from gpucost.cli._rows import RowFormat, render_rows
 from gpucost.cli.app import app
 from gpucost.config import Config, SharedCost
 from gpucost.errors import UsageError
 from gpucost.report import Query, ReportView, build
-from gpucost.report.html import render as to_html
 from gpucost.report.render_data import to_csv, to_json, to_parquet
-from gpucost.report.render_markdown import render as to_markdown
-from gpucost.report.render_terminal import render as to_terminal
-from gpucost.report.schema import report_schema
-from gpucost.report.words import figure_text
 from gpucost.store.table_files import save_table
 from gpucost.timeline import month_period
 from tests.golden.report_fleet import NOW, Fleet, sample
+from tests.same_figures import check_same_figures
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 SHARED = Config(shared_costs=[SharedCost(name="=Support", of="support")])
@@ -60,50 +56,20 @@ def view(con: duckdb.DuckDBPyConnection, *by: str, config: Config | None = None,
 
 
 def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    report = view(con, "team")
-    told = json.loads(to_json(report))
-    rows = {row["team"]: row for row in told["rows"]}
-    # for programs: every figure of every row
-    lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
-    to_parquet(report, tmp_path / "report.parquet")
-    stored = duckdb.read_parquet(str(tmp_path / "report.parquet"))
-    typed = {row["team"]: row for row in (dict(zip(stored.columns, values, strict=True)) for values in stored.fetchall())}
-    assert set(rows) == set(lines) == set(typed)
-    for team, row in rows.items():
-        for name, value in row.items():
-            if value is None or isinstance(value, str):
-                assert (lines[team][name] or None) == typed[team][name] == value
-            else:
-                assert float(lines[team][name]) == float(typed[team][name]) == value
-    # for people: the same, rounded
-    texts = {"table": to_terminal(report, 200, color=False), "markdown": to_markdown(report), "html": to_html(report)}
-    money = [row["cost"] for row in rows.values() if row["kind"] == "allocated"]
-    money += [told["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
-    for name, text in texts.items():
-        for amount in money:
-            assert figure_text(amount, "money", "USD", 2) in text, (name, amount)
-        for row in rows.values():
-            if row["kind"] == "allocated":
-                assert figure_text(row["allocated_gpu_hours"], "hours", "USD", 1) in text, (name, row["team"])
-    # the FOCUS file: what teams cost, and what the nodes do
-    focus.prepare(con, "2026-10", "USD")
-    sums = dict(con.execute("SELECT team, sum(EffectiveCost) FROM focus_rows GROUP BY team").fetchall())
-    assert {team: float(cost) for team, cost in sums.items()} == pytest.approx(
-        {team: row["cost"] or row["unallocated_cost"] for team, row in rows.items()}, abs=1e-9
-    )
+    check_same_figures(con, view(con, "team"), "2026-10", tmp_path)
 
 
 @pytest.mark.parametrize("by", [("team",), ("pod", "day"), ("cluster", "gpu_model", "capacity_type")])
 @pytest.mark.parametrize("options", [{}, {"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
 def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tuple[str, ...], options: dict[str, Any]) -> None:
-    schema = json.loads(report_schema())
+    schema = json.loads(schemas.schema("report"))
     jsonschema.Draft202012Validator.check_schema(schema)
     told = json.loads(to_json(view(con, *by, **options)))
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
 
 
 def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) -> None:
-    schema = json.loads(report_schema())
+    schema = json.loads(schemas.schema("report"))
     told = json.loads(to_json(view(con, "team")))
     for broken in (
         told | {"schema": "gpucost.report/2"},
@@ -118,7 +84,7 @@ def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) ->
 def test_the_command_prints_the_schema() -> None:
     result = CliRunner().invoke(app, ["schema", "report"])
     assert result.exit_code == 0
-    assert json.loads(result.stdout) == json.loads(report_schema())
+    assert json.loads(result.stdout) == json.loads(schemas.schema("report"))
 
 
 def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:

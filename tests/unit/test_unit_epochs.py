@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucost import units
+from gpucost.collect.progress.files import import_files
 from gpucost.errors import GpucostError
 from gpucost.units.intervals import Interval, Levels, intervals
 from tests.replay.cases.words import busy, fleet, node, pod
@@ -181,8 +182,13 @@ def test_filters_and_a_part_of_the_period(tmp_path: Path) -> None:
         (2, True, Decimal(96)),
         (3, False, Decimal(48)),
     ]
-    with pytest.raises(GpucostError, match="nothing in the day was used by nobody"):
+    with pytest.raises(GpucostError, match="no team 'nobody' held GPUs in the day"):
         asked(config, store, teams=("nobody",))
+    with pytest.raises(GpucostError, match="no workload 'Job/run-b' held GPUs in the day") as error:
+        asked(config, store, workloads=("Job/run-b",))
+    assert error.value.fix == "name one that did: Job/run-a"
+    with pytest.raises(GpucostError, match="no namespace 'other' held GPUs in the day"):
+        asked(config, store, namespaces=("other",), workloads=("run-a",))
 
 
 def test_each_job_of_a_cron_job_is_a_run_that_loses_nothing_of_the_one_before(tmp_path: Path) -> None:
@@ -196,3 +202,58 @@ def test_each_job_of_a_cron_job_is_a_run_that_loses_nothing_of_the_one_before(tm
         ("nightly-29390600", 2, 0),
     ]
     assert view.totals["cost"] == Decimal(8 * 24)
+
+
+@pytest.mark.parametrize(
+    ("zero_at", "expected"),
+    [
+        # the loop counts from 0 and logs what it has done: epochs of 40 each
+        (40, [(0, "done", 0, 40), (1, "done", 40, 80), (2, "done", 80, 120), (None, "outside", 120, 130)]),
+        # a 0 that comes at once says that nothing is done yet
+        (2, [(None, "outside", 0, 2), (1, "done", 2, 80), (2, "done", 80, 120), (None, "outside", 120, 130)]),
+    ],
+)
+def test_a_log_that_counts_from_0(zero_at: int, expected: list[tuple[int | None, str, int, int]]) -> None:
+    run = Levels(((zero_at, 0), (80, 1), (120, 2)), 0, 130, "end", from_zero=True, is_over=True, is_log=True)
+    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
+
+
+def test_a_log_from_0_that_falls_back_and_one_of_a_single_epoch() -> None:
+    run = Levels(((40, 0), (80, 1), (81, -1), (121, 0)), 0, 130, "end", from_zero=True, is_over=True, failed=True, is_log=True)
+    assert [(i.epoch, i.status, i.to_ms) for i in intervals(run)] == [
+        (0, "lost", 40),
+        (1, "lost", 80),
+        (0, "done", 121),
+        (1, "lost", 130),
+    ]
+    alone = Levels(((40, 0),), 0, 42, "end", from_zero=True, is_over=True, is_log=True)
+    assert [(i.epoch, i.status) for i in intervals(alone)] == [(0, "done"), (None, "outside")]
+
+
+def test_a_first_entry_with_a_fraction_is_an_epoch_under_way() -> None:
+    from gpucost.collect.progress.levels import levels
+
+    times, reached = levels([(35, 7, 0.7), (70, 14, 1.4), (105, 21, 2.1)], "end")
+    assert (times, reached) == ([35, 70, 105], [0.7, 1, 2])
+    run = Levels(tuple(zip(times, reached, strict=True)), 0, 110, "end", from_zero=True, is_over=True, is_log=True)
+    assert [(i.epoch, i.status, i.to_ms) for i in intervals(run)] == [
+        (1, "done", 70),
+        (2, "done", 105),
+        (None, "outside", 110),
+    ]
+    alone = Levels(((35, 0.7),), 0, 40, "end", from_zero=True, is_over=False, is_log=True)
+    assert intervals(alone) == [Interval(1, "unfinished", 1, 0, 40)]
+
+
+def test_three_epochs_logged_as_0_1_2_are_three_of_96_dollars(tmp_path: Path) -> None:
+    config, store = stored(training([(0, 12)]), tmp_path)
+    path = tmp_path / "epochs.csv"
+    path.write_text(
+        "workload,time,unit,value\n" + "".join(f"Job/run-a,2026-03-10T{4 * (n + 1):02}:00Z,epoch,{n}\n" for n in range(3))
+    )
+    import_files(store, [path], config.tz)
+    view = asked(config, store, partial(units.epochs, planned_epochs=5))
+    (run,) = view.sections["runs"]
+    assert done(view) == [(0, "done", 96), (1, "done", 96), (2, "done", 96)]
+    assert (run["epochs_done"], run["mean_cost"], run["outside_cost"]) == (3, Decimal(96), Decimal(0))
+    assert (run["remaining_epochs"], run["forecast_cost"]) == (2, Decimal(5 * 96))

@@ -155,6 +155,7 @@ def test_the_azure_trace_of_2023(tmp_path: Path) -> None:
         ("llm,yesterday,request,1", "line 3: time 'yesterday'"),
         ("llm,2026-03-10T00:00Z,request,-1", "line 3: value '-1'"),
         ("llm,2026-03-10T00:00Z,request,nan", "line 3: value 'nan'"),
+        ("llm,2026-03-10T00:00Z,epoch,-1", "line 3: value '-1'"),
         ("llm,2026-03-10T00:00Z,,1", "line 3: unit ''"),
         (",2026-03-10T00:00Z,request,1", "line 3: workload ''"),
         ("llm,2026-03-10T00:00Z,request", "line 3: as many fields"),
@@ -182,3 +183,15 @@ def test_jsonl_and_local_times(tmp_path: Path) -> None:
     import_files(store, [path], config.tz)
     (row,) = asked(config, store, units.requests, (0, 2)).rows
     assert (row["amount"], row["failed"]) == (5, 2)
+
+
+def test_plurals_are_the_units_that_commands_know_and_other_words_are_told(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 2)], 2), tmp_path)
+    path = tmp_path / "work.csv"
+    rows = ("requests,2000", "prompt_tokens,3000000", "generation_tokens,1000000", "frames,7")
+    path.write_text("workload,namespace,time,unit,value\n" + "".join(f"llm,chat,2026-03-10T00:30Z,{row}\n" for row in rows))
+    (result,) = import_files(store, [path], config.tz)
+    assert result.own_units == ("frames",)
+    # two hours at $4
+    assert asked(config, store, units.requests, (0, 2)).totals["cost_per_1000"] == Decimal(4)
+    assert asked(config, store, units.tokens, (0, 2)).totals["cost_per_million_tokens"] == Decimal(2)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
+from gpucost.collect.progress.files import import_files
 from gpucost.config import Config, Waste
 from gpucost.model import Period
 from gpucost.store import Store
@@ -198,6 +199,15 @@ def test_the_first_rank_counts_the_epochs_of_the_others(tmp_path: Path) -> None:
     # a rank that counts for itself knows better
     put(store, [(counter("epoch", "ddp-1"), [(0.1, 0), (1, 1), (3.9, 1)])], 6, source="other")
     assert hours(anatomy(config, store, period)) == {"active": 5.0, "failed_restarted": 3.0, "between_jobs": 8.0}
+    check_waste(config, store, period)
+
+
+def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(tmp_path: Path) -> None:
+    config, store, period = attributed(FLEETS["failed_restarted"][0], tmp_path)
+    path = tmp_path / "epochs.csv"
+    path.write_text(f"workload,pod,time,unit,value\n,p-0,{at(2)},epoch,0\n")
+    import_files(store, [path], config.tz)
+    assert hours(anatomy(config, store, period)) == {"active": 2.0, "failed_restarted": 2.0}
     check_waste(config, store, period)
 
 

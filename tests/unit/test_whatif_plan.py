@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.errors import DataError
@@ -24,7 +24,7 @@ from gpucost.whatif.plan.run import Context, answer
 from gpucost.whatif.plan.schema import Change, Group, Plan, Step, read_plan
 
 H = MS_PER_HOUR
-COST_OF = partial(pipeline.cost_of, Config())
+COST_OF = partial(costing.cost_of, Config())
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.errors import DataError, GpucostError
@@ -187,7 +187,7 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),))
     levels = {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)}
     options = stored.Options("USD", "test", "all", Margins())
-    answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(pipeline.cost_of, Config()))
+    answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(costing.cost_of, Config()))
     assert answer.figures["workloads_with_unused_gpus"] == 1
     assert answer.today.cost == 120 and answer.scenario.cost == 60
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
@@ -197,7 +197,7 @@ def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b")))
     levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
     options = stored.Options("USD", "test", "all", Margins())
-    cost_of = partial(pipeline.cost_of, Config())
+    cost_of = partial(costing.cost_of, Config())
     answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
     assert answer.today.cost == 300 + 30
     assert answer.scenario.cost == 80 + 30
@@ -215,5 +215,5 @@ def test_nothing_measured_is_told(facts: Facts) -> None:
     with pytest.raises(GpucostError, match="measured"):
         stored.answer(
             stored.Options("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
-            partial(pipeline.cost_of, Config()),
+            partial(costing.cost_of, Config()),
         )  # fmt: skip

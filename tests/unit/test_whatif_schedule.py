@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.errors import UsageError
@@ -180,7 +180,7 @@ def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
     fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
     options = stored.Options(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
     idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = stored.answer(options, fleet, idle, partial(pipeline.cost_of, Config()))
+    answer = stored.answer(options, fleet, idle, partial(costing.cost_of, Config()))
     assert answer.today.cost == Decimal(50 * 10) * 2 / 8
     assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
     assert answer.figures["waits"] == 1

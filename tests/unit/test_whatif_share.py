@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.errors import GpucostError
@@ -190,7 +190,7 @@ def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
     fleet, levels = _fleet()
     options = stored.Options(Sizing(method), "USD", "test", "all")
-    answer = stored.answer(options, fleet, levels, facts, partial(pipeline.cost_of, Config()))
+    answer = stored.answer(options, fleet, levels, facts, partial(costing.cost_of, Config()))
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
     assert answer.today.cost == Decimal(3) * (5 * 100 + 2 * 9)
@@ -200,9 +200,7 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 def test_memory_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    answer = stored.answer(
-        stored.Options(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(pipeline.cost_of, Config())
-    )
+    answer = stored.answer(stored.Options(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(costing.cost_of, Config()))
     assert answer.figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
 
 
@@ -211,7 +209,7 @@ def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
     mixed = Fleet(
         fleet.nodes, tuple(Pod(p.node, p.workload, p.gpus, p.from_ms, p.to_ms, team=p.uid, uid=p.uid) for p in fleet.pods)
     )
-    cost_of = partial(pipeline.cost_of, Config())
+    cost_of = partial(costing.cost_of, Config())
     apart = stored.answer(stored.Options(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
     together = stored.answer(stored.Options(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of)
     assert apart.saving == 0 and together.saving > 0
@@ -220,4 +218,4 @@ def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet, _ = _fleet()
     with pytest.raises(GpucostError, match="measured"):
-        stored.answer(stored.Options(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(pipeline.cost_of, Config()))
+        stored.answer(stored.Options(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(costing.cost_of, Config()))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.model import MS_PER_HOUR
@@ -33,7 +33,7 @@ Prices = dict[str, list[tuple[int, Decimal]]]
 
 
 def cost_of(fleet: Fleet) -> Costs:
-    return pipeline.cost_of(Config(), fleet)
+    return costing.cost_of(Config(), fleet)
 
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:

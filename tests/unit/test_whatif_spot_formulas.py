@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +23,7 @@ from gpucost.whatif.spot.formulas import (
 )
 from gpucost.whatif.spot.rates import of_band, of_share
 from gpucost.whatif.spot.simulate import expected_hours, simulate
+from gpucost.whatif.spot.words import free_first_hours
 
 WORKS = st.builds(
     Work,
@@ -111,6 +114,62 @@ def test_hopeless_work_is_not_simulated() -> None:
 def test_first_hours_free_is_the_share_of_lives_that_outlast_them() -> None:
     lives = np.random.default_rng(0).exponential(1 / 0.7, 1_000_000)
     assert paid_share(Work(0.7, 0.5, first_hour_free=True)) == pytest.approx(lives[lives > 1].sum() / lives.sum(), rel=0.005)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work(0.33, 0.5, restart=0.2, first_hour_free=True),
+        Work(0.33, 0.5, write=0.02, restart=0.2, nodes=4, first_hour_free=True),
+        Work(1.5, 0.25, write=0.02, restart=0.1, nodes=2, first_hour_free=True),
+    ],
+)
+def test_paid_hours_are_those_of_a_plain_walk_through_the_lives_of_nodes(work: Work) -> None:
+    per_hour = [_walked(work, 500, random.Random(seed)) for seed in range(60)]
+    error = statistics.stdev(per_hour) / math.sqrt(len(per_hour))
+    # of one job, the first life begins with it and the last one ends with it
+    assert abs(statistics.mean(per_hour) - exact(work)) <= 3.3 * error + 0.2 / 500
+
+
+def _walked(work: Work, hours: float, rng: random.Random) -> float:
+    """Paid hours of a node per useful hour: every node lives and dies by itself, any death stops them all."""
+    born = [0.0] * work.nodes
+    death = [rng.expovariate(work.per_hour) for _ in born]
+    clock = paid = done = restart = 0.0
+    while done < hours:
+        piece = restart or work.checkpoint + work.write
+        first = min(death)
+        if clock + piece <= first:
+            clock += piece
+            done += 0.0 if restart else work.checkpoint
+            restart = 0.0
+            continue
+        node = death.index(first)
+        paid += first - born[node] if first - born[node] > 1 else 0.0
+        clock = born[node] = first
+        death[node] = first + rng.expovariate(work.per_hour)
+        restart = work.restart
+    # what the job itself ends is paid, however short
+    return (paid + sum(clock - at for at in born)) / work.nodes / done
+
+
+def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_what_must_get_through() -> None:
+    """Up hours grow by e^{nλ(r+c+w)}, paid ones fall by e^{-λ}."""
+    short, long = Work(1.0, 0.5, restart=0.2, first_hour_free=True), Work(1.0, 0.5, restart=0.2, nodes=2, first_hour_free=True)
+    rates = [999.9, 1000.1, 1500.0, 5000.0]  # on either side of what a float holds of e^{0.7 λ}
+    assert max(exact(replace(short, per_hour=rate)) for rate in rates) < 1e-100
+    assert exact(replace(long, per_hour=5000.0)) == math.inf
+    assert break_even_exact(short, 2.0) is None
+    assert break_even_exact(long, 2.0) is not None
+
+
+def test_where_free_first_hours_make_interruptions_pay_the_answer_says_so() -> None:
+    rare, often = Work(0.05, 0.5, first_hour_free=True), Work(1.0, 0.5, first_hour_free=True)
+    assert exact(replace(often, per_hour=1.1)) < exact(often)
+    assert free_first_hours(rare, 2.0, None) == free_first_hours(replace(often, first_hour_free=False), 2.0, None) == []
+    (said,) = free_first_hours(often, 2.0, None)
+    assert "26.4 % of the time on spot" in said and "again" not in said
+    assert "spot costs less than on demand again" in free_first_hours(often, 1.01, break_even_exact(often, 1.01))[0]
 
 
 def test_bands_are_shares_of_a_month() -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.config import Config
 from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR
@@ -26,7 +26,7 @@ TYPICAL = Rate(0.1, "test")
 
 
 def cost_of(fleet: Fleet) -> Costs:
-    return pipeline.cost_of(Config(), fleet)
+    return costing.cost_of(Config(), fleet)
 
 
 def node(name: str, hours: int, price: str, capacity_type: str = "on_demand", gpus: int = 8) -> Node:

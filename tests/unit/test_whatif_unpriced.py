@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucost import pipeline
+from gpucost import costing
 from gpucost.config import Config
 from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR, Period, from_ms
@@ -24,7 +24,7 @@ from gpucost.whatif.spot.rates import Rate
 from gpucost.whatif.usage import fleet_of
 
 HOUR = MS_PER_HOUR
-COST_OF = partial(pipeline.cost_of, Config())
+COST_OF = partial(costing.cost_of, Config())
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
     "provider": "aws", "region": "us-east-1", "zone": None, "instance_type": "p4d.24xlarge", "gpu_model": "A100-SXM4-40GB",

@@ -10,7 +10,8 @@ from gpucost.collect.bill.formats import Format
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "date": ("UsageDateTime", "UsageDate"),
-    "cost": ("CostInBillingCurrency", "PreTaxCost", "CostUSD"),
+    # not CostUSD: the currency beside it is the bill's own
+    "cost": ("CostInBillingCurrency", "PreTaxCost"),
     "payg_cost": ("paygCostInBillingCurrency",),
     "currency": ("BillingCurrencyCode", "BillingCurrency"),
     "quantity": ("UsageQuantity", "ConsumedQuantity"),

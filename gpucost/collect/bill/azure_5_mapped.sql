@@ -67,7 +67,7 @@ SELECT
         WHEN b.basis = 'amortized' AND r.kind = 'commitment_unused' AND r.cost <> 0 THEN 'commitment_unused'
         WHEN b.basis = 'amortized' AND r.is_of_commitment AND r.cost <> 0 THEN 'covered_usage'
         -- Actual cost charges covered machines nothing, and so does an export without prices: that is no price.
-        WHEN r.kind = 'instance' AND coalesce(r.cost, 0) = 0 THEN 'zero_unexplained'
+        WHEN r.kind = 'instance' AND coalesce(r.cost, 0) = 0 AND lower(r.meter_category) NOT LIKE '%licen%' THEN 'zero_unexplained'
         ELSE 'same'
     END AS cost_cause,
     r.source_file,

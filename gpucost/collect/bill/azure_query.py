@@ -11,13 +11,12 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import tenacity
-
 from gpucost.collect.bill.azure_answers import records
 from gpucost.collect.bill.azure_identity import in_words, line, login
 from gpucost.collect.bill.gcp_google import is_loopback
 from gpucost.collect.bill.manifest import Manifest
 from gpucost.collect.bill.trees import Entry, Tree
+from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
@@ -39,15 +38,6 @@ _DIMENSIONS = (
     "PricingModel",
     "ReservationId",
 )
-_PASSING = (429, 500, 502, 503, 504)
-
-
-class _Passing(Exception):
-    """A refusal that may pass; `wait` is what the server asks for, in seconds."""
-
-    def __init__(self, message: str, wait: float | None) -> None:
-        super().__init__(message)
-        self.wait = wait
 
 
 class QueryTree(Tree):
@@ -117,12 +107,9 @@ class QueryTree(Tree):
         return CostManagementClient(login(), credential_scopes=[f"{self._url}/.default"], **options)
 
     def _page(self, client: CostManagementClient, month: str, link: str | None) -> dict[str, Any]:
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(8), wait=self._wait, retry=tenacity.retry_if_exception_type(_Passing), reraise=True
-        )
         try:
-            text: str = retrying(self._ask, client, month, link)
-        except _Passing as error:
+            text = asked_again(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
+        except Passing as error:
             raise SourceError(f"{self.name}: {error}", "try again later: the API answers few questions a minute") from None
         if not text:
             return {"properties": {"columns": [], "rows": []}}
@@ -154,7 +141,7 @@ class QueryTree(Tree):
             if passing is not None:
                 raise passing from None
             if isinstance(error.__context__, (ServiceRequestError, ServiceResponseError)):
-                raise _Passing(f"no answer: {line(error.__context__)}", None) from None
+                raise Passing(f"no answer: {line(error.__context__)}") from None
             raise
 
     def _check(self, response: HttpResponse) -> None:
@@ -181,11 +168,6 @@ class QueryTree(Tree):
             },
         }
 
-    def _wait(self, state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.wait if isinstance(error, _Passing) else None
-        return min(asked if asked is not None else 0.5 * 2**state.attempt_number, self._longest_wait)
-
 
 class _Nobody:
     """A credential for servers that ask for none: the client wants one with this method, and its policy never calls it."""
@@ -194,10 +176,9 @@ class _Nobody:
         raise NotImplementedError("no server on loopback asks who is there")
 
 
-def _passing(error: BaseException | None) -> _Passing | None:
+def _passing(error: BaseException | None) -> Passing | None:
     status = getattr(error, "status_code", None)
-    if status not in _PASSING:
+    if status not in PASSING:
         return None
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    waits = [float(value) for name, value in headers.items() if name.lower().endswith("retry-after") and value.strip().isdigit()]
-    return _Passing(f"throttled or failing, again and again: HTTP {status}", max(waits) if waits else None)
+    return Passing(f"throttled or failing, again and again: HTTP {status}", retry_after(headers))

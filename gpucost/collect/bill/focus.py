@@ -78,7 +78,7 @@ FOCUS = Format(
         "billing_period_start",
         "billing_currency",
     ),
-    sql=("focus_facts", "focus"),
+    sql=("focus_provider", "focus_facts", "focus"),
     findings="focus_findings",
 )
 

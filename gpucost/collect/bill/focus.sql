@@ -8,7 +8,6 @@ WITH typed AS (
            TRY_CAST(charge_period_end AS TIMESTAMPTZ)::TIMESTAMP AS ends,
            TRY_CAST(billed_cost AS DECIMAL(38, 12)) AS billed,
            TRY_CAST(effective_cost AS DECIMAL(38, 12)) AS effective,
-           coalesce(service_provider_name, provider_name, publisher_name, invoice_issuer_name) AS named_provider,
            lower(coalesce(consumed_unit, pricing_unit, '')) AS unit,
            coalesce(TRY_CAST(consumed_quantity AS DECIMAL(38, 12)), TRY_CAST(pricing_quantity AS DECIMAL(38, 12))) AS quantity,
            lower(concat_ws(' ', x_usage_type, x_sku_meter_name, sku_meter, charge_description)) AS words,
@@ -48,12 +47,7 @@ WITH typed AS (
            END AS kind
     FROM typed
 )
-SELECT CASE WHEN lower(named_provider) LIKE 'aws%' OR lower(named_provider) LIKE 'amazon%' THEN 'aws'
-            WHEN lower(named_provider) LIKE 'google%' OR lower(named_provider) = 'gcp' THEN 'gcp'
-            WHEN lower(named_provider) LIKE 'microsoft%' OR lower(named_provider) LIKE 'azure%' THEN 'azure'
-            WHEN lower(named_provider) LIKE 'oracle%' THEN 'oci'
-            ELSE lower(named_provider)
-       END AS provider,
+SELECT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name) AS provider,
        strftime(TRY_CAST(billing_period_start AS TIMESTAMPTZ)::TIMESTAMP, '%Y-%m') AS billing_period,
        CASE WHEN tells_invoices THEN invoice_id IS NOT NULL END AS is_invoiced,
        -- What names the charge, without its amounts. What has no resource is told apart by its account.

@@ -87,8 +87,8 @@ SELECT
     CASE WHEN told_kind = 'commitment_fee' AND effective_cost <> 0 THEN 'commitment_unused' ELSE told_kind END AS kind,
     instance_hours,
     CASE
-        -- Zeroed by a commitment whose fee is not in the export: what the hour cost is not known.
-        WHEN lacks_fee AND effective_cost = 0 AND cost <> 0 THEN 'zero_unexplained'
+        -- A commitment took off all of it, or a part, and its fee is not in the export: what the hour cost is not known.
+        WHEN lacks_fee AND cost <> 0 THEN 'fee_missing'
         WHEN is_shared_fee AND effective_cost <> billed_cost THEN 'fee_amortized'
         WHEN fee_share <> 0 THEN 'covered_usage'
         WHEN other_credits <> 0 THEN 'promotion'

@@ -8,9 +8,10 @@ FROM gcp_rows
 HAVING count(*) > 0 AND count(global_name) = 0 AND count(resource_name) = 0 AND count(*) FILTER (service = 'Compute Engine') > 0
 UNION ALL
 SELECT 'warning', 'fee_missing',
-    count(*) || ' charges are covered by a commitment whose fee is not in the export: they cost nothing here, and price no node',
+    count(*) || ' charges are covered, whole or in part, by a commitment whose fee is not in the export: they cost too little here, and their'
+        || ' machines'' hours are priced as if no bill covered them',
     'load the whole month, with the project or billing account that the commitment is charged to'
-FROM mapped WHERE cost_cause = 'zero_unexplained'
+FROM mapped WHERE cost_cause = 'fee_missing'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'machine_type_unknown',

@@ -103,7 +103,13 @@ class _Run:
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
                 self.meter.tell(f"reading {tree.shown(entry)}")
                 text = tree.fetch(entry, self.work).read_bytes()
-                said = azure_manifest.parse(text, entry) or manifest.parse(text, entry, tree.shown(entry))
+                of_azure = azure_manifest.parse(text, entry)
+                said = of_azure or manifest.parse(text, entry, tree.shown(entry))
+                whose = "azure" if of_azure else "aws"
+                if said is not None and self.provider not in (None, whose):
+                    what = f"{tree.shown(entry)} is the manifest of an export of {whose}"
+                    self._pass_over(tree, formats.NotThis(what, f"gpucost collect {whose} loads it"))
+                    continue
             if said is None:
                 others.append(entry)
             else:
@@ -223,6 +229,14 @@ class _Run:
         if not results:
             self._find("note", "no_charges", f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges")
         self.run.results += results
+        self.run.errors += [
+            DataError(
+                f"{result.source} {result.billing_period} was left out beside the bill in the store: {charges.KEPT['overlap']}",
+                "give the whole month in one export; beside each other some charges would count twice",
+            )
+            for result in results
+            if result.verdict == "overlap"
+        ]
         if any(result.loaded for result in results):
             self.run.findings += findings
 
@@ -235,7 +249,9 @@ class _Run:
             for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
                 kind = formats.recognize(file.header, file.name)
                 self._check_provider(kind, file.name)
-                found.append((kind, file.name, mapping.stage(self.con, kind, file, self._target("raw"))))
+                staged = mapping.stage(self.con, kind, file, self._target("raw"))
+                self._check_holders(kind, file.name, staged)
+                found.append((kind, file.name, staged))
         rmtree(directory)
         return found
 
@@ -245,6 +261,16 @@ class _Run:
             raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"{command} loads it")
         if self.provider is not None and known.providers and self.provider not in known.providers:
             raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.providers[0]} loads it")
+
+    def _check_holders(self, known: Format, name: str, staged: Path) -> None:
+        """A format of any provider's, whose rows say whose they are."""
+        if self.provider is None or known.providers:
+            return
+        held = mapping.holders(self.con, staged)
+        if held and self.provider not in held:
+            raise formats.NotThis(
+                f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
+            )
 
     def _target(self, what: str) -> Path:
         return self.work / f"{what}-{self._number()}.parquet"

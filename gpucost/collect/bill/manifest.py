@@ -45,7 +45,9 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
     try:
         said = json.loads(text)
     except ValueError:
-        return None
+        if "manifest" not in PurePosixPath(entry.key).name.lower():
+            return None
+        raise DataError(f"{name} is a manifest that breaks off", "get it again; nothing below it was loaded") from None
     if not isinstance(said, dict) or not isinstance(said.get("reportKeys", said.get("dataFiles")), list):
         return None
     bucket = str(said.get("bucket") or "")

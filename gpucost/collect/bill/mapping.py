@@ -72,6 +72,16 @@ def map_loose(
     return findings, lost
 
 
+def holders(con: duckdb.DuckDBPyConnection, staged: Path) -> set[str]:
+    """Whose charges a staged FOCUS file holds."""
+    bill_files.raw_view(con, [staged])
+    con.execute(formats.sql_text("focus_provider"))
+    con.execute(
+        "FROM raw SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
+    )
+    return {str(row[0]) for row in con.fetchall()}
+
+
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
     """Whose charges the rows mapped last are."""
     return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM charges_read").fetchall()}

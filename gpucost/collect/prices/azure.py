@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
 from gpucost.collect.prices.azure_items import item_prices
 from gpucost.collect.prices.base import PriceCollector, one_of_each
 from gpucost.errors import SourceError
@@ -14,23 +15,13 @@ from gpucost.store.list_prices import ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
     import requests
-    import tenacity
 
 # The version that has savings plans.
 API_VERSION = "2023-01-01-preview"
 
 _AGAIN = "gpucost collect prices --provider azure"
-_PASSING = (429, 500, 502, 503, 504)
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
-
-
-class _Passing(Exception):
-    """Something that may go better the next time; `wait` is how long the server asks to wait."""
-
-    def __init__(self, message: str, wait: float = 0.0) -> None:
-        super().__init__(message)
-        self.wait = wait
 
 
 class AzurePrices(PriceCollector):
@@ -75,17 +66,9 @@ class AzurePrices(PriceCollector):
 
     def _page(self, session: requests.Session, url: str, params: dict[str, str] | None) -> dict[str, Any]:
         """One page, asked again where that can help. Raises SourceError."""
-        import tenacity
-
-        retried = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=_pause,
-            reraise=True,
-        )
         try:
-            return retried(self._page_once, session, url, params)
-        except _Passing as error:
+            return asked_again(lambda: self._page_once(session, url, params), attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
+        except Passing as error:
             raise SourceError(f"azure: {error}", f"wait a while, then {_AGAIN}") from error
 
     def _page_once(self, session: requests.Session, url: str, params: dict[str, str] | None) -> dict[str, Any]:
@@ -94,14 +77,14 @@ class AzurePrices(PriceCollector):
         try:
             answer = session.get(url, params=params, timeout=(10, 60))
         except (requests.ConnectionError, requests.Timeout) as error:
-            raise _Passing(f"cannot be reached, or the connection broke off: {_line(error)}") from error
+            raise Passing(f"cannot be reached, or the connection broke off: {_line(error)}") from error
         except requests.exceptions.ChunkedEncodingError as error:
-            raise _Passing(f"half an answer, the connection broke off: {_line(error)}") from error
+            raise Passing(f"half an answer, the connection broke off: {_line(error)}") from error
         except requests.RequestException as error:
             raise SourceError(f"azure: {_line(error)}", "[azure] retail_prices_url says where the retail prices are") from error
-        if answer.status_code in _PASSING:
+        if answer.status_code in PASSING:
             reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
-            raise _Passing(f"{reason} (HTTP {answer.status_code})", _retry_after(answer.headers.get("Retry-After")))
+            raise Passing(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
         if answer.status_code in (401, 403):
             raise SourceError(
                 f"azure: the retail prices are refused (HTTP {answer.status_code})",
@@ -113,24 +96,10 @@ class AzurePrices(PriceCollector):
             page = json.loads(answer.content, parse_float=Decimal)
             whole = isinstance(page["Items"], list) and page.get("Count", len(page["Items"])) == len(page["Items"])
         except (ValueError, KeyError, TypeError) as error:
-            raise _Passing("half an answer, cut off or no answer of the retail prices at all") from error
+            raise Passing("half an answer, cut off or no answer of the retail prices at all") from error
         if not whole:
-            raise _Passing("half an answer: items are missing from a page")
+            raise Passing("half an answer: items are missing from a page")
         return dict(page)
-
-
-def _pause(state: tenacity.RetryCallState) -> float:
-    """As long as the server asks for, else twice as long each time."""
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.wait if isinstance(error, _Passing) else 0.0
-    return min(asked or 0.5 * 2 ** (state.attempt_number - 1), _LONGEST_PAUSE)
-
-
-def _retry_after(text: str | None) -> float:
-    try:
-        return max(0.0, float(text or 0))
-    except ValueError:  # a date: our own pause is as good
-        return 0.0
 
 
 def _line(error: Exception) -> str:

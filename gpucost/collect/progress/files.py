@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from gpucost.collect.progress.levels import levels
+from gpucost.collect.progress.mappings import UNITS, unit_of
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.model import Period, from_ms, to_ms
 from gpucost.store import runs
@@ -33,11 +34,12 @@ KINDS = ("event", "counter", "gauge")
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What one file brought; `period` runs from its first to its last moment."""
+    """What one file brought; `period` runs from its first to its last moment, `own_units` are words of its own for units."""
 
     path: Path
     period: Period
     load: ProgressLoad
+    own_units: tuple[str, ...]
 
 
 def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResult]:
@@ -54,7 +56,8 @@ def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResu
             loaded = load_values(con, source, ALWAYS, batch)
             runs.log_load(con, run_id, KIND, source, span, rows=loaded.values)
             runs.finish(con, run_id)
-            results.append(FileResult(path, Period(from_ms(span[0]), from_ms(span[1])), loaded))
+            own = sorted({series.unit for series in batch.series} - set(UNITS))
+            results.append(FileResult(path, Period(from_ms(span[0]), from_ms(span[1])), loaded, tuple(own)))
     return results
 
 
@@ -139,7 +142,7 @@ def _value(path: Path, number: int, row: Mapping[str, Any], tz: ZoneInfo) -> tup
 
     if not (text("workload") or text("pod")):
         raise wrong("workload", "empty, and no pod is named either")
-    unit = text("unit")
+    unit = unit_of(text("unit"))
     if not unit:
         raise wrong("unit", "empty: epoch, request, prompt_token, generation_token or your own word")
     try:
@@ -153,7 +156,7 @@ def _value(path: Path, number: int, row: Mapping[str, Any], tz: ZoneInfo) -> tup
     kind = text("kind") or ("gauge" if unit == "epoch" else "event")
     if kind not in KINDS:
         raise wrong("kind", f"none of {', '.join(KINDS)}")
-    if not math.isfinite(value) or (value < 0 and kind != "gauge"):
+    if not (math.isfinite(value) and value >= 0):
         raise wrong("value", "no number from 0")
     failed = text("failed").lower()
     if failed not in ("", "0", "1", "true", "false"):

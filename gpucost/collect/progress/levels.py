@@ -9,6 +9,8 @@ from collections.abc import Iterable
 def levels(logged: Iterable[tuple[int, float, float]], marks: str) -> tuple[list[int], list[float]]:
     """Moments (ms) and the level from then on, of entries (moment, step, number of the epoch); fractions are cut off.
 
+    The first keeps its fraction: 0.3 is under way, where 0 may be the first epoch, done.
+
     An epoch that is logged again (its number falls back, or repeats without a later step) was done again: the level falls, just
     after the last entry, to what had been done before it.
     """
@@ -23,7 +25,7 @@ def levels(logged: Iterable[tuple[int, float, float]], marks: str) -> tuple[list
         if again and marks == "end":
             times.append(times[-1] + 1)
             reached.append(level - 1)
+        reached.append(level if times else number)
         times.append(at_ms)
-        reached.append(level)
         last = (level, step)
     return times, reached

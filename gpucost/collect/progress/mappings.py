@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# Units that gpucost unit answers about; requests --count shows any other.
+UNITS = ("epoch", "request", "prompt_token", "generation_token", "batch_item")
+
+
 def mappings(config: Config) -> list[Unit]:
     """The mappings of the configuration, and the ready-made ones whose names it does not use."""
     own = {unit.name for unit in config.units}
@@ -24,6 +28,11 @@ def ready_made() -> list[Unit]:
     """The mappings that gpucost brings, from mappings.toml."""
     text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
     return [Unit.model_validate(item) for item in tomllib.loads(text)["units"]]
+
+
+def unit_of(text: str) -> str:
+    """The unit that a word means: `gpucost unit` knows UNITS, also in the plural; other words stand for themselves."""
+    return text[:-1] if text.endswith("s") and text[:-1] in UNITS else text
 
 
 def selector(unit: Unit) -> str:
@@ -41,7 +50,7 @@ def series_of(unit: Unit, labels: Mapping[str, str], cluster: str) -> ProgressSe
     failed = any(_is_failure(labels, name, values) for name, values in unit.failure.items())
     return ProgressSeries(
         mapping=unit.name,
-        unit=unit.unit,
+        unit=unit_of(unit.unit),
         kind=unit.kind,
         labels=tuple(sorted((name, value) for name, value in labels.items() if value)),
         cluster=cluster,

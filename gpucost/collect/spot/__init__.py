@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gpucost.collect.spot.run import SpotResult, collect_spot, import_spot
+from gpucost.collect.spot.run import PROVIDERS, SpotResult, collect_spot, import_spot
 
-__all__ = ["SpotResult", "collect_spot", "import_spot"]
+__all__ = ["PROVIDERS", "SpotResult", "collect_spot", "import_spot"]

@@ -11,9 +11,8 @@ import os
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-import tenacity
-
 from gpucost.collect.login import NoCredentials
+from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
 from gpucost.collect.spot.facts import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError
 from gpucost.store.spot_prices import SpotPrice
@@ -29,19 +28,10 @@ PRODUCT = "Linux/UNIX"
 _PATH = "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
 _AGAIN = "gpucost collect spot asks again"
 _LOGIN = "az login, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET"
-_PASSING = (429, 500, 502, 503, 504)
 # Where one of these is set, somebody meant to log in, and a refusal is an error.
 _MEANT = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
 
 _log = logging.getLogger(__name__)
-
-
-class _Passing(Exception):
-    """A refusal that may pass; `wait` is what the server asks for, in seconds."""
-
-    def __init__(self, message: str, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.wait = wait
 
 
 class AzureSpot:
@@ -99,22 +89,10 @@ class AzureSpot:
             body["subscriptions"] = list(self._settings.subscriptions)
         if skip:
             body["options"]["$skipToken"] = skip
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(6),
-            wait=self._wait,
-            retry=tenacity.retry_if_exception_type(_Passing),
-            reraise=True,
-        )
         try:
-            answer: dict[str, Any] = retrying(self._ask, session, body)
-            return answer
-        except _Passing as error:
+            return asked_again(lambda: self._ask(session, body), attempts=6, longest_wait=self._longest_wait)
+        except Passing as error:
             raise SourceError(f"Azure Resource Graph: {error}", "try again later: gpucost collect spot") from None
-
-    def _wait(self, state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.wait if isinstance(error, _Passing) else None
-        return min(asked if asked is not None else 0.5 * 2**state.attempt_number, self._longest_wait)
 
     def _ask(self, session: requests.Session, body: dict[str, Any]) -> dict[str, Any]:
         import requests
@@ -123,17 +101,16 @@ class AzureSpot:
             response = session.post(self._settings.management_url.rstrip("/") + _PATH, json=body, timeout=60)
             text = response.text
         except requests.RequestException as error:
-            raise _Passing(f"no answer ({type(error).__name__})") from None
-        if response.status_code in _PASSING:
-            after = response.headers.get("Retry-After", "")
-            raise _Passing(f"HTTP {response.status_code}", float(after) if after.isdigit() else None)
+            raise Passing(f"no answer ({type(error).__name__})") from None
+        if response.status_code in PASSING:
+            raise Passing(f"HTTP {response.status_code}", retry_after(response.headers))
         if response.status_code != 200:
             fix = _LOGIN if response.status_code in (401, 403) else "check azure.subscriptions and azure.management_url"
             raise SourceError(f"Azure Resource Graph refused with HTTP {response.status_code}: {_said(text)}", fix)
         try:
             answer = json.loads(text, parse_float=str)
         except ValueError:
-            raise _Passing("half an answer, or none in JSON") from None
+            raise Passing("half an answer, or none in JSON") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("data"), list):
             raise SourceError("Azure Resource Graph answered without data; nothing was loaded", _AGAIN)
         return answer

@@ -18,7 +18,7 @@ from gpucost.store import spot_prices
 from gpucost.store.list_prices import node_regions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 KEPT_MS = 90 * 24 * MS_PER_HOUR  # AWS tells no older changes
 OVERLAP_MS = 2 * MS_PER_HOUR
+PROVIDERS = ("aws", AZURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,10 @@ def import_spot(store: Store, paths: list[Path]) -> list[SpotResult]:
     return results
 
 
-def collect_spot(config: Config, store: Store, now: datetime, progress: Progress | None = None) -> Iterator[SpotResult]:
-    """Collects spot prices of AWS and Azure, and yields what each region or cloud came to as soon as it is stored.
+def collect_spot(
+    config: Config, store: Store, now: datetime, progress: Progress | None = None, providers: Collection[str] = PROVIDERS
+) -> Iterator[SpotResult]:
+    """Collects spot prices of `providers`, and yields what each region or cloud came to as soon as it is stored.
 
     AWS goes on from the last collected moment of a region, less an overlap. Raises StoreError.
     """
@@ -74,8 +77,10 @@ def collect_spot(config: Config, store: Store, now: datetime, progress: Progress
             types[name] = sorted({*shipped, *spot_prices.known_types(con, name)})
         regions = config.aws.regions or seen or [FALLBACK_REGION]
         spans = {region: _span(spot_prices.loaded(con, source_of(region)), now_ms) for region in regions}
-    yield from _aws(config, store, types["aws"], spans, progress)
-    yield _azure(config, store, {name.lower(): name for name in types["azure"]}, now_ms, progress)
+    if "aws" in providers:
+        yield from _aws(config, store, types["aws"], spans, progress)
+    if AZURE in providers:
+        yield _azure(config, store, {name.lower(): name for name in types["azure"]}, now_ms, progress)
 
 
 def _aws(

@@ -19,7 +19,10 @@ told AS (
         r.instance_hours::DECIMAL(38, 12) AS instance_hours, r.effective_cost,
         coalesce(r.pricing_category = 'Dynamic', false) AS is_spot, r.capacity_reservation_id IS NOT NULL AS is_reserved,
         coalesce(r.charge_class = 'Correction', false) AS is_correction,
-        r.effective_cost = 0 AND r.cost_cause IN ('same', 'zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS is_unexplained
+        -- one part of a machine without its cost, the cores whose commitment's fee is not there: the other parts alone are no price
+        r.cost_cause = 'fee_missing'
+            OR r.effective_cost = 0 AND r.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS lacks_cost,
+        r.effective_cost = 0 AND r.cost_cause = 'same' AS is_free
     FROM bill_rows AS r JOIN bills AS b USING (bill_id)
     WHERE r.kind = 'instance' AND r.instance_key IN (FROM machines) AND r.charge_period_start < r.charge_period_end
         AND NOT (coalesce(r.instance_hours = 0, false) AND r.effective_cost = 0)

@@ -1,6 +1,6 @@
 -- reads: billed_rows, billed_nodes, nodes
 -- writes: billed_periods, one row per (machine, charge period, currency), whichever bills tell of it: what it is, its hours and their cost
--- invariant: hours > 0; is_priced is false where it cost nothing and nothing says why, and where only corrections of it are known
+-- invariant: hours > 0; is_priced is false where a part of the cost is missing or it cost nothing, and nothing says why, and where only corrections of it are known
 CREATE OR REPLACE TEMP TABLE billed_periods AS
 WITH summed AS (
     SELECT instance_key, currency, from_ms, to_ms, min(provider) AS provider, min(account) AS account, min(region) AS region,
@@ -12,7 +12,7 @@ WITH summed AS (
         coalesce(min(instance_hours) FILTER (is_correction) < 0, false) AS takes_back,
         sum(effective_cost) AS cost,
         bool_and(is_correction) AS is_correction_only,
-        bool_or(is_unexplained) AND sum(effective_cost) = 0 AS is_unexplained
+        bool_or(lacks_cost) OR bool_or(is_free) AND sum(effective_cost) = 0 AS is_unexplained
     FROM billed_rows
     GROUP BY instance_key, currency, from_ms, to_ms
 ),

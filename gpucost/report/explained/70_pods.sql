@@ -1,5 +1,5 @@
 -- reads: report_facts, allocations, nodes, activity_devices; $from_ms, $to_ms bound the period
--- writes: nothing; answers one row per pod and node in order of time: when it held how many GPUs within the period, which devices metrics name, what it cost
+-- writes: nothing; answers one row per pod and node, the dearest first: when it held how many GPUs within the period, which devices metrics name, what it cost
 -- invariant: cost adds up to the cost of report_facts
 WITH held AS (
     SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated, sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
@@ -17,4 +17,4 @@ FROM held AS h
 JOIN allocations AS a USING (allocation_id)
 JOIN nodes AS n USING (node_id)
 LEFT JOIN devices AS d USING (allocation_id)
-ORDER BY from_ms, a.cluster, a.namespace, a.pod, a.uid, n.node;
+ORDER BY h.cost DESC, from_ms, a.cluster, a.namespace, a.pod, a.uid, n.node;

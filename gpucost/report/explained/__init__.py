@@ -14,6 +14,7 @@ from gpucost.model import Period, from_ms
 from gpucost.report.query import Query, nearest
 from gpucost.report.rows import ZERO, check_names, hours, prepare
 from gpucost.store.activity import load_devices
+from gpucost.timeline import within
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -137,20 +138,18 @@ class NodeCost:
 
 @dataclass(frozen=True, slots=True)
 class CostExplained:
-    """The answer. Costs in `currency`; the workloads' add up to `cost`, and so do the nodes'.
-
-    So do the pods', which are told of where workloads were asked for.
-    """
+    """The answer. Costs in `currency`, the dearest first; the workloads' add up to `cost`, and so do the nodes' and the pods'."""
 
     period: Period
     period_name: str
     currency: str
+    cost_basis: str
     allocated_gpu_hours: float
     cost: Decimal
     estimated_cost: Decimal
     workloads: tuple[WorkloadCost, ...]
     nodes: tuple[NodeCost, ...]
-    pods: tuple[PodCost, ...] = ()
+    pods: tuple[PodCost, ...]
 
 
 def explain_cost(
@@ -158,7 +157,7 @@ def explain_cost(
 ) -> CostExplained:
     """Where the cost of the query's teams and namespaces comes from; of a machine's charges the first `most_rows`.
 
-    `workloads_asked`, as Kind/name or by their names, narrow it to those, and their pods are told of, too.
+    `workloads_asked`, as Kind/name or by their names, narrow it to those.
 
     Works on a read-only connection; makes temporary tables. Raises GpucostError where a filter names nothing there is.
     """
@@ -208,12 +207,13 @@ def explain_cost(
         period=query.period,
         period_name=query.period_name,
         currency=config.currency,
+        cost_basis=config.prices.cost_basis,
         allocated_gpu_hours=round(sum(row.allocated_gpu_hours for row in workloads), 9),
         cost=sum((row.cost for row in workloads), ZERO),
         estimated_cost=sum((row.estimated_cost for row in workloads), ZERO),
         workloads=workloads,
         nodes=nodes,
-        pods=_pods(con, config, bounds, query) if workloads_asked else (),
+        pods=_pods(con, config, bounds, query),
     )
 
 
@@ -222,7 +222,7 @@ def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> N
     for name in wanted:
         if there and name not in there and name not in {workload.rpartition("/")[2] for workload in there}:
             near = ", ".join(nearest(name, there)[:8])
-            raise GpucostError(f"no workload {name!r} held GPUs in {query.period_name}", f"there are: {near}")
+            raise GpucostError(f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}")
     run_stage(con, __name__, "05_only_workloads", {"workloads": list(wanted)})
 
 

@@ -77,14 +77,14 @@ class HeatMap:
     cells: tuple[tuple[HeatCell, ...], ...]
 
 
-def columns(stack: Stack, series: Series, currency: str) -> Columns:
-    """The chart of one stack."""
+def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> Columns:
+    """The chart of one stack; of cost that is shared elsewhere on the page, its title says that it is not shared here."""
     values = ticks(max(stack.totals))
     top = values[-1]
     texts = tick_texts(values, stack.unit, currency)
     styles = _styles(stack.layers)
     return Columns(
-        title=f"{stack.title}, by {series.step}",
+        title=f"{stack.title}{' before sharing' if before_sharing else ''}, by {series.step}",
         total=_text(stack.total, stack, currency) + (" GPU-hours" if stack.unit == "hours" else ""),
         width=len(series.moments) * BAND,
         shapes=tuple(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
+from typing import Literal
 
 from gpucost.report.html.charts import spark, spark_words
 from gpucost.report.series.view import Step
 from gpucost.report.view import Column, Line, Table, Value
-from gpucost.report.words import cell, sum_text
+from gpucost.report.words import sum_text, with_arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`value` is what a number sorts by; empty for text and for what is not known."""
+    """`value` is what a number sorts by, empty for text and for what is not known; `trend` says which way a change went."""
 
     text: str
     value: str
     is_text: bool
     weight: int
+    trend: Literal["", "up", "down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,15 @@ def _row(line: Line, table: Table, currency: str, step: Step | None) -> Row:
 
 
 def _cell(value: Value, column: Column, currency: str) -> Cell:
-    return Cell(cell(value, column, currency), _sorted_by(value), column.unit == "text", column.weight)
+    trend = direction(value) if column.unit == "change" else ""
+    return Cell(with_arrow(value, column, currency), _sorted_by(value), column.unit == "text", column.weight, trend)
+
+
+def direction(change: Value) -> Literal["", "up", "down"]:
+    """Which way a change of cost went; nowhere where it is a word, unknown, or nothing."""
+    if isinstance(change, str) or not change:
+        return ""
+    return "up" if change > 0 else "down"
 
 
 def _sorted_by(value: Value) -> str:

@@ -24,6 +24,7 @@ WITH known AS (
 )
 SELECT n.bill_id AS new_id, o.bill_id AS old_id, o.source, o.format, o.billing_account_id, o.is_whole, o.is_final, o.digest,
        coalesce(sizes.charges, 0) AS charges, coalesce(shared.common, 0) AS common,
+       (SELECT min(r.charge_period_start) FROM bill_rows AS r WHERE r.bill_id = o.bill_id) AS earliest,
        (SELECT max(r.charge_period_start) FROM bill_rows AS r WHERE r.bill_id = o.bill_id) AS latest
 FROM bills_incoming AS n
 JOIN bills AS o ON o.provider = n.provider AND o.billing_period = n.billing_period

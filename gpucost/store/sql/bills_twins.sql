@@ -7,7 +7,7 @@ WITH keys AS (
 ), files AS (
     SELECT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file,
            CASE WHEN count(is_invoiced) > 0 THEN bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) END AS is_final,
-           count(DISTINCT charge_key) AS charges, max(charge_period_start) AS latest
+           count(DISTINCT charge_key) AS charges, min(charge_period_start) AS earliest, max(charge_period_start) AS latest
     FROM incoming
     GROUP BY ALL
 ), shared AS (
@@ -19,8 +19,8 @@ WITH keys AS (
     WHERE a.provider = b.provider AND a.billing_period = b.billing_period AND a.source_file < b.source_file
     GROUP BY ALL
 )
-SELECT s.*, a.is_final AS a_final, a.charges AS a_charges, a.latest AS a_latest,
-       b.is_final AS b_final, b.charges AS b_charges, b.latest AS b_latest
+SELECT s.*, a.is_final AS a_final, a.charges AS a_charges, a.earliest AS a_earliest, a.latest AS a_latest,
+       b.is_final AS b_final, b.charges AS b_charges, b.earliest AS b_earliest, b.latest AS b_latest
 FROM shared AS s
 JOIN files AS a ON a.provider = s.provider AND a.billing_period = s.billing_period AND a.billing_account_id = s.a_account
                AND a.source_file = s.a_file AND a.format IS NOT DISTINCT FROM s.a_format

@@ -14,7 +14,7 @@ from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.options import Options, Target, rate_assumption
 from gpucost.whatif.spot.rates import Rate, money
 from gpucost.whatif.spot.simulate import Makespans, expected_hours, simulate
-from gpucost.whatif.spot.words import break_even_sentences, no_discount, time_sentences
+from gpucost.whatif.spot.words import break_even_sentences, free_first_hours, no_discount, time_sentences
 
 _DIGITS = 6
 _PERCENTILES = (5, 50, 95)
@@ -116,7 +116,11 @@ def answer(options: Options, rate: Rate, quote: Quote, cost_of: CostOf) -> Answe
             even[0], even[1], rate.per_hour, quote.nodes, is_cheaper=formulas.exact(options.work(0.0)) < ratio
         ),
         time=time_sentences(figures["makespan_hours"], figures["optimal_checkpoint_minutes"]),
-        findings=tuple(no_discount(spot, float(on_demand))) + _formulas(first, exact, quote),
+        findings=(
+            *no_discount(spot, float(on_demand)),
+            *free_first_hours(work, ratio, even[0]),
+            *_formulas(first, exact, quote),
+        ),
     )
 
 

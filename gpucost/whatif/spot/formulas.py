@@ -66,19 +66,31 @@ def exact(work: Work) -> float:
     (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = nλ. Where the notice fits a checkpoint, a life of T hours leaves
     max(T - r - w, 0) hours of work, of which e^{-Λ(r+w)}/Λ are to be expected: (1 + w/c) e^{Λ(r+w)}.
     """
-    return stretch(work) * paid_share(work)
+    up = stretch(work)
+    if math.isinf(up) and work.first_hour_free:
+        # hours without end, of which next to none are paid: their product may be small
+        log_up = work.gang_rate * _at_once(work) + math.log1p(work.write / work.checkpoint)
+        log_up -= 0.0 if work.is_noticed else math.log(work.gang_rate * (work.checkpoint + work.write))
+        log_paid = log_up - work.per_hour + math.log1p(work.per_hour)
+        return math.exp(log_paid) if log_paid < _LARGEST else math.inf
+    return up * paid_share(work)
 
 
 def stretch(work: Work) -> float:
     """Hours that nodes are up per useful hour, paid or not."""
     rate, overhead = work.gang_rate, 1 + work.write / work.checkpoint
     at_once = work.write if work.is_noticed else work.checkpoint + work.write
-    if rate * (at_once + work.restart) > _LARGEST:
+    if rate * _at_once(work) > _LARGEST:
         return math.inf
     if work.is_noticed:
         return overhead * math.exp(rate * (work.restart + work.write))
     exponent = rate * at_once
     return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
+
+
+def _at_once(work: Work) -> float:
+    """Hours that must pass without an interruption for anything to be won."""
+    return work.restart + work.write + (0.0 if work.is_noticed else work.checkpoint)
 
 
 def paid_share(work: Work) -> float:

@@ -17,7 +17,7 @@ from gpucost.whatif.spot.moving import Moved, Question, edited, movable
 from gpucost.whatif.spot.options import Options, Target, rate_assumption
 from gpucost.whatif.spot.rates import Rate
 from gpucost.whatif.spot.simulate import expected_hours, simulate
-from gpucost.whatif.spot.words import break_even_sentences, no_discount, time_sentences
+from gpucost.whatif.spot.words import break_even_sentences, free_first_hours, no_discount, time_sentences
 
 _DIGITS = 6
 _SHOWN = 20
@@ -93,7 +93,11 @@ def answer(options: Options, question: Question, cost_of: CostOf) -> Answer:
         time=time_sentences(
             makespan, figures["optimal_checkpoint_minutes"], "node-hours" if gang == 1 else f"hours of {gang} nodes"
         ),
-        findings=(*no_discount(spot, on_demand), *_findings(by_suitability, stays, currency, to_spot)),
+        findings=(
+            *no_discount(spot, on_demand),
+            *free_first_hours(work, on_demand / spot, even[0]),
+            *_findings(by_suitability, stays, currency, to_spot),
+        ),
         tables=(table,),
     )
 

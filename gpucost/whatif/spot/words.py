@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from gpucost.whatif.spot.formulas import Work, exact, paid_share
 
 
 def no_discount(spot: float, on_demand: float) -> list[str]:
@@ -10,6 +13,22 @@ def no_discount(spot: float, on_demand: float) -> list[str]:
     if spot > on_demand:
         return ["spot costs more than on demand here: there is no discount"]
     return ["spot costs as much as on demand here: there is no discount"] if spot == on_demand else []
+
+
+def free_first_hours(work: Work, ratio: float, even: float | None) -> list[str]:
+    """Says that more interruptions would cost less, where free first hours make it so, and why.
+
+    `ratio` is the on-demand over the spot price, `even` the lowest rate at which both cost the same.
+    """
+    if exact(replace(work, per_hour=work.per_hour * 1.01)) >= exact(work):
+        return []
+    said = (
+        f"more interruptions would cost less here, and take longer: {(1 - paid_share(work)) * 100:.1f} % of the time on spot"
+        " lies in lives of under an hour, which --first-hour-free counts as not paid, and that outweighs the work they lose"
+    )
+    if even is not None and even < work.per_hour and exact(work) < ratio:
+        said += "; beyond the break-even, spot costs less than on demand again"
+    return [said]
 
 
 def break_even_sentences(

@@ -1,32 +1,18 @@
-"""--curve: nodes in use, hour by hour, from a file."""
+"""Nodes in use, hour by hour: from a file, or as options describe them."""
 
 from __future__ import annotations
 
 import csv
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from gpucost.cli._whatif_options import days_counted, hours_needed
 from gpucost.errors import DataError, UsageError
+from gpucost.whatif.curve import Curve
+from gpucost.whatif.described import days_counted, hours_needed
+from gpucost.whatif.fleet import HOURS_PER_MONTH
 
-if TYPE_CHECKING:
-    from gpucost.whatif.curve import Curve
-
-MONTH_HOURS = 730.0
 _LONGEST_HOURS = 10 * 8784
-
-CurveOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--curve",
-        metavar="FILE",
-        help="Nodes in use, one line per hour: a number, or CSV with a column `nodes`.",
-        show_default=False,
-    ),
-]
+_MONTH = float(HOURS_PER_MONTH)
 
 
 def read_curve(path: Path) -> Curve:
@@ -34,8 +20,6 @@ def read_curve(path: Path) -> Curve:
 
     Raises DataError naming the line that cannot be read.
     """
-    from gpucost.whatif.curve import Curve
-
     try:
         rows = [row for row in csv.reader(path.read_text(encoding="utf-8-sig").splitlines()) if any(row)]
     except OSError as error:
@@ -76,8 +60,6 @@ def described_curve(
 
     Raises UsageError where several ways are mixed.
     """
-    from gpucost.whatif.curve import Curve
-
     if curve is not None:
         others = {"--nodes": nodes, "--hours": hours, "--active-hours-per-day": active_hours_per_day, "--days": days}
         for name, value in others.items():
@@ -85,9 +67,9 @@ def described_curve(
                 raise UsageError(f"{name} and --curve both say how many nodes are in use when", f"leave out {name}")
         read = read_curve(curve)
         return read, f"{read.hours:,.0f} hours of {curve.name}"
-    needed = hours_needed(hours, active_hours_per_day, days) or MONTH_HOURS
+    needed = hours_needed(hours, active_hours_per_day, days) or _MONTH
     if active_hours_per_day is not None:
         counted = days_counted(days, active_hours_per_day)
         return Curve.constant(nodes or 1, needed, 24.0 * counted), f"{counted} days"
-    whole = max(needed, MONTH_HOURS)
-    return Curve.constant(nodes or 1, needed, whole), "a month of 730 hours" if whole == MONTH_HOURS else f"{whole:,.0f} hours"
+    whole = max(needed, _MONTH)
+    return Curve.constant(nodes or 1, needed, whole), "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from gpucost.config.section import Section
 
 # Kueue's histograms of waiting times end at 10,240 s: no quantile of them is beyond (kueue pkg/metrics/metrics.go).
 _LONGEST_WAIT_MINUTES = 170
@@ -16,12 +17,11 @@ _LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Alerts(Section):
+    """Thresholds of the alerting rules that `gpucost export alerts` prints; the spot ratio's is that of [targets].
 
-
-class Alerts(_Section):
-    """Thresholds of the alerting rules that `gpucost export alerts` prints; the spot ratio's is that of [targets]."""
+    What may be spent stands in [[budgets]].
+    """
 
     idle_minutes: int = Field(default=60, ge=1, description="On-demand GPUs idle, or nodes held by nobody, for this long.")
     queue_wait_minutes: int = Field(
@@ -30,23 +30,9 @@ class Alerts(_Section):
     spot_hours: int = Field(default=24, ge=1, description="Hours that the spot ratio is measured over.")
     telemetry_minutes: int = Field(default=15, ge=1, description="Metrics missing for this long.")
     collect_hours: int = Field(default=36, ge=1, description="The newest data in the store is older than this.")
-    budget_per_month: Decimal | None = Field(
-        default=None, gt=0, description="What all GPU nodes may cost a month, in `currency`; without it no alert on it."
-    )
-    team_budgets: dict[str, Decimal] = Field(
-        default_factory=dict, description="What teams may cost a month: `{ research = 50000 }`."
-    )
     labels: dict[str, str] = Field(
         default={"severity": "warning"}, description="Labels of every alert, for the routes of Alertmanager."
     )
-
-    @field_validator("team_budgets")
-    @classmethod
-    def _money(cls, value: dict[str, Decimal]) -> dict[str, Decimal]:
-        for team, budget in value.items():
-            if not budget.is_finite() or budget <= 0:
-                raise ValueError(f"the budget of {team} should be above zero")
-        return value
 
     @field_validator("labels")
     @classmethod
@@ -57,14 +43,14 @@ class Alerts(_Section):
         return value
 
 
-class Slack(_Section):
+class Slack(Section):
     """An incoming webhook of Slack, or of what understands the same; its URL is a secret. The file wins over the variable."""
 
     webhook_url_file: Path | None = Field(default=None, description="File that holds the webhook's URL.")
     webhook_url_env: str | None = Field(default=None, description="Environment variable that holds the webhook's URL.")
 
 
-class Webhook(_Section):
+class Webhook(Section):
     """Any server that takes JSON over HTTP."""
 
     url: str | None = Field(default=None, description="Where to POST, where the URL is no secret.")
@@ -84,7 +70,7 @@ class Webhook(_Section):
         return value
 
 
-class Email(_Section):
+class Email(Section):
     """A mail server that takes messages over SMTP."""
 
     host: str | None = Field(default=None, min_length=1, description="Host of the mail server.")
@@ -118,7 +104,7 @@ class Email(_Section):
         return self
 
 
-class Notify(_Section):
+class Notify(Section):
     """Where `gpucost notify` sends the summary of a report. Secrets are named by file or by variable, never written here."""
 
     link: str | None = Field(default=None, description="Link to the whole report, shown below the summary; --link wins.")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gpucost.config_file import Key, Settings, dotted
+from gpucost.config.file import Key, Settings, dotted
 
 # Keys that would hold a secret in clear, and what to write instead.
 SECRET_KEYS = {

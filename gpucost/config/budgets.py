@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from gpucost.config.section import Section
 
 
-class Budget(BaseModel):
+class Budget(Section):
     """What a team, or all GPU nodes together, may cost a month, and the targets it is held to (docs/budgets.md)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, description="What it is called.")
     team: str | None = Field(default=None, min_length=1, description="Whose it is; without it, all GPU nodes together.")

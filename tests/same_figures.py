@@ -1,0 +1,53 @@
+"""One check over all renderers: a month's report by team holds the same figures in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from gpucost import focus
+from gpucost.report import ReportView
+from gpucost.report.html import render as to_html
+from gpucost.report.render_data import to_csv, to_json, to_parquet
+from gpucost.report.render_markdown import render as to_markdown
+from gpucost.report.render_terminal import render as to_terminal
+from gpucost.report.words import figure_text
+
+
+def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month: str, folder: Path) -> None:
+    """`report` is of a whole month (`2026-10`), by team, with series, and has no shared costs; `con` reads its store."""
+    told = json.loads(to_json(report))
+    rows = {row["team"]: row for row in told["rows"]}
+    # for programs: every figure of every row
+    lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
+    to_parquet(report, folder / "report.parquet")
+    stored = duckdb.read_parquet(str(folder / "report.parquet"))
+    typed = {row["team"]: row for row in (dict(zip(stored.columns, values, strict=True)) for values in stored.fetchall())}
+    assert set(rows) == set(lines) == set(typed)
+    for team, row in rows.items():
+        for name, value in row.items():
+            if value is None or isinstance(value, str):
+                assert (lines[team][name] or None) == typed[team][name] == value
+            else:
+                assert float(lines[team][name]) == float(typed[team][name]) == value
+    # for people: the same, rounded
+    texts = {"table": to_terminal(report, 200, color=False), "markdown": to_markdown(report), "html": to_html(report)}
+    money = [row["cost"] for row in rows.values() if row["kind"] == "allocated"]
+    money += [told["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
+    for name, text in texts.items():
+        for amount in money:
+            assert figure_text(amount, "money", "USD", 2) in text, (name, amount)
+        for row in rows.values():
+            if row["kind"] == "allocated":
+                assert figure_text(row["allocated_gpu_hours"], "hours", "USD", 1) in text, (name, row["team"])
+    # the FOCUS file: what teams cost, and what the nodes do
+    focus.prepare(con, month, "USD")
+    sums = dict(con.execute("SELECT team, sum(EffectiveCost) FROM focus_rows GROUP BY team").fetchall())
+    assert {team: float(cost) for team, cost in sums.items()} == pytest.approx(
+        {team: row["cost"] or row["unallocated_cost"] for team, row in rows.items()}, abs=1e-9
+    )

@@ -1,0 +1,135 @@
+"""What `gpucost chargeback --collect` asks clouds for: prices that neither a bill nor the price book tells, and no others."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost import price
+from gpucost.cli.app import app
+from gpucost.collect.login import NoCredentials
+from gpucost.collect.prices import PriceResult
+from gpucost.collect.spot import SpotResult
+from gpucost.errors import SourceError
+from gpucost.model import Period
+from gpucost.store import Store
+from tests.golden.report_fleet import OCTOBER, OCTOBER_END, sample
+
+MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "gpucost.toml").write_text("prometheus = []\n")
+    # attribution has its own tests: the store is filled with what it made
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    fleet = sample(hours=48)
+    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
+    fleet.write(tmp_path / "store.duckdb")
+    return tmp_path / "store.duckdb"
+
+
+def priced(store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None]) -> None:
+    """Price all nodes by these sources, as of these days."""
+    with duckdb.connect(str(store)) as con:
+        con.execute("DELETE FROM node_prices")
+        con.execute(
+            "INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, up_to_ms AS to_ms, 1 AS price_per_hour,"
+            " CASE capacity_type WHEN 'spot' THEN $1 ELSE $3 END AS price_source,"
+            " CASE capacity_type WHEN 'spot' THEN $2 ELSE $4 END::DATE AS price_as_of FROM nodes"
+            " WHERE CASE capacity_type WHEN 'spot' THEN $1 ELSE $3 END <> 'none'",
+            [*spot, *on_demand],
+        )
+
+
+def wanting(store: Path) -> list[tuple[str, str]]:
+    with Store(store).read() as con:
+        return price.wanting(con, MONTH, NOW, 90)
+
+
+@pytest.mark.parametrize(
+    ("spot", "on_demand", "wanted"),
+    [
+        (("price_book", None), ("bill", None), []),
+        (("spot_history", None), ("price_book", None), [("spot", "aws")]),
+        (("bill", None), ("catalog", date(2026, 10, 1)), []),
+        (("bill", None), ("catalog", date(2026, 7, 1)), [("prices", "aws")]),
+        (("none", None), ("price_book", None), [("prices", "aws"), ("spot", "aws")]),
+    ],
+)
+def test_prices_are_wanting_where_nothing_better_is_there(
+    store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None], wanted: list[tuple[str, str]]
+) -> None:
+    priced(store, spot, on_demand)
+    assert wanting(store) == wanted
+
+
+def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
+    priced(store, ("none", None), ("none", None))
+    assert ("prices", "aws") in wanting(store)
+    with duckdb.connect(str(store)) as con:
+        end = int(NOW.timestamp() * 1000)
+        con.execute(
+            "INSERT INTO loads BY NAME SELECT 99 AS load_id, 99 AS run_id, 'prices' AS kind, 'aws' AS source,"
+            " $1 AS from_ms, $2 AS to_ms, 1 AS rows, 0 AS dropped, now()::TIMESTAMP AS loaded_at",
+            [end - 3_600_000, end],
+        )
+    assert wanting(store) == [("spot", "aws")]
+
+
+class Clouds:
+    """Stands in for the clouds: remembers who was asked, and gives one answer to all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answer: Any) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+        self.answer = answer
+        monkeypatch.setattr("gpucost.collect.spot.collect_spot", self.spot)
+        monkeypatch.setattr("gpucost.collect.prices.collect_prices", self.prices)
+
+    def spot(self, *given: Any) -> list[SpotResult]:
+        self.asked.append(("spot", list(given[4])))
+        return [SpotResult("aws us-east-1", **self.answer)]
+
+    def prices(self, *given: Any) -> list[PriceResult]:
+        self.asked.append(("prices", list(given[2])))
+        return [PriceResult("aws", date(2026, 11, 3), **self.answer)]
+
+
+def chargeback(store: Path, *options: str) -> Result:
+    words = ["chargeback", "--month", "2026-10", "--out", str(store.parent / "out"), "--store", str(store), "--collect", *options]
+    return CliRunner().invoke(app, words)
+
+
+def test_a_cloud_nobody_is_logged_in_to_is_skipped_in_one_line(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    priced(store, ("none", None), ("none", None))
+    clouds = Clouds(monkeypatch, skipped=NoCredentials("aws: no credentials found", "aws configure"))
+    result = chargeback(store)
+    assert result.exit_code == 0, result.output
+    assert clouds.asked == [("spot", ["aws"]), ("prices", ["aws"])]
+    assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 2
+    assert (store.parent / "out" / "2026-10" / "index.json").exists()
+
+
+def test_a_cloud_that_fails_is_told_and_the_bundle_is_written(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    priced(store, ("none", None), ("none", None))
+    Clouds(monkeypatch, error=SourceError("aws: cannot be reached", "check the network"))
+    result = chargeback(store)
+    assert result.exit_code == 1
+    assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 2
+    assert (store.parent / "out" / "2026-10" / "index.json").exists()
+
+
+def test_a_fleet_that_the_price_book_prices_asks_nobody(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    priced(store, ("price_book", None), ("price_book", None))
+    clouds = Clouds(monkeypatch)
+    assert chargeback(store).exit_code == 0
+    assert clouds.asked == []

@@ -1,0 +1,169 @@
+"""What a page says beside its report: its figures are those of the commands, and nothing stands there that has nothing to say."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.demo.build import build
+from gpucost.model import Period
+from gpucost.units import UnitAsk, known
+from gpucost.waste import BUCKETS
+from tests.html_pages import october, sample_store
+
+MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
+Run = Callable[..., str]
+NARROWED = ((), ("--team", "research"), ("--team", "product"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What a command prints about a month of the demo's fleet."""
+    demo = build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
+
+    def printed(*words: str, month: tuple[str, ...] = ("--month", "2026-02")) -> str:
+        result = CliRunner().invoke(app, [*words, "--config", str(demo.path), *month])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return printed
+
+
+@pytest.fixture(scope="module")
+def bundle(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bundle")
+    run("chargeback", "--out", str(out), "-q")
+    return out / "2026-02"
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text of each section of a page, by its title."""
+    parts = re.findall(r'<section id="part-\d+">\s*<h2><bdi>(.*?)</bdi>(.*?)</section>', page, re.DOTALL)
+    return {title: " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split()) for title, text in parts}
+
+
+def told(run: Run, *words: str, **options: Any) -> dict[str, Any]:
+    """What a command says to programs; figures are decimal, so that they are rounded as pages round money."""
+    found: dict[str, Any] = json.loads(run(*words, "--format", "json", **options), parse_float=Decimal)
+    return found
+
+
+@pytest.mark.parametrize("narrowed", NARROWED)
+def test_bars_are_what_the_command_says_of_waste(run: Run, narrowed: tuple[str, ...]) -> None:
+    page = run("report", "--format", "html", *narrowed)
+    text, waste = sections(page)["Where GPU time went"], told(run, "waste", *narrowed)
+    titles = {bucket.name: bucket.title for bucket in BUCKETS}
+    there = [row for row in waste["buckets"] if row["cost"] or row["gpu_hours"]]
+    assert page.count('<span class="amount">') == len(there) > 5
+    for row in there:
+        assert f"{titles[row['bucket']]} ${row['cost']:,.2f} {float(row['gpu_hours']):,.1f} h;" in text
+    totals = waste["totals"]
+    amounts = f"${totals['wasted_cost']:,.2f} of ${totals['cost']:,.2f}, {totals['waste_ratio'] * 100:.1f} %"
+    assert text.startswith(f"Wasted: {amounts}: every bar but Active")
+    assert text.endswith("What to do about it: gpucost findings --month 2026-02")
+
+
+@pytest.mark.parametrize("narrowed", NARROWED)
+def test_unit_costs_are_those_of_the_commands(run: Run, narrowed: tuple[str, ...]) -> None:
+    found = {title: text for title, text in sections(run("report", "--format", "html", *narrowed)).items() if "Cost per" in title}
+    runs = sorted(told(run, "unit", "epoch", *narrowed)["runs"], key=lambda one: -one["cost"])
+    lines = {"Cost per epoch": [f"{one['epochs_done']} ${one['mean_cost']:,.2f}" for one in runs[:10]]}
+    models = told(run, "unit", "requests", *narrowed)["models"]
+    lines["Cost per 1,000 requests"] = [f"{one['amount']:,.0f} {one['failed']:,.0f}" for one in models]
+    lines["Cost per 1,000 requests"] += [f"${one['cost_per_1000']:,.4f}" for one in models]
+    models = told(run, "unit", "tokens", *narrowed)["models"]
+    lines["Cost per million tokens"] = [f"${one['cost']:,.2f} ${one['cost_per_million_tokens']:,.4f}" for one in models]
+    assert set(found) == {title for title, figures in lines.items() if figures}
+    for title, text in found.items():
+        assert all(line in text for line in lines[title])
+    if len(runs) > 10:
+        assert f"{len(runs) - 10} more: gpucost unit epoch --month 2026-02" in found["Cost per epoch"]
+
+
+def test_a_fleet_without_progress_has_no_unit_costs(tmp_path: Path) -> None:
+    query = october()
+    with duckdb.connect(str(sample_store(tmp_path)), read_only=True) as con:
+        assert known(con, UnitAsk(query.period, query.period_name, Config().tz, "USD")) == ()
+
+
+def test_findings_are_those_of_the_command(run: Run) -> None:
+    page = run("report", "--format", "html", "--findings", "4")
+    text, found = sections(page)["What to do about it"], told(run, "findings")
+    shown = found["findings"][:4]
+    assert text.startswith(f"{len(found['findings'])} findings")
+    assert f"Their commands show ${found['saving_per_month']:,.2f} a month" in text
+    amounts = re.findall(r"(≤ )?\$([\d,.]+) a month (?!;)", text.split("can be saved.")[1])
+    assert amounts == [("≤ " if one["is_bound"] else "", f"{one['saving_per_month']:,.2f}") for one in shown]
+    for one in shown:
+        assert f"{one['evidence']}." in text and (one["command"] or "") in text
+    assert f"{len(found['findings']) - 4} more: gpucost findings --month 2026-02" in text
+    assert "What to do about it:" not in sections(page)["Where GPU time went"]
+    own = sections(run("report", "--format", "html", "--findings", "3", "--team", "product"))["What to do about it"]
+    assert own.startswith(f"{len(told(run, 'findings', '--team', 'product')['findings'])} findings.")
+    assert "What to do about it" not in sections(run("report", "--format", "html"))
+
+
+def test_findings_have_a_place_on_pages_only() -> None:
+    result = CliRunner().invoke(app, ["report", "--findings", "3"])
+    assert result.exit_code == 2
+    assert "gpucost findings lists them" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "narrowed"), [("all-teams", ()), ("teams/research", NARROWED[1]), ("teams/product", NARROWED[2])]
+)
+def test_a_bundle_says_the_same(run: Run, bundle: Path, page: str, narrowed: tuple[str, ...]) -> None:
+    alone = sections(run("report", "--format", "html", "--findings", "10", *narrowed))
+    assert sections((bundle / f"{page}.html").read_text()) == alone
+    if page == "all-teams":
+        index = sections((bundle / "index.html").read_text())
+        assert index == {title: text for title, text in alone.items() if title in index}
+        assert list(index) == [
+            "Where GPU time went", "Cost per epoch", "Cost per 1,000 requests", "Cost per million tokens", "What to do about it",
+        ]  # fmt: skip
+
+
+def test_tables_of_the_index_are_accessible(bundle: Path) -> None:
+    tables = re.findall(r"<table.*?</table>", (bundle / "index.html").read_text(), re.DOTALL)
+    assert len(tables) == 4
+    for table in tables:
+        assert re.search(r"<caption>[^<]", table)
+        assert '<th scope="col"' in table and '<th scope="row"' in table
+
+
+def test_compared_with_the_period_before(run: Run) -> None:
+    late = ("--from", "2026-02-15", "--to", "2026-03-01")
+    options = ("--compare", "previous")
+    page = run("report", "--format", "html", *options, month=late)
+    found = told(run, "report", *options, month=late)
+    assert "Compared with <bdi>2026-02-01 to 2026-02-14</bdi>." in page
+
+    def change(percent: Decimal) -> str:
+        arrow = "▲ +" if percent > 0 else "▼ "
+        return f"{arrow}{percent:,.1f} %"
+
+    cards = dict(
+        re.findall(r"<dt>(Cost|Allocated|Unallocated)</dt>\s*<dd class=\"value\">.*?</dd>\s*<dd class=\"\w+\">(.*?)</dd>", page)
+    )
+    totals = found["totals"]
+    measures = {"Cost": "node_cost", "Allocated": "cost", "Unallocated": "unallocated_cost"}
+    assert cards == {label: change((totals[name] / totals[f"previous_{name}"] - 1) * 100) for label, name in measures.items()}
+    text = sections(page)["Cost by team"]
+    for row in found["rows"]:
+        if row["kind"] == "allocated":
+            assert f"${row['previous_cost']:,.2f} {change(row['cost_change_percent'])}" in text
+    ups = {row["cost_change_percent"] > 0 for row in found["rows"] if row.get("cost_change_percent")}
+    assert {f"w0 {'up' if up else 'down'}" for up in ups} <= set(re.findall(r'<td class="(w0 \w+)"', page))
+    assert "Compared with" not in run("report", "--format", "html", month=late)

@@ -1,0 +1,161 @@
+"""Bars and sparklines on a terminal: their lengths and heights, where they have room, and where nothing is drawn."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.report import Query, ReportView, build
+from gpucost.report.render_terminal import render
+from gpucost.report.render_terminal_charts import Charts, meter, sparkline, with_trends
+from gpucost.report.view import Column, Line, Table
+from gpucost.timeline import month_period
+from tests.golden.report_fleet import NOW, sample
+
+OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
+PARTS = ("Price", "Volume", "Mix")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("charts") / "store.duckdb"
+    sample(hours=240).write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def view(path: Path) -> ReportView:
+    with duckdb.connect(str(path), read_only=True) as con:
+        return build(con, Config(), Query(period=OCTOBER, period_name="October 2026", now=NOW, with_series=True))
+
+
+def test_heights_of_a_sparkline_are_shares_of_its_highest_value() -> None:
+    assert sparkline([Decimal(0), Decimal(1), Decimal(4), Decimal(8)], 10) == " ▁▄▇"
+    assert sparkline([Decimal(0), Decimal(0)], 2) == "  "
+    assert sparkline([], 8) == ""
+
+
+def test_moments_share_characters_evenly_where_there_are_more_of_them() -> None:
+    assert sparkline([Decimal(value) for value in (8, 8, 0, 0, 4, 4)], 3) == "▇ ▄"
+    assert len(sparkline([Decimal(1)] * 31, 7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"), [(0.0, "·" * 10), (0.26, "▇▇▇·······"), (1.0, "▇" * 10), (1.3, "▇" * 10), (-0.2, "·" * 10)]
+)
+def test_a_meter_of_a_share(share: float, drawn: str) -> None:
+    assert meter(share) == drawn
+
+
+def test_bars_are_as_long_as_costs_and_hatched_where_idle() -> None:
+    columns = (Column("Team", "text"), Column("Cost", "money", 2, bar="whole"), Column("Idle cost", "money", 2, bar="part"))
+    amounts = (("a", "40", "10"), ("b", "20", "20"), ("c", "0.1", "0"), ("d", "0", "0"))
+    lines = [Line((name, Decimal(cost), Decimal(idle))) for name, cost, idle in amounts]
+    table = Table("Cost", columns, (*lines, Line(("Total", Decimal("60.1"), Decimal(30)), is_sum=True)))
+    drawn = [cells[0].plain for cells in Charts(bar=8).cells(table)]
+    assert drawn == ["▇▇▇▇▇▇░░", "░░░░", "▏", "", ""]
+
+
+def test_each_team_has_its_own_days(view: ReportView) -> None:
+    table = view.sections[0]
+    assert view.series is not None
+    assert isinstance(table, Table)
+    trends = {line.cells[0]: line.trend for line in with_trends(table, view.series).lines}
+    assert len(trends["research"]) == 31
+    for row in view.rows:
+        cost = row.unallocated.unallocated_cost if row.unallocated else row.measures.cost
+        assert sum(trends[row.keys["team"] or "Unallocated"]) == cost
+    assert trends["Total"] == trends["Allocated"] == ()
+    other = replace(table, title="Cost by GPU model")
+    assert not any(line.trend for line in with_trends(other, view.series).lines)
+
+
+def test_charts_take_no_room_from_names_and_figures(view: ReportView) -> None:
+    for width in range(60, 161, 5):
+        plain, drawn = (render(view, width, color=False, charts=charts) for charts in (False, True))
+        for name in ("Pod/ocr-1", "Idle cost", "research"):
+            assert (name in plain) <= (name in drawn), (width, name)
+    wide = render(view, 160, color=False, charts=True)
+    assert "By day" in wide and "Cost ░ idle" in wide
+
+
+def test_without_charts_nothing_is_drawn_and_without_series_only_bars(view: ReportView) -> None:
+    assert not set("░▏▁▂▃▄▅▆▇") & set(render(view, 160, color=True))
+    bars = render(replace(view, series=None, sections=view.sections[:1]), 160, color=False, charts=True)
+    assert "Cost ░ idle" in bars
+    assert "By day" not in bars
+
+
+@pytest.mark.parametrize(("width", "shown"), [(60, False), (100, True)])
+def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(view: ReportView, width: int, shown: bool) -> None:
+    parts = [Column(name, "money", 2, weight=1, group="parts") for name in PARTS]
+    table = Table(
+        "Why", (Column("Team", "text"), Column("Change", "money", 2), *parts), (Line(("x" * 20, *[Decimal(10**6)] * 4)),)
+    )
+    text = render(replace(view, sections=(table,)), width, color=False)
+    head = next(line for line in text.splitlines() if "Change" in line)
+    assert [name in head for name in PARTS] == [shown] * 3
+    assert ("Left out for lack of room: Price, Volume, Mix; --format markdown has all." in " ".join(text.split())) is not shown
+
+
+class Terminal(io.BytesIO):
+    """What calls itself a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "COLUMNS": "160", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    # attribution has its own tests: the store is filled with what it made
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.parametrize(
+    ("environ", "encoding", "has_colors", "has_charts"),
+    [
+        ({}, "utf-8", True, True),
+        ({"NO_COLOR": "1"}, "utf-8", False, True),
+        ({"TERM": "dumb"}, "utf-8", False, False),
+        ({}, "ascii", True, False),
+    ],
+)
+def test_a_terminal_gets_what_it_can_show(
+    path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], encoding: str, *, has_colors: bool, has_charts: bool
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding=encoding))
+    app(["report", "--store", str(path), "--month", "2026-10"], standalone_mode=False)
+    sys.stdout.flush()
+    text = terminal.getvalue().decode(encoding)
+    assert "Cost by team" in text
+    assert ("\x1b[33m░" in text) == (has_colors and has_charts)
+    assert ("\x1b" in text) == has_colors
+    assert ("Cost ░ idle" in text) == ("By day" in text) == has_charts
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+def test_a_pipe_gets_neither_colors_nor_charts(path: Path) -> None:
+    piped = CliRunner().invoke(app, ["report", "--store", str(path), "--month", "2026-10"]).stdout
+    assert "Cost by team" in piped
+    assert not set("\x1b▇░▏▁") & set(piped)

@@ -1,0 +1,44 @@
+"""What all what-if commands share: their last options, and where an answer goes."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gpucost.cli._whatif_run import SCOPE, opened
+from gpucost.cli.app import app
+
+SHARED = list(inspect.signature(opened).parameters)
+# a plan names whose usage it reads group by group; saved answers have no usage
+WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, "month", "start", "end", "last", "save"}}
+
+
+def _commands() -> dict[str, Any]:
+    program: Any = typer.main.get_command(app)
+    found: dict[str, Any] = program.commands["whatif"].commands
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(_commands()))
+def test_every_what_if_ends_with_the_shared_options(name: str) -> None:
+    expected = [option for option in SHARED if option not in WITHOUT.get(name, set())]
+    own = [parameter.name for parameter in _commands()[name].params]
+    assert own[-len(expected) :] == expected
+    assert not set(own[: -len(expected)]) & set(SHARED)
+
+
+def test_a_wrong_name_for_save_is_told_before_anything_is_computed(tmp_path: Path) -> None:
+    described = ["--nodes", "1", "--on-demand-price", "3", "--active-hours-per-day", "10"]
+    store = tmp_path / "new" / "s.duckdb"
+    result = CliRunner().invoke(app, ["whatif", "schedule", *described, "--store", str(store), "--save", "../x"])
+    assert result.exit_code == 2
+    assert "--save cannot call an answer '../x'" in result.output
+    assert not store.parent.exists()
+    kept = CliRunner().invoke(app, ["whatif", "schedule", *described, "--store", str(store), "--save", "x"])
+    assert kept.exit_code == 0, kept.output
+    assert (store.parent / "whatif" / "x.json").is_file()
