@@ -24,7 +24,7 @@ from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 
-RARELY_SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+RARELY_SLOW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 WINDOWS = st.sampled_from([1, 3, 24])
@@ -44,9 +44,16 @@ def test_many_more_fleets(half: str, data: st.DataObject, fleet: Fleet, hours_pe
     _compare(data, fleet, hours_per_window)
 
 
-@settings(RARELY_SLOW, max_examples=25)
+@RARELY_SLOW
 @given(data=st.data(), fleet=fleets().flatmap(by_basis))
 def test_figures_by_every_other_cost_basis_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet) -> None:
+    _compare(data, fleet, 24)
+
+
+@pytest.mark.slow
+@settings(RARELY_SLOW, max_examples=60)
+@given(data=st.data(), fleet=fleets().flatmap(by_basis))
+def test_many_more_fleets_by_every_other_cost_basis(data: st.DataObject, fleet: Fleet) -> None:
     _compare(data, fleet, 24)
 
 

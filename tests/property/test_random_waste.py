@@ -22,7 +22,7 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.waste import check_waste
 
-SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 OWNERS = st.sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "StatefulSet"])
 
 
@@ -55,7 +55,7 @@ def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None
     _check(data, fleet, share)
 
 
-@settings(SETTINGS, max_examples=10)
+@settings(SETTINGS, max_examples=5)
 @given(data=st.data(), fleet=fleets().flatmap(by_basis).flatmap(_typed))
 def test_buckets_add_up_by_every_other_cost_basis(data: st.DataObject, fleet: Fleet) -> None:
     _check(data, fleet, 0.7)

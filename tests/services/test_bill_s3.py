@@ -103,6 +103,7 @@ def test_a_delivery_in_progress_is_refused(s3: Any, endpoint: str, tmp_path: Pat
     assert "gpu-2.csv.gz is not there" in run.errors[0].message
 
 
+@pytest.mark.slow
 def test_more_files_than_a_page_lists(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="pages")
     _deliver(s3, "pages", "new", ROWS)

@@ -19,7 +19,7 @@ from tests.programs import require
 from tests.replay.fleet import CASES, Fleet, read_fleet
 from tests.replay.scrape import scrape
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 READ = re.compile(r"kube_node_(labels|status_capacity)|kube_pod_(container_resource_requests|status_phase)|DCGM_FI_\w+")
 # What is true of a fleet; a budget of a million a month is never burnt.

@@ -1,4 +1,4 @@
-"""Every described fleet, loaded without a server, gives its true figures."""
+"""Every described fleet, loaded without a server, gives its true figures: what is wrong there is not the collecting."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.replay.scrape import scrape
 from tests.replay.waste import check_waste
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
 def test_fleet_gives_its_true_figures(case: Path, tmp_path: Path) -> None:
     fleet = read_fleet(case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,15 +17,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost import pipeline, schemas
-from gpucost.cli import _findings
 from gpucost.cli._rows import RowFormat
 from gpucost.cli.app import app
-from gpucost.config import Config, load_config
+from gpucost.config import load_config
 from gpucost.demo.build import build
-from gpucost.findings import Findings
 from gpucost.model import Period
 from gpucost.report import Query
 from gpucost.store import Store
+from tests.asked_once import ask_findings_once
 from tests.replay import bill_files
 from tests.replay.billing import charges
 from tests.same_figures import check_same_figures
@@ -81,21 +81,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def findings() -> dict[Period, Findings]:
-    """Those of each period: what-ifs take seconds, and are the same for every format."""
-    return {}
+@pytest.fixture(scope="module", autouse=True)
+def _asked_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        ask_findings_once(patch)
+        yield
 
 
 @pytest.fixture
-def _on_demo(demo: Path, findings: dict[Period, Findings], monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(config: Config, store: Store, period: Period) -> Findings:
-        if period not in findings:
-            findings[period] = ask(config, store, period)
-        return findings[period]
-
-    ask = _findings.found
-    monkeypatch.setattr(_findings, "found", found)
+def _on_demo(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(demo)
     monkeypatch.setenv("HOME", str(demo))
 

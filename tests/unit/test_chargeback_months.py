@@ -60,6 +60,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_three_months_give_the_same_bundles_from_the_same_scrapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = bundles(tmp_path / "first", monkeypatch)
     assert bundles(tmp_path / "second", monkeypatch) == first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +21,7 @@ from gpucost.demo.build import build
 from gpucost.model import Period
 from gpucost.units import UnitAsk, known
 from gpucost.waste import BUCKETS
+from tests.asked_once import ask_findings_once
 from tests.html_pages import october, sample_store
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
@@ -29,7 +30,7 @@ NARROWED = ((), ("--team", "research"), ("--team", "product"))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """What a command prints about a month of the demo's fleet."""
     demo = build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
 
@@ -38,7 +39,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    return printed
+    with pytest.MonkeyPatch.context() as patch:
+        ask_findings_once(patch)
+        yield printed
 
 
 @pytest.fixture(scope="module")

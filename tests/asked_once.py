@@ -1,0 +1,27 @@
+"""Findings asked once: what-ifs take seconds, and answer the same for every format and page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpucost.cli import _findings
+from gpucost.config import Config
+from gpucost.findings import Findings
+from gpucost.model import Period
+from gpucost.store import Store
+
+
+def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
+    """Until `patch` ends, commands that show findings ask once for each store and period."""
+    known: dict[tuple[Path, Period], Findings] = {}
+    ask = _findings.found
+
+    def found(config: Config, store: Store, period: Period) -> Findings:
+        key = (store.path, period)
+        if key not in known:
+            known[key] = ask(config, store, period)
+        return known[key]
+
+    patch.setattr(_findings, "found", found)
