@@ -50,13 +50,15 @@ def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
     costs = days.costs.get(series, {})
     complete = frozenset(days.complete)
     to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
-    missing = [day for day in month if day not in complete]
-    if not missing:
-        return Forecast(series, to_date, to_date, to_date, to_date, 0, 0)
     begun = days.first(series)
+    nothing_until = max((day for day in days.complete if day < begun), default=date.min)
+    open_days = [day for day in month if day not in complete]
+    missing = [day for day in open_days if day > nothing_until]
+    if not missing:
+        return Forecast(series, to_date, to_date, to_date, to_date, len(open_days), 0)
     history = [day for day in days.complete if begun <= day <= month[-1]][-HISTORY_DAYS:]
     if len(history) < _LEAST_DAYS:
-        return Forecast(series, to_date, None, None, None, len(missing), len(history))
+        return Forecast(series, to_date, None, None, None, len(open_days), len(history))
     known = {day: float(costs.get(day, ZERO)) for day in history}
     factors = weekday_factors(known)
     level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
@@ -71,7 +73,7 @@ def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
         expected=expected,
         low=max(to_date, expected - half),
         high=expected + half,
-        open_days=len(missing),
+        open_days=len(open_days),
         history_days=len(known),
     )
 

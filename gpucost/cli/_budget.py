@@ -10,8 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucost.cli._common import put, write_text
-from gpucost.cli._periods import parse_period
+from gpucost.cli._common import put_or_write
+from gpucost.cli._periods import chosen_period
 from gpucost.cli._rows import FLAT, RowFormat, write_rows
 
 if TYPE_CHECKING:
@@ -26,15 +26,11 @@ if TYPE_CHECKING:
 def chosen_month(config: Config, store: Store, month: str | None, now: datetime) -> tuple[Period, str]:
     """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
     from gpucost.errors import UsageError
-    from gpucost.report import default_period
 
-    chosen = parse_period(config.tz, now, month=month)
-    if chosen is None:
-        with store.read() as con:
-            return default_period(con, config.tz, now)[:2]
-    if chosen[0].start > now:
-        raise UsageError(f"{chosen[1]} has not begun", "a forecast is of the current month; without --month it is taken")
-    return chosen
+    period, name, _ = chosen_period(store, config.tz, now, month=month)
+    if period.start > now:
+        raise UsageError(f"{name} has not begun", "a forecast is of the current month; without --month it is taken")
+    return period, name
 
 
 def costs_by_day(
@@ -105,10 +101,7 @@ def write_answer(
         text = (
             json.dumps({**whole, "coverage": coverage_dict(view.coverage)}, indent=2, ensure_ascii=False, default=_plain) + "\n"
         )
-        if target is None:
-            put(text, nl=False)
-        else:
-            write_text(text, target)
+        put_or_write(text, target)
     else:
         from gpucost.cli.report import ReportFormat, write_report
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
@@ -80,30 +80,48 @@ def note(text: str = "", *, quiet: bool = False) -> None:
 
 
 def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, whole or not at all: a reader never sees half of it.
+    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
+    with made(output) as part:
+        part.write_text(text, encoding="utf-8")
 
-    What is there and is no regular file (a device, a pipe) is written into, and a link's target is replaced, not the link.
+
+@contextlib.contextmanager
+def made(target: Path | None) -> Iterator[Path]:
+    """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
+
+    What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
     Raises GpucostError where it cannot be written.
     """
-    from tempfile import mkstemp
+    import shutil
+    from tempfile import TemporaryDirectory
 
     try:
-        target = output.resolve()
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
-            return
-        descriptor, name = mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-        part = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            part.chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        special = target if target and target.exists() and not target.is_file() else None
+        # not of a pipe: /dev/stdout leads to a name that nothing can be opened by
+        place = target.resolve() if target and not special else None
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
-        reason = getattr(error, "strerror", None) or error
-        raise GpucostError(f"cannot write {output}: {reason}", "-o names another file") from None
+        raise _unwritable(target, error) from None
+    try:
+        with TemporaryDirectory(prefix=".gpucost-", dir=place.parent if place else None) as folder:
+            part = Path(folder) / "file"
+            yield part
+            if special:
+                with part.open("rb") as content, special.open("wb") as into:
+                    shutil.copyfileobj(content, into)
+            elif place:
+                if place.exists():
+                    part.chmod(place.stat().st_mode & 0o7777)
+                part.replace(place)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
+def _unwritable(target: Path | None, error: Exception) -> GpucostError:
+    return GpucostError(
+        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}", "-o names another file"
+    )
 
 
 def put_or_write(text: str, output: Path | None) -> None:
@@ -112,12 +130,6 @@ def put_or_write(text: str, output: Path | None) -> None:
         put(text, nl=False)
     else:
         write_text(text, output)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:

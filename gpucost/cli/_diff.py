@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from gpucost.cli._common import put, write_text
+from gpucost.cli._common import put_or_write
 from gpucost.cli._rows import FLAT, RowFormat, write_rows
 from gpucost.diff import CELL, PARTS, Diff, DiffRow, Parts
 from gpucost.diff.build import Side, per_day
@@ -43,11 +43,10 @@ def chosen_dimensions(by: list[str] | None, *, narrowed: bool) -> tuple[str, ...
 def write(view: ReportView, diff: Diff, whose: str, format: RowFormat, target: Path | None, top: int) -> None:
     """The change in `format` to `target`, or to stdout. `view` is the later period's report, for its coverage."""
     if format is RowFormat.json:
-        text = json.dumps(as_dict(diff), indent=2, ensure_ascii=False, default=_plain) + "\n"
-        if target is None:
-            put(text, nl=False)
-        else:
-            write_text(text, target)
+        from gpucost.report.render_data import number
+
+        text = json.dumps(as_dict(diff), indent=2, ensure_ascii=False, default=number) + "\n"
+        put_or_write(text, target)
         return
     if format in FLAT:
         flat = [_flat(row, diff) for row in diff.rows]
@@ -130,12 +129,6 @@ def _flat(row: DiffRow, diff: Diff) -> dict[str, Any]:
 def _per_day_change(before: Decimal, after: Decimal, diff: Diff) -> Decimal | None:
     first, second = per_day(before, diff.before.days), per_day(after, diff.after.days)
     return None if first is None or second is None else second - first
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Decimal):
-        return float(value)
-    raise TypeError(f"{type(value).__name__} has no place in an answer")
 
 
 def _title(diff: Diff, whose: str) -> str:

@@ -29,8 +29,8 @@ def commands_page() -> str:
         GENERATED,
         "Data goes to stdout; progress, notes and errors to stderr. Progress bars appear on a terminal only; `NO_COLOR` is",
         "honored.\n",
-        "Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 4 the period asked for was not collected in full,",
-        "130 interrupted (Ctrl-C), 141 the reader of stdout went away (`gpucost … | head`).\n",
+        "Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 3 a budget or target is missed, 4 the period asked for is",
+        "incomplete, 130 interrupted (Ctrl-C), 141 the reader of stdout went away (`gpucost … | head`).\n",
         "Dates: `2026-10-01` is midnight in the configured time zone; `--to` is exclusive.\n",
     ]
     program = typer.main.get_command(app)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import note, output_file, put, write_text
+from gpucost.cli._common import note, output_file, put_or_write
 
 OutputOption = Annotated[
     Path | None,
@@ -20,8 +20,6 @@ OutputOption = Annotated[
 def deliver(text: str, output: Path | None, what: str, *, quiet: bool) -> None:
     """`text` to the file `output`, with a note that says `what` was written, or to stdout where it is None."""
     target = output_file(output)
-    if target is None:
-        put(text, nl=False)
-        return
-    write_text(text, target)
-    note(f"{what} written to {target}", quiet=quiet)
+    put_or_write(text, target)
+    if target:
+        note(f"{what} written to {target}", quiet=quiet)

@@ -122,7 +122,6 @@ def table(findings: Findings, top: int) -> Table:
 
 def headline(findings: Findings, currency: str) -> str:
     """How many there are, and what their commands show together."""
-    """How many there are, and what their commands show together."""
     if not findings.findings:
         least = _money(findings.minimum_per_month, currency)
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
@@ -145,7 +144,9 @@ def _amount(one: Finding, currency: str) -> str:
 
 
 def _money(amount: Decimal, currency: str) -> str:
-    return f"{'$' if currency == 'USD' else f'{currency} '}{amount:,.2f}"
+    from gpucost.report.words import figure_text
+
+    return figure_text(amount, "money", currency, 2)
 
 
 def _plain(value: Any) -> Any:
@@ -168,8 +169,7 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
         start=iso(period.start),
         end=iso(period.end),
     )
-
-    run = Run(config, asked, quiet=True)
+    run = Run(lambda: config, asked, quiet=True)
 
     def ask(cost_of: Any) -> Any:
         families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)

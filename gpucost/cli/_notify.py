@@ -48,10 +48,10 @@ def summary(
     from datetime import UTC, datetime, timedelta
 
     from gpucost import pipeline
-    from gpucost.cli._periods import parse_period
+    from gpucost.cli._periods import chosen_period
     from gpucost.config.alerts import is_link
     from gpucost.notify.message import message_of
-    from gpucost.report import Query, default_period
+    from gpucost.report import Query
 
     if link is not None and not is_link(link):
         raise UsageError(f"--link {link!r} is no link", "give a URL that begins with http:// or https://, without blanks")
@@ -60,13 +60,7 @@ def summary(
         if month or start or end or last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         month = f"{now.astimezone(config.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}"
-    chosen = parse_period(config.tz, now, month=month, start=start, end=end, last=last)
-    why = None
-    if chosen is not None:
-        period, name = chosen
-    else:
-        with store.read() as con:
-            period, name, why = default_period(con, config.tz, now)
+    period, name, why = chosen_period(store, config.tz, now, month=month, start=start, end=end, last=last)
     query = Query(period=period, period_name=name, teams=tuple(teams or ()), period_note=why, now=now, with_sections=False)
     view = pipeline.report(config, store, query)
     return message_of(view, config, link or config.notify.link, top), view

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from gpucost.model import Period
+    from gpucost.store import Store
 
 MonthOption = Annotated[
     str | None,
@@ -82,6 +83,28 @@ def parse_period(
     if period.is_empty:
         raise UsageError(f"the period from {start} to {end or 'now'} is empty", "--to is exclusive and must lie after --from")
     return period, name_of(period, tz)
+
+
+def chosen_period(
+    store: Store,
+    tz: ZoneInfo,
+    now: datetime,
+    *,
+    month: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    last: str | None = None,
+) -> tuple[Period, str, str | None]:
+    """The period that the options mean, and its name; where none is given the current month so far, or the newest with data.
+
+    And why that one, where none is given. Raises UsageError as parse_period, GpucostError where the store holds nothing.
+    """
+    from gpucost.report import default_period
+
+    if named := parse_period(tz, now, month=month, start=start, end=end, last=last):
+        return *named, None
+    with store.read() as con:
+        return default_period(con, tz, now)
 
 
 def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gpucost.cli._common import note, stdout_failed
+from gpucost.cli._common import made, note, stdout_failed
 from gpucost.cli._rows import file_needed
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucost.config import Config
@@ -57,32 +54,6 @@ def write_focus(
         f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}",
         quiet=quiet,
     )
-
-
-@contextmanager
-def made(target: Path | None) -> Iterator[Path]:
-    """A file to write, that takes the place of `target` where the block ends; of none where it raises.
-
-    What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
-    """
-    try:
-        place = target.resolve() if target else None
-        is_special = place is not None and place.exists() and not place.is_file()
-        with TemporaryDirectory(prefix=".gpucost-", dir=place.parent if place and not is_special else None) as folder:
-            part = Path(folder) / "file"
-            yield part
-            if place is None:
-                return
-            if is_special:
-                shutil.copyfile(part, place)
-                return
-            if place.exists():
-                part.chmod(place.stat().st_mode & 0o7777)
-            part.replace(place)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise GpucostError(f"cannot write {target or 'a file'}: {error.strerror or error}", "-o names another file") from None
 
 
 def _to_stdout(file: Path) -> None:

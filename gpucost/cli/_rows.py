@@ -11,9 +11,11 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gpucost.cli._common import put, write_text
+import typer
+
+from gpucost.cli._common import made, put_or_write
 from gpucost.errors import UsageError
 
 
@@ -26,6 +28,30 @@ class RowFormat(StrEnum):
     json = "json"
     parquet = "parquet"
 
+
+_SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
+
+
+def _by_suffix(context: typer.Context, chosen: RowFormat) -> RowFormat:
+    """The format named, else the one that the suffix of -o means: click has read that, given options come first."""
+    source = context.get_parameter_source("format")
+    if source is None or source.name != "DEFAULT":
+        return chosen
+    return _SUFFIXES.get(Path(context.params.get("output") or "").suffix.lower(), chosen)
+
+
+FormatOption = Annotated[
+    RowFormat,
+    typer.Option(
+        "--format",
+        help="How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
+        callback=_by_suffix,
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
+]
 
 # Rows of one table and nothing beside them.
 FLAT = (RowFormat.csv, RowFormat.parquet)
@@ -40,10 +66,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
         _save_parquet(columns, rows, output)
         return
     text = render_rows(columns, rows, format)
-    if output is None:
-        put(text, nl=False)
-        return
-    write_text(text, output)
+    put_or_write(text, output)
 
 
 def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat) -> str:
@@ -53,7 +76,6 @@ def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: R
 
 
 def _save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], output: Path | None) -> None:
-    from gpucost.cli._report_files import made
     from gpucost.store.table_files import save_rows
 
     types = {name: _column_type([row[i] for row in rows]) for i, name in enumerate(columns)}

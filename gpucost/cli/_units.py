@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import load, output_file, put, write_text
+from gpucost.cli._common import load, output_file, put_or_write
 from gpucost.cli._fit import figures_right, fitted, left_out, line_width
-from gpucost.cli._periods import parse_period
+from gpucost.cli._periods import chosen_period
 from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
 from gpucost.errors import GpucostError
 from gpucost.model import iso
@@ -38,10 +38,6 @@ WorkloadOption = Annotated[
 ]
 ClusterOption = Annotated[
     list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster; repeatable.", show_default=False)
-]
-FormatOption = Annotated[RowFormat, typer.Option("--format", help="How to write it.")]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
 ]
 
 _CELLS = Decimal("0.01")
@@ -103,18 +99,13 @@ def answer(
     from datetime import UTC, datetime
 
     from gpucost import pipeline
-    from gpucost.report import default_period
     from gpucost.units import UnitAsk
 
     settings, opened = load(asked.config, asked.store)
     target = output_file(asked.output)
     now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=asked.month, start=asked.start, end=asked.end, last=asked.last)
-    if chosen is None:
-        with opened.read() as con:
-            period, name, _ = default_period(con, settings.tz, now)
-    else:
-        period, name = chosen
+    span = {"month": asked.month, "start": asked.start, "end": asked.end, "last": asked.last}
+    period, name, _ = chosen_period(opened, settings.tz, now, **span)
     ask = UnitAsk(
         period,
         name,
@@ -132,10 +123,7 @@ def answer(
         write_rows(*flat(view), asked.format, target)
         return
     text = rendered(view, asked.format, target, with_rows=with_rows, most=most)
-    if target is None:
-        put(text, nl=False)
-    else:
-        write_text(text, target)
+    put_or_write(text, target)
 
 
 def flat(view: UnitView) -> tuple[list[str], list[list[Any]]]:
@@ -149,7 +137,9 @@ def rendered(
 ) -> str:
     """The answer as JSON, or as text for people."""
     if format is RowFormat.json:
-        return json.dumps(as_dict(view), indent=2, ensure_ascii=False, default=_number) + "\n"
+        from gpucost.report.render_data import number
+
+        return json.dumps(as_dict(view), indent=2, ensure_ascii=False, default=number) + "\n"
     return _text(view, format, line_width(target), with_rows=with_rows, most=most)
 
 
@@ -247,9 +237,3 @@ def _cell(name: str, value: Any) -> Any:
     if isinstance(value, float):
         return Decimal(f"{value:.2f}")
     return value
-
-
-def _number(value: object) -> float:
-    if isinstance(value, Decimal):
-        return float(value)
-    raise TypeError(type(value).__name__)

@@ -17,7 +17,6 @@ from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Answer, Position, Rows, Value
 
-SCHEMA = "gpucost.whatif/1"
 # below this, four decimals would hide a number's digits
 _SMALL = 0.01
 # what a table of an answer never leaves out
@@ -42,11 +41,15 @@ def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: 
 
 
 def _json(answer: Answer) -> str:
-    return json.dumps(as_dict(answer), indent=2, ensure_ascii=False, allow_nan=False, default=_number) + "\n"
+    from gpucost.report.render_data import number
+
+    return json.dumps(as_dict(answer), indent=2, ensure_ascii=False, allow_nan=False, default=number) + "\n"
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
     """The answer as JSON holds it; money still Decimal."""
+    from gpucost.whatif.compare import SCHEMA
+
     return {
         "schema": SCHEMA,
         "kind": answer.kind,
@@ -161,8 +164,9 @@ def _section(text: str, markdown: bool) -> str:
 
 
 def _money(amount: Decimal, currency: str) -> str:
-    symbol, shown = "$" if currency == "USD" else f"{currency} ", round(amount, 2)
-    return f"{'-' if shown < 0 else ''}{symbol}{abs(shown):,.2f}"
+    from gpucost.report.words import figure_text
+
+    return figure_text(amount, "money", currency, 2)
 
 
 def _shown(value: Value) -> str:
@@ -182,9 +186,3 @@ def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, list | tuple):
         return [row for index, item in enumerate(value) for row in _flat(f"{prefix}.{index}", item)]
     return [(prefix, value)]
-
-
-def _number(value: object) -> float:
-    if isinstance(value, Decimal):
-        return float(value)
-    raise TypeError(f"{type(value).__name__} has no place in an answer")

@@ -14,7 +14,7 @@ import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, note, output_file
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._rows import RowFormat
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
 from gpucost.cli._whatif import write_answer
 from gpucost.errors import GpucostError, UsageError
 
@@ -39,10 +39,6 @@ WorkloadOption = Annotated[
 ]
 ClusterOption = Annotated[
     list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster's usage; repeatable.")
-]
-FormatOption = Annotated[RowFormat, typer.Option("--format", help="How to write it.")]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
 ]
 SaveOption = Annotated[
     str | None,
@@ -95,16 +91,21 @@ class Usage:
     is_narrowed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
-    """A what-if under way: the configuration, whose usage is asked for, and where the answer goes."""
+    """A what-if under way: how the configuration is read, whose usage is asked for, and where the answer goes."""
 
-    settings: Config
+    configured: Callable[[], Config]
     asked: StoreOptions
     format: RowFormat = RowFormat.table
     target: Path | None = None
-    saved: Path | None = None
+    save: str | None = None
     quiet: bool = False
+
+    @functools.cached_property
+    def settings(self) -> Config:
+        """The configuration, read where it is first asked for. Raises ConfigError."""
+        return self.configured()
 
     @property
     def store(self) -> Store:
@@ -163,13 +164,14 @@ class Run:
 
     def write(self, answer: Answer) -> None:
         """Write the answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
-        if self.saved is not None:
+        saved = saved_answers(self.settings) / f"{self.save}.json" if self.save else None
+        if saved is not None:
             try:
-                self.saved.parent.mkdir(parents=True, exist_ok=True)
+                saved.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                message = f"cannot make {self.saved.parent}: {error.strerror or error}"
+                message = f"cannot make {saved.parent}: {error.strerror or error}"
                 raise GpucostError(message, "--store names a store elsewhere") from None
-        write_answer(answer, self.format, self.target, self.saved)
+        write_answer(answer, self.format, self.target, saved)
 
 
 def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -210,23 +212,15 @@ def opened(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> Run:
-    """What the shared options say. Raises ConfigError and UsageError."""
+    """What the shared options say. Raises UsageError."""
     from gpucost.config import load_config
 
-    settings = load_config(config, store=store)
+    if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
+        raise UsageError(f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name")
     asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
-    return Run(settings, asked, format, output_file(output), _saved_answer(settings, save), quiet)
+    return Run(lambda: load_config(config, store=store), asked, format, output_file(output), save, quiet)
 
 
 def saved_answers(settings: Config) -> Path:
     """The directory that answers are saved in, beside the store."""
     return settings.store.parent / "whatif"
-
-
-def _saved_answer(settings: Config, name: str | None) -> Path | None:
-    """The file that --save NAME writes: whatif/NAME.json beside the store. Raises UsageError."""
-    if name is None:
-        return None
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        raise UsageError(f"--save cannot call an answer {name!r}", "letters, digits, dots, dashes and underscores make a name")
-    return saved_answers(settings) / f"{name}.json"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, output_file
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import RowFormat
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
 
 if TYPE_CHECKING:
     from gpucost.budget import Anomaly
@@ -40,10 +39,8 @@ def anomalies(
         typer.Option("--level", help="Only days of the fleet, of what nobody held, of teams or of workloads; repeatable."),
     ] = None,
     least: Annotated[float, typer.Option("--min-cost", min=0, help="Least money above or below expectation.")] = 50.0,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,

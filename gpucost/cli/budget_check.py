@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, output_file
 from gpucost.cli._periods import MonthOption
-from gpucost.cli._rows import RowFormat
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -41,10 +40,8 @@ def budget_check(
             help="Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
         ),
     ] = FailOn.over,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,

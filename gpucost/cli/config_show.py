@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, output_file
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat, write_rows
 
 
 @handle_errors
 def config_show(
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,11 +15,10 @@ from gpucost.cli._common import (
     handle_errors,
     load,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import FLAT, RowFormat, write_rows
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
+from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, write_rows
 from gpucost.cli._whatif_options import decimal_number
 
 if TYPE_CHECKING:
@@ -51,10 +49,8 @@ def findings(
         ),
     ] = None,
     top: Annotated[int | None, typer.Option("--top", min=1, help="Only the dearest; without it all.", show_default=False)] = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -77,19 +73,13 @@ def findings(
     from datetime import UTC, datetime
 
     from gpucost.cli import _findings as shown
-    from gpucost.report import default_period
 
     target = output_file(output)
     settings, opened = load(config, store)
     if minimum is not None:
         settings = settings.model_copy(update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})})
     now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
-    if chosen:
-        period, name = chosen
-    else:
-        with opened.read() as con:
-            period, name, _ = default_period(con, settings.tz, now)
+    period, name, _ = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
     found = shown.narrowed(shown.found(settings, opened, period), team or (), namespace or ())
     title = f"Findings: {', '.join((*(team or ()), *(namespace or ()), name))}"
     if format in FLAT:
@@ -100,10 +90,7 @@ def findings(
     else:
         write = shown.markdown if format is RowFormat.markdown else shown.text
         written = write(found, title, settings.currency, top)
-    if target is None:
-        put(written, nl=False)
-    else:
-        write_text(written, target)
+    put_or_write(written, target)
 
 
 def _json(found: Findings, period: Period, currency: str, top: int | None) -> str:

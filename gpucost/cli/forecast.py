@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, output_file
 from gpucost.cli._periods import MonthOption
-from gpucost.cli._rows import RowFormat
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
 
 if TYPE_CHECKING:
     from gpucost.budget import Forecast
@@ -26,10 +25,8 @@ _METHOD = (
 def forecast(
     month: MonthOption = None,
     team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,

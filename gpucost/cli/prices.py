@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,10 +18,9 @@ from gpucost.cli._common import (
     load,
     note,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
-from gpucost.cli._rows import FLAT, RowFormat, write_rows
+from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from datetime import date
@@ -78,10 +76,8 @@ def prices(
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Also the prices that newer ones replaced; JSON always has them.")
     ] = False,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -127,7 +123,7 @@ def prices(
         answer = overview(con, asked, fx) if name is None else listing(con, name, asked, fx)
     if format is RowFormat.json:
         text = _prices_rows.to_json(answer)
-        put(text, nl=False) if target is None else write_text(text, target)
+        put_or_write(text, target)
         return
     width = line_width(target) if format is RowFormat.table else None
     columns, rows = _prices_rows.to_rows(answer, whole=format in FLAT, superseded=superseded, width=width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,11 +17,10 @@ from gpucost.cli._common import (
     load,
     note,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
 from gpucost.cli._periods import FromOption, ToOption, parse_period
-from gpucost.cli._rows import FLAT, RowFormat, write_rows
+from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,10 +47,8 @@ def prices_history(
         str | None,
         typer.Option("--product", metavar="NAME", help="Such as Windows, as EC2 calls it; without it Linux.", show_default=False),
     ] = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -86,10 +82,7 @@ def prices_history(
         write_rows(columns, rows, format, target)
     else:
         text = _json(zones) if format is RowFormat.json else _table(zones)
-        if target is None:
-            put(text, nl=False)
-        else:
-            write_text(text, target)
+        put_or_write(text, target)
     if format is not RowFormat.json:  # JSON holds the notes of each zone
         for said in _notes(zones):
             note(f"note: {said}", quiet=quiet)

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import (
-    ConfigOption,
-    QuietOption,
-    VerboseOption,
-    handle_errors,
-    note,
-    output_file,
-    put,
-    write_text,
-)
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._common import ConfigOption, QuietOption, VerboseOption, handle_errors, note, output_file, put_or_write
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from gpucost.price.onprem import BookEntry, Tco
@@ -82,10 +73,8 @@ def prices_tco(
         str | None,
         typer.Option("--effective-start", metavar="DATE", help="With --save: from when it holds; else ever.", show_default=False),
     ] = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -149,7 +138,7 @@ def prices_tco(
         note(save_entry(settings, entry), quiet=quiet)
     if format is RowFormat.json:
         text = to_json(answer, entry)
-        put(text, nl=False) if target is None else write_text(text, target)
+        put_or_write(text, target)
         return
     write_rows(*to_rows(answer), format, target)
     for remark in remarks(answer):

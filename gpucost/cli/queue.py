@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,8 +19,8 @@ from gpucost.cli._common import (
     put,
     write_text,
 )
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
+from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, render_rows, write_rows
 from gpucost.errors import GpucostError
 
 if TYPE_CHECKING:
@@ -39,10 +38,8 @@ def queue(
     start: FromOption = None,
     end: ToOption = None,
     last: LastOption = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -64,14 +61,12 @@ def queue(
     from datetime import UTC, datetime
 
     from gpucost.queue import queues
-    from gpucost.report import default_period
 
     target = output_file(output)
     settings, opened = load(config, store)
     now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
+    period, period_name, _ = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
     with opened.read() as con:
-        period, period_name = chosen or default_period(con, settings.tz, now)[:2]
         found = queues(con, period, cluster or (), name or ())
     if not found:
         raise GpucostError(

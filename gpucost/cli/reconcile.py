@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,10 +18,9 @@ from gpucost.cli._common import (
     handle_errors,
     load,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
-from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
+from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, render_rows, write_rows
 
 if TYPE_CHECKING:
     from gpucost.reconcile import Reconciliation
@@ -41,11 +39,8 @@ def reconcile(
     by: Annotated[
         str | None, typer.Option("--by", metavar="LIST", help="Also line by line: any of day, node, team.", show_default=False)
     ] = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.", show_default=False),
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
@@ -81,10 +76,7 @@ def reconcile(
     else:
         is_json = format is RowFormat.json
         text = _json(account) if is_json else _text(account, line_width(output), markdown=format is RowFormat.markdown)
-        if target is None:
-            put(text, nl=False)
-        else:
-            write_text(text, target)
+        put_or_write(text, target)
     if account.problems:
         from gpucost.cli._common import tell_error
 

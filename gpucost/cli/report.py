@@ -19,23 +19,18 @@ from gpucost.cli._common import (
     load,
     note,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
 from gpucost.cli._compared import CompareOption, check_comparable
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
 from gpucost.cli._strict import check_complete
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
 
-    from gpucost.model import Period
     from gpucost.report import ReportView
     from gpucost.report.html import Block
-    from gpucost.store import Store
 
 _WIDTH_WITHOUT_TERMINAL = 100
 _NARROWEST = 60
@@ -172,8 +167,7 @@ def report(
         raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
     settings, opened = load(config, store)
     now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
-    period, name, why = (*chosen, None) if chosen else _default_period(opened, settings.tz, now)
+    period, name, why = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
     query = Query(
         period=period,
         period_name=name,
@@ -229,13 +223,6 @@ def _format_of(target: Path | None) -> ReportFormat:
     return _SUFFIXES.get(suffix, ReportFormat.table)
 
 
-def _default_period(store: Store, tz: ZoneInfo, now: datetime) -> tuple[Period, str, str]:
-    from gpucost.report import default_period
-
-    with store.read() as con:
-        return default_period(con, tz, now)
-
-
 def write_report(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block] = ()) -> None:
     """The report in `format` to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written.
 
@@ -247,10 +234,7 @@ def write_report(view: ReportView, format: ReportFormat, output: Path | None, bl
         write_parquet(view, output)
         return
     text = _rendered(view, format, output, blocks)
-    if output is None:
-        put(text, nl=False)
-    else:
-        write_text(text, output)
+    put_or_write(text, output)
 
 
 def _rendered(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block]) -> str:

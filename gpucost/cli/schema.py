@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpucost.cli._common import QuietOption, VerboseOption, handle_errors, note, output_file, put, write_text
+from gpucost.cli._common import QuietOption, VerboseOption, handle_errors
+from gpucost.cli._exports import OutputOption, deliver
 
 
 @handle_errors
 def schema(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of which answer; without it, lists them.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.", show_default=False),
-    ] = None,
+    output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -34,9 +31,4 @@ def schema(
     from gpucost import schemas
 
     text = "".join(f"{one}\n" for one in schemas.names()) if name is None else schemas.schema(name)
-    target = output_file(output)
-    if target is None:
-        put(text, nl=False)
-        return
-    write_text(text, target)
-    note(f"JSON Schema written to {target}", quiet=quiet)
+    deliver(text, output, "JSON Schema", quiet=quiet)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, output_file
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat, write_rows
 
 
 @handle_errors
 def sql(
     statement: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect; - reads it from stdin.")],
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write the rows.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,

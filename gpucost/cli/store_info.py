@@ -6,9 +6,7 @@ import json
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from gpucost.cli._common import (
     ConfigOption,
@@ -18,10 +16,9 @@ from gpucost.cli._common import (
     handle_errors,
     load,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
-from gpucost.cli._rows import RowFormat, render_rows, write_rows
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat, render_rows, write_rows
 
 if TYPE_CHECKING:
     from gpucost.store import StoreInfo
@@ -31,18 +28,14 @@ SCHEMA = "gpucost.store/1"
 
 @handle_errors
 def store_info(
-    format: Annotated[
-        RowFormat, typer.Option("--format", help="How to write it; csv, parquet and markdown hold the sources alone.")
-    ] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Say what the store holds, by source, period and size.
+    """Say what the store holds, by source, period and size; as csv, parquet and markdown the sources alone.
 
     \b
     Examples:
@@ -62,10 +55,7 @@ def store_info(
             ("source", "kind", "from", "to", "loads", "samples", "dropped", "last_loaded_at"), _sources(answer), format, target
         )
         return
-    if target is None:
-        put(text, nl=False)
-    else:
-        write_text(text, target)
+    put_or_write(text, target)
 
 
 def _sources(answer: StoreInfo) -> list[tuple[Any, ...]]:

@@ -9,13 +9,11 @@ import typer
 
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
-from gpucost.cli._rows import RowFormat
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
 from gpucost.cli._units import (
     Asked,
     ClusterOption,
-    FormatOption,
     NamespaceOption,
-    OutputOption,
     TeamOption,
     WorkloadOption,
     answer,

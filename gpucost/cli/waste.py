@@ -17,11 +17,10 @@ from gpucost.cli._common import (
     load,
     note,
     output_file,
-    put,
-    write_text,
+    put_or_write,
 )
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, parse_period
-from gpucost.cli._rows import FLAT, RowFormat, write_rows
+from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
+from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, write_rows
 
 if TYPE_CHECKING:
     from gpucost.findings import Findings
@@ -56,10 +55,8 @@ def waste(
             show_default=False,
         ),
     ] = None,
-    format: Annotated[RowFormat, typer.Option("--format", help="How to write it.")] = RowFormat.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
     top: Annotated[int, typer.Option("--top", min=0, help="How many of the workloads that waste most to list.")] = 10,
     findings: Annotated[
         int, typer.Option("--findings", min=0, metavar="COUNT", help="Also list so many of the whole fleet's dearest findings.")
@@ -89,19 +86,14 @@ def waste(
     from gpucost import pipeline
     from gpucost.cli._findings import found as advise
     from gpucost.errors import UsageError
-    from gpucost.report import Query, default_period
+    from gpucost.report import Query
 
     if findings and format in FLAT:
         raise UsageError(f"--findings has no place in the columns of {format.value}", f"gpucost findings --format {format.value}")
     target = output_file(output)
     settings, opened = load(config, store)
     now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
-    if chosen:
-        period, name, why = (*chosen, None)
-    else:
-        with opened.read() as con:
-            period, name, why = default_period(con, settings.tz, now)
+    period, name, why = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
     query = Query(
         period=period,
         period_name=name,
@@ -130,10 +122,7 @@ def _write(view: ReportView, found: Waste, format: RowFormat, target: Path | Non
     if format is RowFormat.json:
         told = {"findings": _findings.as_dict(advice, count)["findings"]} if advice else {}
         text = _json(view, as_dict(found) | told)
-        if target is None:
-            put(text, nl=False)
-        else:
-            write_text(text, target)
+        put_or_write(text, target)
     elif format in FLAT:
         write_rows(*flat_rows(found), format, target)
     else:

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.burst import Work
 
-# Facts of public price lists, by heart and not read on that day; both can be given.
+# Public list prices as generally known, looked up on no day that could be named; both can be given.
 _OTHER_CLOUD = Decimal("0.09")
 _OTHER_REGION = Decimal("0.02")
-_DEFAULTS_AS_OF = "2026-11-21"
 _WAIT_MINUTES = 15.0
 _GBIT_PER_SECOND = 5.0
 
@@ -179,10 +178,10 @@ def _of_moving(
         Assumption("data", moving.egress_gb, "GB in all", "option"),
     ]
     if price is None:
-        source = "default: usual list prices"
+        source = "default: usual list prices, from general knowledge"
         told += [
-            Assumption("egress, same cloud", moving.price_per_gb_other_region, "money per GB", source, _DEFAULTS_AS_OF),
-            Assumption("egress, other cloud", moving.price_per_gb_other_cloud, "money per GB", source, _DEFAULTS_AS_OF),
+            Assumption("egress, same cloud", moving.price_per_gb_other_region, "money per GB", source),
+            Assumption("egress, other cloud", moving.price_per_gb_other_cloud, "money per GB", source),
         ]
     else:
         told.append(Assumption("egress", price, "money per GB", "option"))

@@ -16,12 +16,11 @@ from gpucost.whatif.described import DAYS
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
 
-# Facts of public price lists, by heart and not read on that day; each can be given.
+# Public list prices as generally known, looked up on no day that could be named; each can be given.
 _DOWNLOAD_PRICE = Decimal("0.09")
-_DOWNLOAD_SOURCE = "default: AWS, out to the internet, the first 10 TB a month"
+_DOWNLOAD_SOURCE = "default, from general knowledge: AWS, out to the internet, the first 10 TB a month"
 _CACHE_PRICE = Decimal("0.30")
-_CACHE_SOURCE = "default: AWS EFS Standard, us-east-1"
-_DEFAULTS_AS_OF = "2026-11-21"
+_CACHE_SOURCE = "default, from general knowledge: AWS EFS Standard, us-east-1"
 _DOWNLOAD_SPEED = 1.0
 _CACHE_SPEED = 10.0
 
@@ -134,7 +133,7 @@ def whatif_egress(
 
 
 def _told(name: str, value: Decimal | float, unit: str, given: object, default: str) -> Assumption:
-    """Where a value comes from: an option, or a default and its day."""
+    """Where a value comes from: an option, or what `default` says."""
     from gpucost.whatif.answer import Assumption
 
-    return Assumption(name, value, unit, default, _DEFAULTS_AS_OF) if given is None else Assumption(name, value, unit, "option")
+    return Assumption(name, value, unit, default if given is None else "option")

@@ -33,6 +33,7 @@ def schema(name: str) -> str:
 
 
 def _answers() -> dict[str, type[Answer]]:
-    from gpucost.schemas import answers, chargeback, explain, units
+    from gpucost.schemas import accounts, chargeback, explain, spending, units, usage
 
-    return {**answers.ANSWERS, **chargeback.ANSWERS, **explain.ANSWERS, **units.ANSWERS}
+    topics = (usage, spending, accounts, chargeback, explain, units)
+    return {name: answer for topic in topics for name, answer in topic.ANSWERS.items()}

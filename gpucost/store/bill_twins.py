@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import DataError
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
     """Files of the mapped rows that another one supersedes, and which one: final over not final, the longer over the shorter.
 
-    Raises DataError where two files hold the same charges and nothing says which of them is the newer.
+    Raises DataError where two files hold the same charges and nothing says which of them is the newer, and where others supersede
+    only some of the bills that a file holds.
     """
     con.read_parquet(str(mapped)).create_view("incoming", replace=True)
-    if con.execute("SELECT count(DISTINCT source_file) FROM incoming").fetchall()[0][0] < 2:
+    bills = rows(sqlfiles.run(con, "bills_told"))
+    if len({bill["file"] for bill in bills}) < 2:
         return {}
-    lost: dict[str, str] = {}
-    kept: set[str] = set()
+    winners: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for pair in rows(sqlfiles.run(con, "bills_twins")):
         a, b = _telling(pair, "a"), _telling(pair, "b")
         said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
@@ -40,16 +42,24 @@ def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
                 f"{a.source} and {b.source} hold the same charges of {pair['billing_period']}",
                 "name only the newer one; or load them one after the other, the older first",
             )
-        loser, winner = (b, a) if said[0] == "replace" else (a, b)
-        lost[loser.source] = winner.source
-        kept.add(winner.source)
-    # A file that is older for one account or month and newer for another can be told apart by nobody.
-    if torn := sorted(kept & lost.keys() - {lost[name] for name in lost if lost[name] in lost}):
+        loser, winner = ("b", a) if said[0] == "replace" else ("a", b)
+        winners[_bill(pair, f"{loser}_")].add(winner.source)
+    beaten = {bill[0] for bill in winners}
+    lost = {bill[0]: min(found - beaten or found) for bill, found in winners.items()}
+    # Of a file that is older for one account or month only, the others would be lost with it.
+    partly = beaten & {bill["file"] for bill in bills if _bill(bill) not in winners}
+    if torn := sorted(partly | {bill[0] for bill, found in winners.items() if found <= beaten}):
         raise DataError(
-            f"{torn[0]} holds some charges of other files, and they some of its own",
+            f"{torn[0]} holds a bill that another file holds newer, and one that none does",
             "load the files one after the other, the older first",
         )
     return lost
+
+
+def _bill(row: dict[str, Any], side: str = "") -> tuple[str, ...]:
+    """The file, and which of the bills in it."""
+    names = (f"{side}file", "provider", "billing_period", f"{side}account", f"{side}format")
+    return tuple(row[name] or "" for name in names)
 
 
 def _telling(pair: dict[str, Any], side: str) -> Telling:

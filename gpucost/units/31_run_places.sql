@@ -1,4 +1,4 @@
--- reads: progress_runs, allocations; $from_ms, $to_ms the period
+-- reads: progress_runs, progress_series, progress_values, allocations; $from_ms, $to_ms the period
 -- writes: unit_run_places, the runs of experiment trackers that were alive in the period, with the workload that ran them; null where none is known
 -- invariant: one row per source and run
 CREATE OR REPLACE TEMP TABLE unit_run_places AS
@@ -22,13 +22,18 @@ placed AS (
         AND (NOT n.is_pod OR (n.held_from_ms <= a.ended_ms AND a.started_ms <= n.held_to_ms))
     GROUP BY ALL
 ),
+logged AS (
+    SELECT s.source, s.run_id, max(v.at_ms) AS last_ms FROM progress_series AS s JOIN progress_values AS v USING (series_id) GROUP BY ALL
+),
 open_runs AS (
-    -- a tracker never hears of a run that was killed: it ended with the pods it began in, where another run of the workload began after that
+    -- a tracker never hears of a run that was killed: it ended with the pods it ran in, where another run of the workload began after that
     SELECT r.source, r.run_id, r.parent_id, p.place, max(a.held_to_ms) AS died_ms
     FROM progress_runs AS r
     JOIN placed AS p USING (source, run_id)
+    LEFT JOIN logged AS l USING (source, run_id)
     JOIN allocations AS a ON a.cluster = p.place.cluster AND a.namespace = p.place.namespace AND a.workload = p.place.workload
-        AND a.held_from_ms <= r.started_ms AND r.started_ms < a.held_to_ms
+        -- those it began in, and those it went on in
+        AND a.held_from_ms <= greatest(r.started_ms, l.last_ms) AND r.started_ms < a.held_to_ms
     WHERE r.ended_ms IS NULL
     GROUP BY ALL
 ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Literal
 
 _AT_ONCE_MS = 1
@@ -45,8 +46,9 @@ class Levels:
 def intervals(run: Levels) -> list[Interval]:
     """The run's time without gap or overlap. Epochs that a restart fell back behind are lost; the last entry of each stands."""
     reached = _resumed(run.reached) if run.resumes else run.reached
-    if run.is_log and reached and 0 < reached[0][1] < 1:  # the first epoch is under way, and began with the run
-        reached = reached[1:]
+    if run.is_log and run.marks == "end" and reached and 0 < reached[0][1] < 1:
+        # the first epoch is under way, and began with the run
+        reached = list(dropwhile(lambda entry: entry[1] < 1, reached))
     points = [(at, math.floor(level)) for at, level in reached]
     points = [(min(max(at, run.from_ms), run.to_ms), level) for at, level in points]
     found = _ended(points, run) if run.marks == "end" else _begun(points, run)

@@ -112,6 +112,26 @@ def test_in_one_directory_the_final_file_counts(bills: Bills) -> None:
     assert bills.sums()[0][2] == 6 and [finding.code for finding in run.findings] == ["superseded"]
 
 
+def test_of_snapshots_that_grow_day_by_day_in_one_directory_the_last_counts(bills: Bills) -> None:
+    for hours in range(1, 7):
+        bills.write(f"d/{hours}.csv", csv_text(ROWS[:hours]))
+    run = bills.load(bills.directory / "d")
+    assert bills.sums()[0][2] == 6 and not run.errors
+    assert all("d/6.csv holds the same bill" in finding.message for finding in run.findings) and len(run.findings) == 5
+
+
+@pytest.mark.parametrize("other_month", ["2026-04", "2026-02"])
+def test_a_file_is_not_left_out_for_one_month_where_only_it_holds_another(bills: Bills, other_month: str) -> None:
+    other = [{name: value.replace("2026-03", other_month) for name, value in row.items()} for row in ROWS]
+    bills.write("d/two-months.csv", csv_text(ROWS[:4] + other))
+    bills.write("d/march.csv", csv_text(ROWS))
+    run = bills.load(bills.directory / "d")
+    assert "two-months.csv holds a bill that another file holds newer" in run.errors[0].message and not bills.store.exists
+    for name in ("two-months.csv", "march.csv"):
+        bills.load(bills.directory / "d" / name)
+    assert [row[2] for row in bills.sums()] == [6, 6]
+
+
 def test_two_files_of_one_bill_that_nothing_tells_apart_are_refused(bills: Bills) -> None:
     bills.write("d/a.csv", csv_text(ROWS))
     bills.write("d/b.csv", csv_text([row | {"lineItem/UnblendedCost": "30"} for row in ROWS]))

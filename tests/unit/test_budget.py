@@ -84,6 +84,13 @@ def test_a_day_that_was_not_collected_is_unknown_and_not_nothing() -> None:
     assert told.open_days == 2
 
 
+def test_a_day_missed_before_a_team_had_anything_costs_it_nothing() -> None:
+    """Collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th."""
+    known = {day: Decimal(100 if day.day >= 15 else 0) for day in OCTOBER_DAYS if day.day != 3}
+    told = forecast(days(known, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
+    assert (told.to_date, told.expected, told.high, told.open_days) == (1700, 1700, 1700, 1)
+
+
 def test_a_fleet_that_stopped_goes_on_costing_nothing() -> None:
     stopped = {day: weekly(day) if day.day < 10 or day.month == 9 else D(0) for day in month_of(SEPTEMBER, 50)}
     told = forecast(days(stopped, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)

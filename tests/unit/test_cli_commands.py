@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -131,17 +130,11 @@ def test_sql_neither_writes_nor_reads_other_files(store: Path, statement: str) -
     assert not Path("other.duckdb").exists()
 
 
-def test_help_is_quick_and_imports_nothing_heavy(work: Path) -> None:
+def test_help_imports_nothing_heavy(work: Path) -> None:
     code = (
         "import sys\nsys.argv = ['gpucost', '--help']\nfrom gpucost.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "heavy = 'duckdb pandas numpy pydantic rich jinja2 requests prometheus_api_client'.split()\n"
         "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)\n"
     )
-    root = Path(__file__).parents[2]
-    seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=root)
-        seconds.append(time.perf_counter() - began)
-    assert min(seconds) < 0.5  # 0.1 s on an idle machine; the bound leaves room for busy ones
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])

@@ -20,7 +20,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli._common import VerboseOption, handle_errors, write_text
-from gpucost.cli._rows import RowFormat, write_rows
+from gpucost.cli._rows import FormatOption, OutputOption, RowFormat, write_rows
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 
 
@@ -178,8 +178,18 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_text("nothing to see", pipe)
     assert os.read(reader, 100) == b"nothing to see"
+    write_rows(COLUMNS, ROWS, RowFormat.parquet, pipe)
+    assert os.read(reader, 100_000).startswith(b"PAR1")
     os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_a_pipe_without_a_name_is_written_into() -> None:
+    reader, writer = os.pipe()
+    write_text("nothing to see", Path(f"/dev/fd/{writer}"))
+    assert os.read(reader, 100) == b"nothing to see"
+    os.close(reader)
+    os.close(writer)
 
 
 def test_a_link_keeps_pointing_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -195,3 +205,29 @@ def test_a_link_keeps_pointing_and_nothing_is_left_beside_it(tmp_path: Path) -> 
     assert target.stat().st_mode & 0o777 == 0o640
     assert other.read_text() == "not to be touched"
     assert {path.name for path in target.parent.iterdir()} == {"report", ".report.part"}
+
+
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        (["-o", "rows.csv"], "a,b\n"),
+        (["-o", "rows.MD"], "| a | b |"),
+        (["-o", "rows.json"], "["),
+        (["-o", "rows.txt"], "a  b\n"),
+        (["-o", "rows.csv", "--format", "json"], "["),
+        (["--format", "table", "-o", "rows.csv"], "a  b\n"),
+    ],
+)
+def test_rows_take_their_format_from_the_suffix_of_a_file(
+    words: list[str], begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+
+    @app.command()
+    def command(format: FormatOption = RowFormat.table, output: OutputOption = None) -> None:
+        write_rows(("a", "b"), [(1, 2)], format, output)
+
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert Path(next(word for word in words if word.startswith("rows."))).read_text().startswith(begins)

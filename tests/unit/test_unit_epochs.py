@@ -10,6 +10,7 @@ import pytest
 
 from gpucost import units
 from gpucost.collect.progress.files import import_files
+from gpucost.collect.progress.levels import levels
 from gpucost.errors import GpucostError
 from gpucost.units.intervals import Interval, Levels, intervals
 from tests.replay.cases.words import busy, fleet, node, pod
@@ -159,8 +160,6 @@ def test_epochs_before_collection_are_unknown() -> None:
 
 
 def test_an_epoch_logged_again_is_done_again() -> None:
-    from gpucost.collect.progress.levels import levels
-
     times, reached = levels([(10, 1, 1), (20, 2, 2), (30, 3, 3), (50, 2, 2), (60, 3, 3)], "end")
     found = intervals(Levels(tuple(zip(times, reached, strict=True)), 0, 70, "end", from_zero=True, is_over=True))
     assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in found] == [
@@ -243,6 +242,24 @@ def test_a_first_entry_with_a_fraction_is_an_epoch_under_way() -> None:
     ]
     alone = Levels(((35, 0.7),), 0, 40, "end", from_zero=True, is_over=False, is_log=True)
     assert intervals(alone) == [Interval(1, "unfinished", 1, 0, 40)]
+
+
+@pytest.mark.parametrize(
+    ("marks", "logged", "expected"),
+    [
+        # several entries within the first epoch, as trainers write them every few steps
+        ("end", [0.1, 0.4, 0.8, 1.0, 1.5, 2.0], [(1, "done", 0, 40), (2, "done", 40, 60), (None, "outside", 60, 70)]),
+        (
+            "begin",
+            [0.5, 1.0, 1.5, 2.0],
+            [(None, "outside", 0, 10), (0, "done", 10, 20), (1, "done", 20, 40), (2, "done", 40, 70)],
+        ),
+    ],
+)
+def test_fractions_of_epochs(marks: str, logged: list[float], expected: list[tuple[int | None, str, int, int]]) -> None:
+    times, reached = levels([(10 * (step + 1), step, number) for step, number in enumerate(logged)], marks)
+    run = Levels(tuple(zip(times, reached, strict=True)), 0, 70, marks, from_zero=True, is_over=True, is_log=True)
+    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
 
 
 def test_three_epochs_logged_as_0_1_2_are_three_of_96_dollars(tmp_path: Path) -> None:

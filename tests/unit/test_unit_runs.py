@@ -49,3 +49,13 @@ def test_a_run_that_goes_on_in_the_next_pod_is_not_ended_by_the_first_one(tmp_pa
     tell(store, ("only", 0, None, [(4, 1), (8, 2), (14, 3), (18, 4)]))
     (run,) = asked(config, store).sections["runs"]
     assert (run["epochs_done"], run["cost"], run["unfinished_cost"]) == (4, Decimal(23 * 24), Decimal(6 * 24))
+
+
+def test_a_run_that_went_on_in_the_next_pod_is_not_ended_by_another_run_there(tmp_path: Path) -> None:
+    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
+    tell(store, ("resumed", 0, None, [(4, 1), (8, 2), (14, 3), (18, 4)]), ("evaluation", 19, 20, [(20, 1)]))
+    view = asked(config, store)
+    run = next(run for run in view.sections["runs"] if run["run"] == "resumed")
+    epochs = [(row["epoch"], row["status"], row["cost"]) for row in view.rows if row["run"] == "resumed" and row["epoch"]]
+    assert (run["epochs_done"], run["lost_cost"]) == (4, Decimal(0))
+    assert epochs[2] == (3, "done", Decimal(5 * 24)) and epochs[3] == (4, "done", Decimal(4 * 24))

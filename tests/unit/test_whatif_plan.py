@@ -57,6 +57,11 @@ def test_the_example_to_the_cent(example: Path) -> None:
     assert sum(step["saving"] for step in told["steps"]) == pytest.approx(told["saving"])
 
 
+def test_the_example_needs_no_configuration(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["whatif", "plan", "--example", "--config", str(tmp_path / "none.toml")])
+    assert shown.exit_code == 0 and "[[groups]]" in shown.output
+
+
 def test_the_example_goes_into_a_file_too(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["whatif", "plan", "--example", "-o", "x.toml"]).exit_code == 0
     assert read_plan(tmp_path / "x.toml").days == 30

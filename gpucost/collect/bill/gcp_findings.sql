@@ -15,6 +15,7 @@ FROM mapped WHERE cost_cause = 'fee_missing'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'machine_type_unknown',
-    count(DISTINCT instance_key) || ' machines have no machine type in system_labels: their hours are those of the usage windows', NULL
+    count(DISTINCT instance_key) || if(count(DISTINCT instance_key) = 1, ' machine has', ' machines have')
+        || ' no machine type in system_labels: hours are those of the usage windows', NULL
 FROM mapped WHERE kind = 'instance' AND instance_type IS NULL
 HAVING count(*) > 0;

@@ -232,7 +232,7 @@ class _Run:
         self.run.errors += [
             DataError(
                 f"{result.source} {result.billing_period} was left out beside the bill in the store: {charges.KEPT['overlap']}",
-                "give the whole month in one export; beside each other some charges would count twice",
+                "give the whole month in one export; if this one is it, --force puts it in the place of the bill there",
             )
             for result in results
             if result.verdict == "overlap"

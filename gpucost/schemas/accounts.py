@@ -1,0 +1,97 @@
+"""reconcile and store info."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from gpucost.schemas.base import Answer, Count, Currency, Instant, Part
+
+
+class Cause(Part):
+    provider: str
+    currency: str
+    kind: str
+    cause: str
+    rows: Count
+    billed_cost: float
+    effective_cost: float
+    difference: float
+
+
+class Beside(Part):
+    kind: str
+    currency: str
+    cost: float
+
+
+class Machine(Part):
+    name: str
+    instance_type: str | None
+    hours: float
+    cost: float
+
+
+class Reconciliation(Answer):
+    month: str
+    currency: Currency
+    providers: list[str]
+    is_final: bool
+    is_exact: bool
+    problems: list[str]
+    effective_cost: float
+    instance_hours: float
+    instances: Count
+    lines: dict[str, float]
+    difference: float
+    by: list[str]
+    rows: list[dict[str, Any]]
+    billed_minus_effective: list[Cause]
+    beside: list[Beside]
+    instances_without_metrics: list[Machine]
+    nodes_without_bill: list[Machine]
+    final_cost: float
+    estimated_cost: float
+
+
+class Dropped(Part):
+    source: str
+    reason: str
+    metric: str
+    samples: Count
+
+
+class Table(Part):
+    name: str
+    rows: Count
+
+
+class Source(Part):
+    kind: str
+    source: str
+    loads: Count
+    start: Instant
+    end: Instant
+    rows: Count
+    dropped: Count
+    last_loaded_at: Instant
+
+
+class Store(Answer):
+    path: str
+    size: Count = Field(description="Bytes.")
+    wal_size: Count
+    schema_version: Count
+    storage_version: str
+    samples: Count
+    states: Count
+    tables: list[Table]
+    sources: list[Source]
+    dropped: list[Dropped]
+
+
+ANSWERS: dict[str, type[Answer]] = {
+    "reconcile": Reconciliation,
+    "store": Store,
+}
