@@ -43,6 +43,13 @@ class Unit(Section):
         default_factory=dict, description='Values of a label that say that the work came to nothing: `{ status = ["error"] }`.'
     )
 
+    @field_validator("name")
+    @classmethod
+    def _told_from_logs(cls, value: str) -> str:
+        if value in ("file", "mlflow"):
+            raise ValueError("is what work from files or MLflow is called; take another name")
+        return value
+
     @model_validator(mode="after")
     def _asks_one_thing(self) -> Unit:
         if (self.metric is None) == (self.query is None):
