@@ -32,7 +32,7 @@ COSTS = """
 ROUNDING = Decimal("0.00000001")
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(data=st.data(), fleet=fleets(), percent=st.sampled_from(["30", "12.5", "99.99", "0.01"]), later=st.booleans())
 def test_a_discount_takes_its_percentage_off_every_cost(data: st.DataObject, fleet: Fleet, percent: str, later: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fleet-"))

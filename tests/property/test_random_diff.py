@@ -29,6 +29,8 @@ from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 
+pytestmark = pytest.mark.slow
+
 KINDS = [("prod", "H100", "spot"), ("prod", "H100", "on_demand"), ("prod", None, "unknown"), ("edge", "L4", "reserved")]
 CELLS = [Cell((team, kind[0], "ns", name), kind) for team in ("a", "b") for name in ("Job/x", "Job/y") for kind in KINDS]
 CELLS += [Cell(kind, kind, is_free=True) for kind in KINDS]

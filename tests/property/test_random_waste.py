@@ -55,7 +55,8 @@ def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None
     _check(data, fleet, share)
 
 
-@settings(SETTINGS, max_examples=5)
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=20)
 @given(data=st.data(), fleet=fleets().flatmap(by_basis).flatmap(_typed))
 def test_buckets_add_up_by_every_other_cost_basis(data: st.DataObject, fleet: Fleet) -> None:
     _check(data, fleet, 0.7)

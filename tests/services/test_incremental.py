@@ -13,6 +13,8 @@ from tests.replay.fleet import CASES, Fleet, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 
+pytestmark = pytest.mark.slow
+
 TABLES = (
     "cost_hourly",
     "node_hourly",

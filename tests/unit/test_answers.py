@@ -30,6 +30,8 @@ from tests.replay.billing import charges
 from tests.same_figures import check_same_figures
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
+pytestmark = pytest.mark.slow
+
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 BUDGETS = """
 [[budgets]]

@@ -76,6 +76,7 @@ def test_the_demo_has_every_kind_of_waste(demo: Config) -> None:
     assert waste.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
+@pytest.mark.slow
 def test_each_kind_of_command_shows_the_saving(found: Findings, run: Run) -> None:
     kinds = {one.kind: one for one in found.findings if one.command}
     assert len(kinds) >= 7

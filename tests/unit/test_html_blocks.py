@@ -24,6 +24,8 @@ from gpucost.waste import BUCKETS
 from tests.asked_once import ask_findings_once
 from tests.html_pages import october, sample_store
 
+pytestmark = pytest.mark.slow
+
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 Run = Callable[..., str]
 NARROWED = ((), ("--team", "research"), ("--team", "product"))

@@ -29,6 +29,8 @@ from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 from tests.unit.bills import csv_text
 
+pytestmark = pytest.mark.slow
+
 DAY = 24 * 3600
 
 
