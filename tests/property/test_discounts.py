@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,9 +33,24 @@ COSTS = """
 ROUNDING = Decimal("0.00000001")
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-@given(data=st.data(), fleet=fleets(), percent=st.sampled_from(["30", "12.5", "99.99", "0.01"]), later=st.booleans())
+SETTINGS = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+PERCENTS = st.sampled_from(["30", "12.5", "99.99", "0.01"])
+
+
+@SETTINGS
+@given(data=st.data(), fleet=fleets(), percent=PERCENTS, later=st.booleans())
 def test_a_discount_takes_its_percentage_off_every_cost(data: st.DataObject, fleet: Fleet, percent: str, later: bool) -> None:
+    _check(data, fleet, percent, later)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=30)
+@given(data=st.data(), fleet=fleets(), percent=PERCENTS, later=st.booleans())
+def test_discounts_of_many_more_fleets(data: st.DataObject, fleet: Fleet, percent: str, later: bool) -> None:
+    _check(data, fleet, percent, later)
+
+
+def _check(data: st.DataObject, fleet: Fleet, percent: str, later: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fleet-"))
     try:
         prices = folder / "prices.csv"
