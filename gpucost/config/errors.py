@@ -7,6 +7,7 @@ import typing
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from gpucost.config.file import Key, Settings, dotted
@@ -74,15 +75,20 @@ def keys_at(loc: Key, model: type[BaseModel]) -> list[str]:
     section: type[BaseModel] | None = model
     for part in loc:
         if isinstance(part, str):
-            annotation = section.model_fields[part].annotation if section and part in section.model_fields else None
+            annotation = fields_of(section)[part].annotation if section and part in fields_of(section) else None
             section = section_of(annotation)
-    return list(section.model_fields) if section else []
+    return list(fields_of(section)) if section else []
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a table by the keys that a file calls them."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
 def all_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     """Every key of `model` by its dotted name."""
     keys = []
-    for name, info in model.model_fields.items():
+    for name, info in fields_of(model).items():
         section = section_of(info.annotation)
         keys += all_keys(section, f"{prefix}{name}.") if section else [f"{prefix}{name}"]
     return keys

@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from gpucost.config.alerts import Alerts, Notify
 from gpucost.config.budgets import Budget
 from gpucost.config.clouds import Aws, Azure, Focus, Gcp
+from gpucost.config.coverage import ClusterHours, CoverageSettings
 from gpucost.config.prices import Prices
 from gpucost.config.section import Section
 from gpucost.config.servers import PrometheusSource
@@ -17,7 +18,7 @@ from gpucost.config.teams import SharedCost, Team, TeamLabels, WorkloadTypeRule
 from gpucost.config.usage import Activity, FindingsSettings, Idle, Mig, Targets, Waste
 from gpucost.config.work import Mlflow, Unit
 
-_Named = PrometheusSource | SharedCost | Budget | Unit
+_Named = PrometheusSource | SharedCost | Budget | Unit | ClusterHours
 
 
 class Config(Section):
@@ -29,6 +30,8 @@ class Config(Section):
     prometheus: list[PrometheusSource] = Field(
         default_factory=lambda: [PrometheusSource()], description="Servers to collect from."
     )
+    coverage: CoverageSettings = Field(default=CoverageSettings(), description="Time that was not seen.")
+    clusters: list[ClusterHours] = Field(default_factory=list, description="Clusters that are not always on.")
     prices: Prices = Field(default=Prices(), description="Prices.")
     aws: Aws = Field(default=Aws(), description="AWS.")
     gcp: Gcp = Field(default=Gcp(), description="Google Cloud.")
@@ -61,7 +64,7 @@ class Config(Section):
         except (KeyError, ValueError, OSError):
             raise ValueError("should be an IANA time zone name such as Europe/Berlin") from None
 
-    @field_validator("prometheus", "shared_costs", "budgets", "units")
+    @field_validator("prometheus", "clusters", "shared_costs", "budgets", "units")
     @classmethod
     def _told_apart(cls, value: list[_Named], info: ValidationInfo) -> list[_Named]:
         names = [item.source if isinstance(item, PrometheusSource) else item.name for item in value]

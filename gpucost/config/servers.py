@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -77,6 +78,16 @@ class PrometheusSource(Section):
     timeout_seconds: float = Field(default=120.0, gt=0, description="Longest wait for one answer.")
     concurrency: int = Field(default=2, ge=1, le=16, description="Queries that run at once.")
     max_samples: int = Field(default=2_000_000, ge=1_000, description="Samples that one query is sized for.")
+    max_response_mib: int = Field(
+        default=1024, ge=1, description="Largest answer, decompressed; a larger one is asked for in parts."
+    )
+    max_response_seconds: float = Field(default=600.0, gt=0, description="Longest time for one whole answer.")
+    partial_response: Literal["refuse", "accept"] = Field(
+        default="refuse", description="What becomes of an answer that the server calls partial; accepted, its hours stay marked."
+    )
+    late_hours: int = Field(
+        default=72, ge=0, le=24 * 60, description="For how long incomplete hours are asked for again, in hours."
+    )
 
     @field_validator("url")
     @classmethod

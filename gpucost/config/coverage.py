@@ -1,0 +1,103 @@
+"""What may be missing: gaps that are bridged or signed, and clusters that are not always on."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from gpucost.config.section import Section
+from gpucost.model import MS_PER_HOUR
+
+_HOURS = re.compile(
+    r"^(?:(mon|tue|wed|thu|fri|sat|sun)(?:-(mon|tue|wed|thu|fri|sat|sun))? )?(\d\d:\d\d)-(\d\d:\d\d)$", re.IGNORECASE
+)
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+Moment = datetime | date
+
+
+class AcceptedGap(Section):
+    """Time of which somebody says that its figures may stand as they are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    start: Moment = Field(alias="from", description="From when, a date (local midnight) or a time.")
+    end: Moment = Field(alias="to", description="To when, exclusive.")
+    cluster: str | None = Field(default=None, description="Cluster; else all.")
+    who: str = Field(min_length=1, description="Who accepts it: stands on every report.")
+    why: str = Field(min_length=1, description="Why: stands on every report.")
+
+
+class CoverageSettings(Section):
+    """What of the time that was not seen counts, and what is accepted (docs/coverage.md)."""
+
+    max_bridge: str = Field(
+        default="2h", pattern=r"^\d{1,3}[mh]$", description="Longest silence across which who stands at both ends held on."
+    )
+    accept: list[AcceptedGap] = Field(default_factory=list, description="Gaps that are signed: they end no command with 4.")
+
+    @property
+    def max_bridge_ms(self) -> int:
+        """`max_bridge` in milliseconds."""
+        return int(self.max_bridge[:-1]) * (MS_PER_HOUR if self.max_bridge.endswith("h") else 60_000)
+
+
+class ClusterHours(Section):
+    """When a cluster runs that is not always on: outside of that nothing is missing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    name: str = Field(min_length=1, description="Cluster.")
+    start: Moment | None = Field(default=None, alias="from", description="When it was set up; else since ever.")
+    until: Moment | None = Field(default=None, description="When it was taken down, exclusive; else it goes on.")
+    hours: list[str] = Field(
+        default_factory=list,
+        description='Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always.',
+    )
+
+    @field_validator("hours", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("hours")
+    @classmethod
+    def _readable(cls, value: list[str]) -> list[str]:
+        for text in value:
+            found = _HOURS.match(text)
+            if found is None or not all(_is_clock(part) for part in found.groups()[2:]):
+                raise ValueError(f"{text!r} should look like 07:00-21:00 or Mon-Fri 07:00-21:00")
+        return value
+
+    @model_validator(mode="after")
+    def _is_more_than_a_name(self) -> ClusterHours:
+        if self.start is None and self.until is None and not self.hours:
+            raise ValueError("needs one of from, until and hours")
+        return self
+
+    def spans(self) -> list[tuple[frozenset[int], time, time]]:
+        """The weekdays (0 is Monday) on which it starts, and from when to when; past midnight where the end is not later."""
+        found: list[tuple[frozenset[int], time, time]] = []
+        for text in self.hours:
+            first, last, start, end = _HOURS.findall(text)[0]
+            days = range(7)
+            if first:
+                begin = _DAYS.index(first.lower())
+                count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1
+                days = range(begin, begin + count)
+            found.append((frozenset(day % 7 for day in days), time.fromisoformat(start), _end(end)))
+        return found
+
+
+def _is_clock(text: str) -> bool:
+    try:
+        _end(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _end(text: str) -> time:
+    return time(0) if text == "24:00" else time.fromisoformat(text)

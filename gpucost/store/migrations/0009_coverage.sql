@@ -1,0 +1,61 @@
+-- reads: nothing
+-- writes: what was not collected, and why; how often hours were asked for; cost of time that nobody saw, beside allocated and unallocated
+-- invariant: per node and cell, sum(cost + unallocated_cost + not_collected_cost) = node cost, exactly
+
+-- Time of a cluster that was not seen, or seen in part. With `collected`, which holds bridged time too, the rows of kinds
+-- 'not_collected' and 'off' cover all time since ever and for ever.
+CREATE TABLE coverage_gaps (
+    cluster      VARCHAR NOT NULL,
+    from_ms      BIGINT NOT NULL,
+    to_ms        BIGINT NOT NULL,
+    kind         VARCHAR NOT NULL,       -- 'not_collected', 'bridged', 'partial' (a server's answer was), 'off' (declared, or nothing was billed)
+    families     VARCHAR[] NOT NULL,     -- what was missing: 'nodes', 'pods', 'requests', 'phases'; a shard as 'shard 2 of 3'
+    reason       VARCHAR NOT NULL,       -- a phrase: 'before its first sample', 'kube-state-metrics was silent', ...
+    accepted_by  VARCHAR,                -- who signed it ([coverage] accept): it no longer ends commands with 4
+    accepted_why VARCHAR
+);
+
+-- What the last two answers of a source said of an hour: hours that are incomplete are asked again until two counts agree.
+CREATE TABLE asked_hours (
+    source       VARCHAR NOT NULL,
+    hour         INTEGER NOT NULL,       -- hours since 1970-01-01T00:00Z
+    samples      BIGINT NOT NULL,        -- samples in the last answer
+    first_at     TIMESTAMP NOT NULL,     -- since when answers have held that many
+    last_at      TIMESTAMP NOT NULL,     -- when it was last asked for
+    is_partial   BOOLEAN NOT NULL        -- the server said that its answer is partial, and [prometheus] partial_response accepts that
+);
+
+ALTER TABLE cost_hourly ADD COLUMN not_collected_gpu_ms DOUBLE DEFAULT 0;
+ALTER TABLE cost_hourly ADD COLUMN not_collected_cost DECIMAL(38, 9) DEFAULT 0;
+ALTER TABLE cost_daily ADD COLUMN not_collected_gpu_ms DOUBLE DEFAULT 0;
+ALTER TABLE cost_daily ADD COLUMN not_collected_cost DECIMAL(38, 9) DEFAULT 0;
+
+CREATE OR REPLACE VIEW costs AS
+SELECT
+    epoch_ms(c.from_ms) AS from_time, epoch_ms(c.to_ms) AS to_time, c.kind, c.team, n.cluster, a.namespace, a.workload, t.workload_type, a.pod, a.uid,
+    n.node, n.provider, n.region, n.zone, n.instance_type, n.gpu_model, n.capacity_type,
+    c.allocated_gpu_ms / 3600000 AS allocated_gpu_hours, c.active_gpu_ms / 3600000 AS active_gpu_hours, c.idle_gpu_ms / 3600000 AS idle_gpu_hours,
+    c.unmeasured_gpu_ms / 3600000 AS unmeasured_gpu_hours, c.unallocated_gpu_ms / 3600000 AS unallocated_gpu_hours,
+    c.unavailable_gpu_ms / 3600000 AS unavailable_gpu_hours, c.not_collected_gpu_ms / 3600000 AS not_collected_gpu_hours,
+    c.cost, c.idle_cost, c.unallocated_cost, c.not_collected_cost, c.estimated_cost
+FROM cost_hourly AS c
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+LEFT JOIN allocation_traits AS t ON t.allocation_id = c.allocation_id;
+
+CREATE OR REPLACE VIEW daily_costs AS
+SELECT
+    epoch_ms(c.from_ms) AS from_time, epoch_ms(c.to_ms) AS to_time, c.kind, c.team, n.cluster, a.namespace, a.workload, t.workload_type, a.pod, a.uid,
+    n.node, n.provider, n.region, n.zone, n.instance_type, n.gpu_model, n.capacity_type,
+    c.allocated_gpu_ms / 3600000 AS allocated_gpu_hours, c.active_gpu_ms / 3600000 AS active_gpu_hours, c.idle_gpu_ms / 3600000 AS idle_gpu_hours,
+    c.unmeasured_gpu_ms / 3600000 AS unmeasured_gpu_hours, c.unallocated_gpu_ms / 3600000 AS unallocated_gpu_hours,
+    c.unavailable_gpu_ms / 3600000 AS unavailable_gpu_hours, c.not_collected_gpu_ms / 3600000 AS not_collected_gpu_hours,
+    c.cost, c.idle_cost, c.unallocated_cost, c.not_collected_cost, c.estimated_cost
+FROM cost_daily AS c
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+LEFT JOIN allocation_traits AS t ON t.allocation_id = c.allocation_id;
+
+-- What was attributed before is attributed again.
+DELETE FROM attributed_days;
+DELETE FROM attribution_state;
