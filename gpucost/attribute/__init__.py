@@ -28,7 +28,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
     has done whole days, and the next goes on with the others.
 
-    Expects what inventory and price left behind on this connection: nodes, allocations, collected, node_prices, and
+    Expects what inventory and price left behind on this connection: nodes, allocations, collected, coverage_gaps, node_prices, and
     the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
     """
     # The order of rows in intermediate tables means nothing, and keeping it costs time and memory.
@@ -41,7 +41,9 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         )
     is_split = _split_prices(con)
     run_stage(con, _DAYS, "10_idle_threshold")
-    load_local_days(con, tz, *con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0])
+    run_stage(con, _DAYS, "15_unseen_time")
+    seen = "SELECT min(from_ms), max(to_ms) FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"
+    load_local_days(con, tz, *con.execute(seen).fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
