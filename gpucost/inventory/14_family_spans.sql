@@ -9,6 +9,8 @@ WITH told AS (
         WHEN metric = 'kube_pod_status_phase' THEN 'phases'
         WHEN metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) THEN 'requests' END]) AS family
     FROM facts
+    -- what kube-state-metrics says of itself comes from another port
+    WHERE starts_with(metric, 'kube_') AND NOT starts_with(metric, 'kube_state_metrics_')
     UNION ALL
     -- activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected
     SELECT s.cluster, b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms,

@@ -8,7 +8,7 @@ WITH wanted AS (
     WHERE metric = 'kube_state_metrics_total_shards' AND value BETWEEN 2 AND 1000
 ),
 heard AS (
-    SELECT cluster, value::BIGINT AS ordinal, first_ms, last_ms, end_ms
+    SELECT cluster, coalesce(try_cast(labels['shard_ordinal'] AS BIGINT), value::BIGINT) AS ordinal, first_ms, last_ms, end_ms
     FROM facts
     WHERE metric = 'kube_state_metrics_shard_ordinal'
 ),

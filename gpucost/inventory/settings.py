@@ -78,10 +78,8 @@ def _load_coverage(con: DuckDBPyConnection, config: Config) -> None:
         for start, end in hours_off(declared, config.tz, (first or 0, last or 0)):
             con.execute("INSERT INTO declared_off VALUES ($1, $2, $3)", [declared.name, start, end])
     for ordinal, gap in enumerate(config.coverage.accept):
-        start, end = instant_ms(gap.start, config.tz), instant_ms(gap.end, config.tz)
-        con.execute(
-            "INSERT INTO accepted_gaps VALUES ($1, $2, $3, $4, $5, $6)", [ordinal, gap.cluster, start, end, gap.who, gap.why]
-        )
+        span = [instant_ms(moment, config.tz) for moment in (gap.start, gap.end)]
+        con.execute("INSERT INTO accepted_gaps VALUES ($1, $2, $3, $4, $5, $6)", [ordinal, gap.cluster, *span, gap.who, gap.why])
     for source in config.prometheus:
         # A server that never answered is missed by its cluster; one that did tells its clusters itself.
         con.execute(
