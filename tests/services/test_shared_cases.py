@@ -1,4 +1,4 @@
-"""The fleets in ../shared, scraped by a real Prometheus: `collect` and `report` give their figures, and the warnings they call for."""
+"""The fleets in ../shared, scraped by a real Prometheus: `collect` and `report` give their figures, and warn as they should."""
 
 from __future__ import annotations
 
@@ -62,17 +62,12 @@ class Asked:
         return wrong + [f"{part} {key}: was not there, and has {row}" for key, row in found.items() if row["allocated_gpu_hours"]]
 
     def slack_of(self, part: str, told: dict[str, Any]) -> dict[str, float]:
-        if part == "by_pod":
-            chosen = [
-                slack for pod, slack in self.slacks if all(pod[name] == told[name] for name in ("cluster", "namespace", "uid"))
-            ]
-        elif part == "by_namespace":
-            chosen = [slack for pod, slack in self.slacks if all(pod[name] == told[name] for name in ("cluster", "namespace"))]
-        else:
+        if part == "by_day":
             day = datetime.fromisoformat(told["day"]).replace(tzinfo=ZoneInfo(self.fleet["timezone"]))
             start, end = day.timestamp(), (day + timedelta(days=1)).timestamp()
-            chosen = [slack for pod, slack in self.slacks if pod["scheduled"] < end and start < pod["to"]]
-        return slack_of_pods(self.fleet, chosen)
+            return slack_of_pods(self.fleet, [s for pod, s in self.slacks if pod["scheduled"] < end and start < pod["to"]])
+        names = [name for name in ("cluster", "namespace", "uid") if name in told]
+        return slack_of_pods(self.fleet, [s for pod, s in self.slacks if all(pod[name] == told[name] for name in names)])
 
     def wrong_in_total(self) -> tuple[list[str], list[str]]:
         """One line per total that is not the expected one, and one per word that no warning has."""
