@@ -40,7 +40,7 @@ def check_figures(case: Path, store: Store) -> None:
         figures = sum((f for key, f in names.items() if key[:2] == where), Figures())
         wrong += differences(told["namespace"], _told(figures), told, (*HOURS, *MONEY), slack_of_pods(fleet, slacks[where]))
     slack = slack_of_pods(fleet, [pod for pods_held in slacks.values() for pod in pods_held])
-    slack |= _slack_of_nodes(fleet, expected, slack)
+    slack |= slack_of_nodes(fleet, expected, slack)
     wrong += differences("total", _told(everything), expected["total"], (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY), slack)
     assert not wrong, "\n".join(wrong)
     assert not unpaid(store)
@@ -61,7 +61,7 @@ def _held(fleet: Fleet, uid: str, cluster: str) -> tuple[float, int]:
     return gpus, (not pod.get("timestamps", True)) + (not ends_known)
 
 
-def _slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:
+def slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:
     """A node's last moment is known to one scrape; so is what a pod at its edge leaves unallocated."""
     interval = fleet["scrape"] / 3600
     ended = [n for n in fleet["nodes"] if n["to"] < fleet["end"]]

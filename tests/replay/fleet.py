@@ -32,15 +32,12 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 Fleet = dict[str, Any]
 
 CASES = Path(__file__).parent / "cases"
-#: Names a folder of further cases outside the project.
-EXTRA_CASES_VARIABLE = "GPUCOST_REPLAY_CASES"
 
 
 def read_fleet(case: Path) -> Fleet:
@@ -56,9 +53,8 @@ def read_expected(case: Path) -> dict[str, Any]:
 
 
 def all_cases() -> list[Path]:
-    """The project's own cases, then those in the folder that GPUCOST_REPLAY_CASES names."""
-    folders = [CASES, *(Path(os.environ[name]) for name in (EXTRA_CASES_VARIABLE,) if name in os.environ)]
-    return [file.parent for folder in folders for file in sorted(folder.glob("*/fleet.json"))]
+    """The project's own cases."""
+    return [file.parent for file in sorted(CASES.glob("*/fleet.json"))]
 
 
 def period_of(fleet: Fleet) -> tuple[int, int]:
