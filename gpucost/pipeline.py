@@ -46,15 +46,17 @@ def collect(
 
     A server that fails does not keep the others from being collected.
     """
+    from gpucost.collect.declared import Declared
     from gpucost.collect.prometheus import collect_prometheus
 
+    declared = Declared(config.clusters, config.coverage, config.tz)
     results: list[CollectResult] = []
     errors: list[GpucostError] = []
     for source in config.prometheus:
         try:
             found = collect_prometheus(
                 source, store, period, config.activity, config.idle, progress,
-                timezone=config.tz, cost_basis=config.prices.cost_basis,
+                timezone=config.tz, cost_basis=config.prices.cost_basis, declared=declared,
             )  # fmt: skip
             results.append(found)
         except SourceError as error:

@@ -28,7 +28,7 @@ _HOST_ONLY = 'resource=~"cpu|memory"'
 _OLD_NAMES = {"DCGM_FI_DEV_GPU_UTIL": ("dcgm_gpu_utilization",)}
 
 # One regular expression of names must stay a readable query; more than this many, and all of them are asked for.
-_MOST_NAMES = 150
+MOST_NAMES = 150
 _HEX = "0123456789abcdef"
 
 
@@ -76,7 +76,7 @@ def selectors(activity: Activity, cost_basis: str = "node") -> list[Selector]:
 def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
     """A selector narrowed to some values of a label, unless they are too many to list."""
     wanted = sorted(set(names))
-    if len(wanted) > _MOST_NAMES:
+    if len(wanted) > MOST_NAMES:
         return selector
     listed = "|".join(re.escape(name).replace("\\", "\\\\").replace('"', '\\"') for name in wanted)
     return selector.with_matchers(f'{label}=~"{listed}"')
