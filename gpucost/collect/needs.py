@@ -104,6 +104,9 @@ KUEUE_NEEDS = (
     Need("kueue_cluster_queue_resource_usage", ("resource",), "use of quotas is unknown", always=False, fix=KUEUE_FIX),
 )
 
+# What is needed besides where a series of the first name is there.
+CONDITIONAL_NEEDS: tuple[tuple[str, tuple[Need, ...]], ...] = ((KUEUE_PENDING, KUEUE_NEEDS),)
+
 # What the cost bases besides `node` read, too.
 HOST_NEEDS = (
     Need(

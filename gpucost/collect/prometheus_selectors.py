@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -78,8 +79,12 @@ def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
     wanted = sorted(set(names))
     if len(wanted) > MOST_NAMES:
         return selector
-    listed = "|".join(re.escape(name).replace("\\", "\\\\").replace('"', '\\"') for name in wanted)
-    return selector.with_matchers(f'{label}=~"{listed}"')
+    return selector.with_matchers(one_of(label, wanted))
+
+
+def one_of(label: str, values: Iterable[str]) -> str:
+    """A matcher of these values of a label, whatever characters they hold: PromQL's strings take JSON's escapes."""
+    return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
 
 
 def _activity(activity: Activity) -> list[Selector]:
