@@ -6,9 +6,9 @@ WITH starts AS (
     -- activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected
     SELECT cluster, coalesce(min(start_ms) FILTER (is_state), min(start_ms)) AS start_ms
     FROM (
-        SELECT cluster, first_ms - (end_ms - last_ms) AS start_ms, true AS is_state FROM facts
+        SELECT cluster, begin_ms AS start_ms, true AS is_state FROM facts
         UNION ALL
-        SELECT cluster, first_ms - interval_ms, false FROM device_series
+        SELECT cluster, first_ms, false FROM device_series
     )
     GROUP BY cluster
 ),
