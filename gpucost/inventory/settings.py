@@ -25,7 +25,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             $threshold_percent::DOUBLE AS threshold_percent,
             $device_metric::VARCHAR AS device_metric, $device_scale::DOUBLE AS device_scale,
             $mig_metric::VARCHAR AS mig_metric, $mig_scale::DOUBLE AS mig_scale, $mig_share::VARCHAR AS mig_share,
-            $teams_configured::BOOLEAN AS teams_configured,
+            $teams_configured::BOOLEAN AS teams_configured, $currency::VARCHAR AS currency,
             $team_namespace_label::VARCHAR AS team_namespace_label, $team_pod_label::VARCHAR AS team_pod_label""",
         {
             "threshold_percent": config.idle.threshold_percent,
@@ -35,6 +35,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             "mig_scale": config.activity.mig_scale,
             "mig_share": config.mig.share,
             "teams_configured": configured,
+            "currency": config.currency,
             "team_namespace_label": namespace_label and label_name(namespace_label),
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
         },

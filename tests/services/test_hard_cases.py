@@ -334,3 +334,62 @@ def test_the_scrape_interval_changes_in_the_middle_of_an_hour(say: Say) -> None:
     )
     said = say(told, thin(scrape(told, lean=True), 60, (2.5, HOURS)))
     assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1.5, 2, 0.5)
+
+
+def warnings(said: Said, code: str) -> list[str]:
+    """What the stored warnings of a kind say."""
+    said.ask()
+    with said.store.read() as con:
+        return [message for (message,) in con.execute("SELECT message FROM warnings WHERE code = $1", [code]).fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ("kube_pod_status_phase", "up to 2.0 GPU-hours and 2.40 USD between 2026-03-10T02:00Z and "),
+        (
+            "kube_pod_(status_phase|completion_time)",
+            "up to 8.0 GPU-hours and 9.60 USD between 2026-03-10T00:00Z and ",
+        ),
+        ("kube_pod_completion_time", None),
+    ],
+    ids=["phases", "phases and completion times", "completion times"],
+)
+def test_phases_are_not_scraped(say: Say, metrics: str, expected: str | None) -> None:
+    """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
+    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), pod("b", "w", [1], 1, 5, uid="b")]
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
+    said = say(told, drop(scrape(told, lean=True), metrics))
+    found = warnings(said, "unproven_end")
+    assert [expected in message for message in found if expected] == ([True] if expected else [])
+    assert bool(found) is bool(expected)
+    assert len(warnings(said, "missing_kube_pod_status_phase")) == (1 if expected else 0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "hours", "expected"),
+    [
+        ("kube_pod_owner", (0, HOURS), "has no kube_pod_owner: workloads show as single pods"),
+        (
+            "kube_pod_owner",
+            (0, 2),
+            "has no kube_pod_owner between 2026-03-10T00:00Z and 2026-03-10T02:00Z: ",
+        ),
+        (
+            "kube_node_labels",
+            (3, HOURS),
+            "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
+        ),
+        ("DCGM_.*", (0, HOURS), "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured"),
+        ("kube_pod_container_resource_.*", (0, HOURS), "no pod has ever asked for a GPU"),
+        ("kube_.*", (0, HOURS), "holds no sample of kube-state-metrics"),
+    ],
+)
+def test_what_is_not_exported_is_a_stored_warning(say: Say, metric: str, hours: tuple[float, float], expected: str) -> None:
+    """As `collect` says it, for the time that it concerns."""
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
+    said = say(told, drop(scrape(told), metric, hours=hours))
+    said.ask()
+    query = "SELECT message FROM warnings WHERE message LIKE '%' || $1 || '%'"
+    with said.store.read() as con:
+        assert len(con.execute(query, [expected]).fetchall()) == 1
