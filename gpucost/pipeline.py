@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
 from gpucost.attribute import state
+from gpucost.collect.needs import stored_needs
 from gpucost.errors import GpucostError, SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
         if state.is_current(con, inputs, period):
             return
         everything = state.begin(con, inputs, period)
-        inventory.stage(con, config)
+        inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)
         attribution.stage(con, config.tz, everything=everything)
         state.finish(con)

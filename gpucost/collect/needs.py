@@ -119,6 +119,24 @@ HOST_NEEDS = (
 )
 
 
+# What is lost where a metric is there but its labels are not, or where nothing of a kind is.
+NAMESPACE_LABELS_LOST = "teams cannot follow namespace labels"
+REQUESTS_LOST = f"no pod has ever asked for a GPU ({REQUESTS} with a GPU resource)"
+
+
+def stored_needs(device_metric: str, mig_metric: str) -> list[tuple[str, str, str, str]]:
+    """What the store is searched for after a run and before a report: kind, metric, what is lost without it, and the fix."""
+    return [
+        *(("metric", need.metric, need.lost, need.fix) for need in NEEDS if need.always),
+        ("exporter", KSM, "nobody's hold on a GPU is known", KSM_FIX),
+        ("labels", NODE_LABELS, NODE_LABELS_LOST, NODE_LABELS_FIX),
+        ("team_labels", "kube_namespace_labels", NAMESPACE_LABELS_LOST, NAMESPACE_LABELS_FIX),
+        ("requests", REQUESTS, REQUESTS_LOST, ALLOW),
+        ("activity", device_metric, ACTIVITY_LOST, DCGM_FIX),
+        ("mig_activity", mig_metric, MIG_ACTIVITY_LOST, mig_fix(mig_metric)),
+    ]
+
+
 def needs(cost_basis: str) -> tuple[Need, ...]:
     """The metrics that figures by this cost basis need."""
     return NEEDS if cost_basis == "node" else (*NEEDS, *HOST_NEEDS)

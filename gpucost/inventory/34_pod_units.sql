@@ -5,8 +5,10 @@ CREATE OR REPLACE TEMP TABLE pod_units AS
 SELECT n.cluster, n.uid, r.resource, r.units, r.units * u.share AS gpus, u.profile IS NOT NULL AS sliced, u.shared
 FROM pod_nodes AS n
 JOIN pod_requests AS r USING (cluster, uid)
--- what a unit meant when the pod was bound
-JOIN unit_shares AS u ON u.node_id = n.node_id AND u.resource = r.resource AND u.from_ms <= n.held_from_ms AND n.held_from_ms < u.to_ms
+JOIN unit_shares AS u ON u.node_id = n.node_id AND u.resource = r.resource
+-- what a unit meant when the pod was bound; where that is not known, what it meant next, else what it had meant
+QUALIFY row_number() OVER (PARTITION BY n.cluster, n.uid, r.resource
+    ORDER BY u.to_ms <= n.held_from_ms, greatest(u.from_ms, n.held_from_ms), u.to_ms DESC) = 1
 UNION ALL
 SELECT cluster, uid, 'claim', count(*), sum(part), bool_or(sliced), false
 FROM (

@@ -3,7 +3,7 @@
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 CREATE OR REPLACE TEMP TABLE allocation_devices AS
 WITH labeled AS (
-    SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms, d.interval_ms,
+    SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms,
         count(*) OVER (PARTITION BY d.series_id) AS namesakes
     FROM allocated AS a
     JOIN node_devices AS d ON d.node_id = a.node_id AND d.namespace = a.namespace AND d.pod = a.pod

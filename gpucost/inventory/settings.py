@@ -28,7 +28,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             $device_metric::VARCHAR AS device_metric, $device_scale::DOUBLE AS device_scale,
             $mig_metric::VARCHAR AS mig_metric, $mig_scale::DOUBLE AS mig_scale, $mig_share::VARCHAR AS mig_share,
             $max_bridge_ms::BIGINT AS max_bridge_ms,
-            $teams_configured::BOOLEAN AS teams_configured,
+            $teams_configured::BOOLEAN AS teams_configured, $currency::VARCHAR AS currency,
             $team_namespace_label::VARCHAR AS team_namespace_label, $team_pod_label::VARCHAR AS team_pod_label""",
         {
             "threshold_percent": config.idle.threshold_percent,
@@ -39,6 +39,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             "mig_share": config.mig.share,
             "max_bridge_ms": config.coverage.max_bridge_ms,
             "teams_configured": configured,
+            "currency": config.currency,
             "team_namespace_label": namespace_label and label_name(namespace_label),
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
         },
