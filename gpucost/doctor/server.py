@@ -10,7 +10,11 @@ from typing import Any
 
 from gpucost.collect.needs import (
     ACTIVITY_LOST,
+    ANNOTATIONS,
     DCGM_FIX,
+    FRACTIONS,
+    FRACTIONS_FIX,
+    FRACTIONS_LOST,
     GPU_REQUESTS,
     KSM,
     KUEUE_NEEDS,
@@ -23,6 +27,7 @@ from gpucost.collect.needs import (
     NODE_LABELS_LOST,
     POD_LABELS,
     REQUESTS,
+    RESERVATIONS,
     TYPE_LABELS,
     Need,
     mig_fix,
@@ -52,6 +57,7 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
             for need in needs(config.prices.cost_basis):
                 yield _needed(area, seen, need)
             yield from _kueue(area, seen)
+            yield from _fractions(area, seen)
             yield from _node_labels(area, seen)
             yield from _team_labels(area, seen, config)
             yield _type_labels(area, seen, config)
@@ -115,6 +121,17 @@ def _kueue(area: str, seen: Seen) -> Iterator[Check]:
     if seen.labels(KUEUE_PENDING):
         for need in KUEUE_NEEDS:
             yield _needed(area, seen, need)
+
+
+def _fractions(area: str, seen: Seen) -> Iterator[Check]:
+    """What tells who shares the GPUs that KAI or Run:ai reserves, where it does."""
+    if seen.labels(RESERVATIONS):
+        told_by = [label for label in FRACTIONS if label in seen.labels(ANNOTATIONS)]
+        if told_by:
+            yield Check(area, ANNOTATIONS, Status.ok, ", ".join(told_by))
+        else:
+            found = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
+            yield Check(area, ANNOTATIONS, Status.fail, found, FRACTIONS_FIX)
 
 
 def _node_labels(area: str, seen: Seen) -> Iterator[Check]:

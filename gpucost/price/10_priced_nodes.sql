@@ -1,5 +1,5 @@
--- reads: nodes, catalog_prices, list_prices, spot_prices, $node_id
--- writes: priced_nodes, the nodes to price (one, or all where $node_id is null), spelled as prices are
+-- reads: nodes, unlisted_nodes, catalog_prices, list_prices, spot_prices, $node_id
+-- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all where $node_id is null), spelled as prices are
 -- invariant: one row per node life; text is lower-cased, but for labels and their values
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
 WITH sellers AS (
@@ -23,6 +23,6 @@ SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, n.gpu_count::DECIMAL(12, 6) 
     -- aws:///us-east-1a/i-0123
     lower(regexp_extract(n.machine_id, '[^/]+$')) AS instance_id,
     CASE n.capacity_type WHEN 'unknown' THEN 'on_demand' ELSE n.capacity_type END AS capacity_type
-FROM nodes AS n
+FROM (FROM nodes UNION ALL BY NAME FROM unlisted_nodes) AS n
 LEFT JOIN sellers AS s ON s.instance_type = lower(n.instance_type)
 WHERE $node_id IS NULL OR n.node_id = $node_id;
