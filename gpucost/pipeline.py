@@ -246,7 +246,7 @@ def _load_rates(con: DuckDBPyConnection, config: Config, share_unallocated: obje
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
     coverage = (config.coverage, *config.clusters)
-    sections = (config.idle, config.mig, *coverage, config.team_labels, *config.teams, *config.workload_types)
+    sections = (config.idle, config.mig, config.hami, *coverage, config.team_labels, *config.teams, *config.workload_types)
     parts = [
         __version__,
         config.timezone,

@@ -106,6 +106,12 @@ KUEUE_NEEDS = (
 
 # What is needed besides where a series of the first name is there.
 CONDITIONAL_NEEDS: tuple[tuple[str, tuple[Need, ...]], ...] = ((KUEUE_PENDING, KUEUE_NEEDS),)
+# What tells whose the GPUs are that KAI and Run:ai reserve, looked for where they do.
+RESERVATIONS = f'{REQUESTS}{{namespace=~"kai-resource-reservation|runai-reservation"}}'
+ANNOTATIONS = "kube_pod_annotations"
+FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
+FRACTIONS_LOST = "whole GPUs are charged to the namespace of the reservations, not to the pods that share them"
+FRACTIONS_FIX = f"{KSM} --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
 
 # What the cost bases besides `node` read, too.
 HOST_NEEDS = (
@@ -188,12 +194,13 @@ NODE_FACTS = (
             "label_cloud_google_com_gke_accelerator",
             "label_amd_com_gpu_product_name",
             "label_karpenter_k8s_aws_instance_gpu_name",
+            "label_cloud_google_com_gke_tpu_accelerator",
         ),
         "the model comes from the instance type or dcgm-exporter",
     ),
     NodeFact(
         "GPU count",
-        ("label_nvidia_com_gpu_count", "label_cloud_google_com_gke_accelerator_count"),
+        ("label_nvidia_com_gpu_count", "label_cloud_google_com_gke_accelerator_count", "label_gpu_intel_com_device_count"),
         "the count comes from the instance type or dcgm-exporter",
     ),
     NodeFact(

@@ -9,8 +9,12 @@ from datetime import datetime, timedelta
 
 from gpucost.collect.needs import (
     ACTIVITY_LOST,
+    ANNOTATIONS,
     CONDITIONAL_NEEDS,
     DCGM_FIX,
+    FRACTIONS,
+    FRACTIONS_FIX,
+    FRACTIONS_LOST,
     GPU_REQUESTS,
     KSM,
     KSM_FIX,
@@ -22,6 +26,7 @@ from gpucost.collect.needs import (
     NODE_LABELS_LOST,
     POD_LABELS,
     REQUESTS,
+    RESERVATIONS,
     TYPE_LABELS,
     Need,
     mig_fix,
@@ -71,6 +76,7 @@ def _states(area: str, seen: Seen, config: Config) -> Iterator[Check]:
         if seen.labels(sign):
             for need in wanted:
                 yield _needed(area, seen, need)
+    yield from _fractions(area, seen)
     yield from _node_labels(area, seen)
     yield from _team_labels(area, seen, config)
     yield _type_labels(area, seen, config)
@@ -166,6 +172,17 @@ def _needed(area: str, seen: Seen, need: Need) -> Check:
         found = f"has no label {' or '.join(need.labels)}: {need.lost}"
         return Check(area, need.metric, status, found, "keep it in metric_relabel_configs")
     return Check(area, need.metric, Status.ok, "there")
+
+
+def _fractions(area: str, seen: Seen) -> Iterator[Check]:
+    """What tells who shares the GPUs that KAI or Run:ai reserves, where it does."""
+    if seen.labels(RESERVATIONS):
+        told_by = [label for label in FRACTIONS if label in seen.labels(ANNOTATIONS)]
+        if told_by:
+            yield Check(area, ANNOTATIONS, Status.ok, ", ".join(told_by))
+        else:
+            found = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
+            yield Check(area, ANNOTATIONS, Status.fail, found, FRACTIONS_FIX)
 
 
 def _node_labels(area: str, seen: Seen) -> Iterator[Check]:

@@ -7,10 +7,9 @@ from typing import Any
 
 from gpucost.store import Store
 from tests.oracle import Figures
-from tests.oracle.calculation import unit_share
+from tests.oracle.calculation import held_gpus
 from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences, slack_of_pods
 from tests.replay.fleet import Fleet, is_on, period_of, read_expected, read_fleet
-from tests.replay.kube import containers_of
 from tests.replay.result import by_pod, total, unpaid
 
 
@@ -55,7 +54,7 @@ def _held(fleet: Fleet, uid: str, cluster: str) -> tuple[float, int]:
     """GPUs that a pod holds, and how many of its two edges no timestamp metric fixes."""
     pod = next(p for p in fleet["pods"] if p["uid"] == uid and p["cluster"] == cluster)
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
-    gpus = float(sum(c.get("count") or 0 for c in containers_of(pod)) * unit_share(node, pod["resource"]))
+    gpus = float(held_gpus(node, pod))
     listed = min(pod["keep_until"], fleet["end"])
     ends_known = pod["to"] >= fleet["end"] or (listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"])
     return gpus, (not pod.get("timestamps", True)) + (not ends_known)
