@@ -254,7 +254,8 @@ def _load_rates(con: DuckDBPyConnection, config: Config, share_unallocated: obje
 
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
-    sections = (config.idle, config.mig, config.team_labels, *config.teams, *config.workload_types)
+    coverage = (config.coverage, *config.clusters)
+    sections = (config.idle, config.mig, *coverage, config.team_labels, *config.teams, *config.workload_types)
     parts = [
         __version__,
         config.timezone,

@@ -40,7 +40,7 @@ absent AS (
 parts AS (
     SELECT l.node_id, l.from_ms AS segment_from_ms, l.gpu_count, a.gpus,
         greatest(l.from_ms, a.from_ms) AS from_ms, least(l.to_ms, a.to_ms) AS to_ms
-    FROM absent AS a JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
+    FROM absent AS a JOIN node_segments AS l ON l.node_id = a.node_id AND l.is_collected AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
 ),
 free AS (
     SELECT p.node_id, p.segment_from_ms, p.gpus * (p.to_ms - p.from_ms) AS absent_gpu_ms,

@@ -113,6 +113,9 @@ _CLUSTER = [
     Selector("kube_node_status_allocatable", (_GPU_ONLY,)),
     Selector("kube_node_status_condition", ('condition="Ready"', 'status="true"')),
     Selector("kube_node_spec_unschedulable"),
+    # one series a shard
+    Selector("kube_state_metrics_total_shards", shard_label="instance"),
+    Selector("kube_state_metrics_shard_ordinal", shard_label="instance"),
 ]
 
 # Kueue's counters stand still between admissions, and its gauges between changes: runs of equal values hold both cheaply.

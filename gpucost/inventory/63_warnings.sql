@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, collected_time
+-- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, collected
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -34,7 +34,7 @@ SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_m
     'export kube_node_created and kube_node_status_capacity from kube-state-metrics'
 FROM pods AS p LEFT JOIN allocated AS a ON a.cluster = p.cluster AND a.uid = p.uid AND a.gpus > 0
 WHERE p.asks_gpus AND a.uid IS NULL AND EXISTS (
-    FROM collected_time AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
+    FROM collected AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
 UNION ALL
 SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
     count(DISTINCT d.uuid) || ' GPUs measured on host ' || d.host || ' belong to no known node',

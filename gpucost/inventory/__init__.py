@@ -18,7 +18,7 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
     """Rebuild nodes, allocations and what is known of them, collected and warnings, and the temporary tables that others read."""
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM node_leftovers; "
-        "DELETE FROM pending_requests; DELETE FROM collected; DELETE FROM warnings"
+        "DELETE FROM pending_requests; DELETE FROM collected; DELETE FROM coverage_gaps; DELETE FROM warnings"
     )
     load_catalog(con)
     load_settings(con, config)

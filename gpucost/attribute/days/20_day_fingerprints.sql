@@ -1,4 +1,4 @@
--- reads: local_days, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, node_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, node_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -36,6 +36,9 @@ inputs AS (
     UNION ALL
     SELECT d.from_ms, hash('collected', c.cluster, greatest(c.from_ms, d.from_ms), least(c.to_ms, d.to_ms))
     FROM collected AS c JOIN local_days AS d ON c.from_ms < d.to_ms AND d.from_ms < c.to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('unseen', u.node_id, u.price_per_hour, u.price_as_of, u.up_ratio, greatest(u.from_ms, d.from_ms), least(u.to_ms, d.to_ms))
+    FROM unseen_time AS u JOIN local_days AS d ON u.from_ms < d.to_ms AND d.from_ms < u.to_ms
     UNION ALL
     -- three hours on either side, as in 30_device_hours: a sample speaks into the next hour, and the next one ends its speech
     SELECT d.from_ms, hash('load', l.load_id)
