@@ -226,7 +226,7 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
         from gpucost.report.words import alike_gaps, signed_text
 
         texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
-        listed = "".join(f"{'- ' if markdown else '  '}{text}\n" for text in texts[:_SHOWN])
+        listed = "".join(_item(text, width, markdown) for text in texts[:_SHOWN])
         more = f"and {len(texts) - _SHOWN:,} more: --format json\n" if len(texts) > _SHOWN else ""
         parts += [_section("Not collected", markdown), listed + more]
     for title, machines in (
@@ -242,6 +242,14 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
 
 def _section(text: str, markdown: bool) -> str:
     return f"## {text}\n" if markdown else f"{text}\n"
+
+
+def _item(text: str, width: int | None, markdown: bool) -> str:
+    from textwrap import fill
+
+    if markdown:
+        return f"- {text}\n"
+    return (fill(text, width, initial_indent="  ", subsequent_indent="    ") if width else f"  {text}") + "\n"
 
 
 def _money(amount: Decimal) -> str:

@@ -22,16 +22,7 @@ NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 ATTRIBUTED = ("nodes", "allocations", "node_hourly", "cost_hourly", "collected", "coverage_gaps", "warnings", "loads")
 FAMILIES = ["nodes", "pods", "requests", "phases"]
 SILENT = "kube-state-metrics was silent"
-_UNSEEN_DAILY = """
-UPDATE cost_daily SET not_collected_gpu_ms = s.gpu_ms, not_collected_cost = s.cost
-FROM (
-    SELECT d.from_ms, h.node_id, sum(h.not_collected_gpu_ms) AS gpu_ms, sum(h.not_collected_cost) AS cost
-    FROM cost_hourly AS h JOIN local_days AS d ON d.from_ms <= h.from_ms AND h.from_ms < d.to_ms
-    WHERE h.kind = 'not_collected' GROUP BY ALL
-) AS s
-WHERE cost_daily.kind = 'not_collected' AND cost_daily.node_id = s.node_id AND cost_daily.from_ms = s.from_ms
-"""
-EVER = (-(2**62), 2**63 - 1)
+EVER = (0, 2**63 - 1)
 
 
 @dataclass
@@ -175,7 +166,6 @@ class Fleet:
             con.execute("CREATE TEMP TABLE cell_costs AS FROM cost_hourly")
             for stage in ("70_cost_daily", "71_node_daily"):
                 run_stage(con, "gpucost.attribute", stage)
-            con.execute(_UNSEEN_DAILY)
 
 
 def sample(*, hours: int = 744) -> Fleet:
