@@ -187,10 +187,22 @@ def explain_cost(config: Config, store: Store, query: Query, most_rows: int, wor
 
 
 def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
-    """Where the bill of `month` (`2026-10`) went. Raises IncompleteError where no bill of it was collected."""
-    from gpucost.reconcile import reconcile as account
+    """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
+    from dataclasses import replace
+    from datetime import UTC, date, datetime
+    from zoneinfo import ZoneInfo
 
-    return read_attributed(config, store, lambda con: account(con, month, config.currency, by))
+    from gpucost.reconcile import reconcile as account
+    from gpucost.report.coverage import gaps_of
+    from gpucost.timeline import month_period
+
+    def read(con: DuckDBPyConnection) -> Reconciliation:
+        period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+        gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
+        found = account(con, month, config.currency, by)
+        return replace(found, not_collected=tuple(gap for gap in gaps if gap.kind == "not_collected"))
+
+    return read_attributed(config, store, read)
 
 
 def chargeback(config: Config, store: Store, ask: Ask, folder: Path, tell: Callable[[str], None] = lambda _: None) -> Bundle:
