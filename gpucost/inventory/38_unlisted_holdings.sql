@@ -1,4 +1,4 @@
--- reads: pods, pod_requests, node_traits, facts, collected_time
+-- reads: pods, pod_requests, node_traits, facts, collected
 -- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it
 -- invariant: from_ms < to_ms; 0 < part <= 1
 CREATE OR REPLACE TEMP TABLE unlisted_holdings AS
@@ -15,6 +15,6 @@ SELECT p.cluster, p.namespace, p.uid, n.node_id, r.resource, r.units, least(1, c
 FROM pods AS p
 JOIN pod_requests AS r USING (cluster, uid)
 JOIN node_traits AS n ON n.cluster = p.cluster AND n.node = p.node AND n.up_from_ms < p.held_to_ms AND p.held_from_ms < n.up_to_ms
-JOIN collected_time AS c ON c.cluster = p.cluster AND c.from_ms < least(p.held_to_ms, n.up_to_ms) AND greatest(p.held_from_ms, n.up_from_ms) < c.to_ms
+JOIN collected AS c ON c.cluster = p.cluster AND c.from_ms < least(p.held_to_ms, n.up_to_ms) AND greatest(p.held_from_ms, n.up_from_ms) < c.to_ms
 LEFT JOIN offered AS o ON o.node_id = n.node_id AND o.resource = r.resource
 WHERE is_unlisted(r.resource);

@@ -1,4 +1,4 @@
--- reads: pod_nodes, pod_parts, pod_units, pod_requests, reservations, claim_pods, claim_holders, claim_series, resource_kinds, collected_time, node_facts, facts
+-- reads: pod_nodes, pod_parts, pod_units, pod_requests, reservations, claim_pods, claim_holders, claim_series, resource_kinds, collected, node_facts, facts
 -- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
 INSERT INTO warnings BY NAME
@@ -65,7 +65,7 @@ timed AS (
     SELECT d.*, greatest(n.held_from_ms, t.from_ms) AS from_ms, least(n.held_to_ms, t.to_ms) AS to_ms
     FROM doubtful AS d
     JOIN pod_nodes AS n USING (cluster, uid)
-    JOIN collected_time AS t ON t.cluster = d.cluster AND t.from_ms < n.held_to_ms AND n.held_from_ms < t.to_ms
+    JOIN collected AS t ON t.cluster = d.cluster AND t.from_ms < n.held_to_ms AND n.held_from_ms < t.to_ms
 )
 SELECT code, cluster, subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
     message || ' (' || printf('%.1f', sum(gpus * (to_ms - from_ms)) / 3600000) || ' GPU-hours of ' || count(DISTINCT uid)
