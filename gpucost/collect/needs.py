@@ -54,6 +54,7 @@ class Need:
     """A metric that is read, labels of which one has to stand on it, and what is lost without.
 
     `essential`: figures are missing or wrong without it, not just poorer. `always`: it is there wherever pods are.
+    `hint`: no figure needs it, only the guess at what a workload is for.
     """
 
     metric: str
@@ -62,6 +63,7 @@ class Need:
     essential: bool = False
     always: bool = True
     fix: str = ALLOW
+    hint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,12 @@ NEEDS = (
     Need("kube_pod_status_scheduled_time", ("uid",), "a pod's beginning is known to one scrape only"),
     Need("kube_pod_completion_time", ("uid",), "a pod's end is known to one scrape only, if any has ended", always=False),
     Need("kube_pod_owner", ("owner_kind",), "workloads show as single pods"),
-    Need("kube_pod_container_info", ("image",), "notebooks are known by the names of workloads alone, not by their images"),
+    Need(
+        "kube_pod_container_info",
+        ("image",),
+        "notebooks are known by the names of workloads alone, not by their images",
+        hint=True,
+    ),
     Need("kube_node_created", ("node",), "a node's beginning is its first sample"),
     Need("kube_node_info", ("provider_id", "system_uuid"), "reused node names are not told apart"),
     Need("kube_node_status_capacity", ("resource",), "shared and sliced GPUs may be miscounted"),
@@ -133,7 +140,7 @@ REQUESTS_LOST = f"no pod has ever asked for a GPU ({REQUESTS} with a GPU resourc
 def stored_needs(device_metric: str, mig_metric: str) -> list[tuple[str, str, str, str]]:
     """What the store is searched for after a run and before a report: kind, metric, what is lost without it, and the fix."""
     return [
-        *(("metric", need.metric, need.lost, need.fix) for need in NEEDS if need.always),
+        *(("hint" if need.hint else "metric", need.metric, need.lost, need.fix) for need in NEEDS if need.always),
         ("exporter", KSM, "nobody's hold on a GPU is known", KSM_FIX),
         ("labels", NODE_LABELS, NODE_LABELS_LOST, NODE_LABELS_FIX),
         ("team_labels", "kube_namespace_labels", NAMESPACE_LABELS_LOST, NAMESPACE_LABELS_FIX),

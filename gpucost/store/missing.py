@@ -25,9 +25,12 @@ class Lack(NamedTuple):
 
 def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
     """Make the temporary table missing_metrics of `needs`: kind, metric, what is lost without it and what mends that."""
-    con.execute("CREATE OR REPLACE TEMP TABLE needs (kind VARCHAR, metric VARCHAR, lost VARCHAR, fix VARCHAR)")
-    if needs:
-        con.executemany("INSERT INTO needs VALUES ($1, $2, $3, $4)", needs)
+    columns = {name: [need[at] for need in needs] for at, name in enumerate(("kinds", "metrics", "losses", "fixes"))}
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE needs AS SELECT unnest($kinds::VARCHAR[]) AS kind, unnest($metrics::VARCHAR[]) AS metric,"
+        " unnest($losses::VARCHAR[]) AS lost, unnest($fixes::VARCHAR[]) AS fix",
+        columns,
+    )
     sqlfiles.run(con, "metric_spans")
     sqlfiles.run(con, "missing_metrics")
 

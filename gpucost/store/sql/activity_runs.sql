@@ -6,7 +6,11 @@ WITH heard AS (
     SELECT d.allocation_id, d.device, d.held_from_ms, d.held_to_ms, b.samples, b.step_ms, b.offsets_ms, b.vals, b.idle_threshold,
         b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms,
         b.last_value < b.idle_threshold AS ends_idle, b.idle_samples + ends_idle::INTEGER AS idle_samples,
-        coalesce(quantile_disc(b.gap_ms, 0.5) OVER (PARTITION BY d.allocation_id, d.device), 60000) AS interval_ms
+        -- how it was scraped then, as attribution reads it
+        coalesce(
+            max(b.gap_ms) FILTER (b.samples >= 3) OVER (
+                PARTITION BY d.allocation_id, d.device ORDER BY b.hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING),
+            quantile_disc(b.gap_ms, 0.5) OVER (PARTITION BY d.allocation_id, d.device), 60000) AS interval_ms
     FROM activity_devices AS d JOIN blocks AS b USING (series_id)
     WHERE d.kind = 'activity' AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),

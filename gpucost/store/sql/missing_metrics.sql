@@ -30,7 +30,7 @@ due AS (
         WHEN n.kind = 'exporter' THEN 'activity'
         WHEN n.kind = 'mig_activity' THEN 'slices'
         WHEN n.kind = 'activity' THEN 'GPUs'
-        WHEN n.kind = 'metric' AND (starts_with(n.metric, 'kube_pod_') OR n.metric = 'kube_node_status_capacity') THEN 'pods'
+        WHEN n.kind IN ('metric', 'hint') AND (starts_with(n.metric, 'kube_pod_') OR n.metric = 'kube_node_status_capacity') THEN 'pods'
         ELSE 'state' END
 ),
 met AS (
@@ -53,7 +53,7 @@ spoiled AS (
     SELECT DISTINCT s.cluster, lower(d.metric) AS metric FROM dropped_samples AS d JOIN (SELECT DISTINCT source, cluster FROM series) AS s USING (source)
 )
 SELECT t.cluster, t.metric, t.from_ms, t.to_ms,
-    CASE WHEN t.kind = 'team_labels' THEN 'note' ELSE 'warning' END AS level,
+    CASE WHEN t.kind IN ('hint', 'team_labels') THEN 'note' ELSE 'warning' END AS level,
     CASE
         WHEN t.how = 'bare' THEN replace(t.metric, 'kube_', '') || '_not_exported'
         WHEN t.kind = 'exporter' THEN 'no_kube_state_metrics'
