@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Answer:
     """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
-    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. Partial is what the
-    server itself called so.
+    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. `is_partial`: the server
+    said that it is not all that there is, and the settings accept that.
     """
 
     series: Sequence[Mapping[str, str]]

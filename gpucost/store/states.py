@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpucost.store.samples import SampleWindow
     from gpucost.store.series import Known
 
-# A silence longer than this ends a run: the source may have said something else meanwhile.
-LONGEST_SILENCE_MS = 15 * 60_000
+# A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
+LONGEST_SILENCE_MS = 10 * 60_000
 
 
 def load(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow) -> int:
