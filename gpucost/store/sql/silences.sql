@@ -12,25 +12,26 @@ node_runs AS (
     JOIN here USING (cluster)
     WHERE starts_with(s.metric, 'kube_node_')
 ),
-offered AS (
-    -- nodes with GPUs, and since when until when
-    SELECT s.cluster, s.labels['node'] AS node, t.first_ms, t.last_ms
-    FROM states AS t
-    JOIN series AS s USING (series_id)
-    WHERE s.metric = 'kube_node_status_capacity' AND s.labels['resource'] NOT IN ('cpu', 'memory') AND t.value > 0
-        AND t.last_ms > $from_ms
-),
 device_series AS (
     SELECT s.series_id, s.cluster, n.node,
         hash(s.cluster, s.metric, coalesce(s.labels['UUID'], s.labels['uuid']), coalesce(s.labels['GPU_I_ID'], '')) AS device
     FROM series AS s
-    LEFT JOIN (SELECT DISTINCT cluster, node FROM offered) AS n
+    LEFT JOIN (SELECT DISTINCT cluster, labels['node'] AS node FROM series WHERE metric = 'kube_node_info') AS n
         ON n.cluster = s.cluster
         AND n.node = coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['Hostname'], s.labels['hostname'])
     WHERE s.source = $source AND NOT starts_with(s.metric, 'kube_') AND NOT starts_with(s.metric, 'kueue_')
 ),
 devices AS (
     SELECT device, any_value(cluster) AS cluster, any_value(node) AS node FROM device_series GROUP BY device
+),
+offered AS (
+    -- since when until when there were nodes with devices; of those alone that were ever measured, where their names are known
+    SELECT s.cluster, s.labels['node'] AS node, t.first_ms, t.last_ms
+    FROM states AS t
+    JOIN series AS s USING (series_id)
+    SEMI JOIN devices AS d ON d.cluster = s.cluster AND coalesce(d.node = s.labels['node'], true)
+    WHERE s.metric = 'kube_node_status_capacity' AND s.labels['resource'] NOT IN ('cpu', 'memory') AND t.value > 0
+        AND t.last_ms > $from_ms
 ),
 device_hours AS (
     SELECT d.device, b.hour::BIGINT * 3600000 AS hour_ms, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
