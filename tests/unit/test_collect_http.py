@@ -482,3 +482,33 @@ def test_missing_metrics_are_said_with_the_fix(fake: Fake, tmp_path: Path) -> No
     assert "missing_kube_pod_completion_time" not in findings
     assert "missing_kube_pod_status_scheduled_time" in findings
     assert "missing_kube_node_info" not in findings
+
+
+def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp_path: Path) -> None:
+    is_partial = True
+
+    def half(handler: Handler, query: str, start: int, at: int) -> bool:
+        if not is_partial or "ms]" not in query:
+            return False
+        handler.send(200, {**handler.answer(query, start, min(at, T0 + 6 * MS_PER_HOUR)), "isPartial": True})
+        return True
+
+    fake.trick = half
+    store, source = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url, partial_response="accept", late_hours=24)
+
+    def run(hour: float) -> CollectResult:
+        now = from_ms(T0 + round(hour * MS_PER_HOUR))
+        return collect_prometheus(source, store, None, Activity(), Idle(), now=now, retries=QUICK)
+
+    def marked() -> list[int]:
+        hours = store.query("SELECT hour FROM asked_hours WHERE is_partial ORDER BY hour")[1]
+        return [int(str(hour)) - T0 // MS_PER_HOUR for (hour,) in hours]
+
+    assert run(8).ok
+    assert marked()[-1] == 7 and len(marked()) > 24
+    is_partial = False
+    whole = run(9)
+    assert whole.ok and whole.asked_again == 19  # and those since two hours before the newest sample, none that is too old
+    assert marked()[-1] == -16
+    assert [row for row in blocks(tmp_path) if 0 <= int(str(row[0])) < 8] == FULL
+    assert run(9.1).asked_again == 0

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import tomllib
+from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import EntryPoint
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.collect.base import GROUP, Collector, collectors
+from gpucost.collect.declared import Declared
 from gpucost.collect.prometheus_selectors import Selector, among, selectors
-from gpucost.collect.windows import default_spans, halves, merge, subtract, whole_hours
+from gpucost.collect.windows import default_spans, halves, merge, subtract, until, whole_hours
 from gpucost.config import Activity
-from gpucost.model import MS_PER_HOUR
+from gpucost.config.coverage import ClusterHours, CoverageSettings
+from gpucost.errors import SourceError
+from gpucost.model import MS_PER_HOUR, to_ms
+from gpucost.store import Store, runs
 
 H = MS_PER_HOUR
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6)
@@ -50,6 +57,58 @@ def test_a_pause_over_the_turn_of_a_month_leaves_no_hole() -> None:
 
 def test_a_running_hour_is_taken_up_again() -> None:
     assert default_spans(0, 5 * H + 10, [], [(0, 4 * H + 7)]) == [(2 * H, 5 * H + 10)]
+
+
+def test_what_lies_past_the_newest_sample_was_never_loaded() -> None:
+    loaded = until([(0, 3 * H), (3 * H, 9 * H), (9 * H, 12 * H)], 5 * H + 9)
+    assert merge(loaded) == [(0, 5 * H + 10)]
+    assert default_spans(0, 7 * H, [(0, 12 * H)], loaded) == [(3 * H, 7 * H)]
+
+
+def test_a_clock_before_the_last_collected_hour_is_a_sentence() -> None:
+    assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == [(18 * H, 20 * H)]
+    with pytest.raises(SourceError, match="the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"):
+        default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
+
+
+def declared(clusters: list[dict[str, object]], accept: list[dict[str, object]]) -> Declared:
+    hours = [ClusterHours.model_validate(one) for one in clusters]
+    return Declared(hours, CoverageSettings.model_validate({"accept": accept}), ZoneInfo("Europe/Berlin"))
+
+
+def test_what_is_declared_or_signed_is_not_missing() -> None:
+    # Friday to Monday over the end of summer time
+    days = [to_ms(datetime(2026, 10, day, tzinfo=ZoneInfo("Europe/Berlin"))) for day in (23, 24, 25, 26, 27)]
+    weekdays = declared([{"name": "night", "hours": ["Mon-Fri 22:00-06:00"]}], [])
+    on = [(days[0], days[0] + 6 * H), (days[0] + 22 * H, days[1] + 6 * H), (days[3] + 22 * H, days[4])]
+    assert weekdays.missing("night", (days[0], days[4])) == on
+    assert weekdays.missing("other", (days[0], days[4])) == [(days[0], days[4])]
+    lived = declared([{"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"}], [])
+    assert lived.missing("old", (days[0], days[4])) == [(days[1], days[2] + 13 * H)]
+    signed = [{"from": date(2026, 10, 24), "to": date(2026, 10, 26), "cluster": "a", "who": "ops", "why": "upgrade"}]
+    assert declared([], signed).missing("a", (days[0], days[4])) == [(days[0], days[1]), (days[3], days[4])]
+    assert declared([], signed).missing(None, (days[0], days[4])) == [(days[0], days[4])]
+    del signed[0]["cluster"]
+    assert declared([], signed).missing(None, (days[1], days[3])) == []
+
+
+def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+
+    def settled(hour: float, samples: int, *, partial: bool = True) -> list[bool]:
+        at = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(hours=hour)
+        with store.write() as con:
+            runs.log_answer(con, "p", {7: samples}, at, is_partial=partial)
+            return [one.is_settled for one in runs.incomplete_hours(con, "p", 7 * H, 8 * H)]
+
+    assert settled(9, 10) == [False]
+    assert settled(9.5, 10) == [False]
+    assert settled(10, 10) == [True]
+    assert settled(10.5, 11) == [False]  # more of it came
+    assert settled(8, 11) == [False]  # the clock had been ahead
+    assert settled(9, 11) == [True]
+    assert settled(9.5, 11, partial=False) == []  # a whole answer
+    assert store.query("SELECT count(*) FROM asked_hours")[1] == [(1,)]
 
 
 def test_whole_hours_never_reach_into_the_future() -> None:

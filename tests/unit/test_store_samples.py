@@ -180,6 +180,16 @@ def test_a_state_is_one_row_until_it_changes_or_falls_silent(store: Store) -> No
     assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [(1, 0, 15), (1, 31, 31), (0, 32, 32)]  # type: ignore[operator]
 
 
+def test_an_answer_that_holds_less_takes_no_states_away(store: Store) -> None:
+    load(store, [answer((node(), every(MINUTE, (0, 4))))])
+    before = contents(store)
+    load(store, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 4))]))])
+    assert contents(store) == before
+    # of what it does hold it is right
+    load(store, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 3), 0.0), *every(MINUTE, (3, 4))]))])
+    assert [row[0] for row in store.query("SELECT value FROM states ORDER BY first_ms")[1]] == [1, 0, 1]
+
+
 def test_late_states_win_within_their_span(store: Store) -> None:
     load(store, [answer((node(), every(MINUTE, (0, 4), 1.0, 0)))])
     load(store, [answer((node(), every(MINUTE, (1, 2), 0.0, 0)))], (1, 2))

@@ -12,42 +12,61 @@ node_runs AS (
     JOIN here USING (cluster)
     WHERE starts_with(s.metric, 'kube_node_')
 ),
-offered AS (
-    -- nodes with GPUs, and since when until when
-    SELECT s.cluster, s.labels['node'] AS node, t.first_ms, t.last_ms
-    FROM states AS t
-    JOIN series AS s USING (series_id)
-    WHERE s.metric = 'kube_node_status_capacity' AND s.labels['resource'] NOT IN ('cpu', 'memory') AND t.value > 0
-        AND t.last_ms > $from_ms
-),
 device_series AS (
     SELECT s.series_id, s.cluster, n.node,
-        hash(s.metric, coalesce(s.labels['UUID'], s.labels['uuid']), coalesce(s.labels['GPU_I_ID'], '')) AS device
+        hash(s.cluster, s.metric, coalesce(s.labels['UUID'], s.labels['uuid']), coalesce(s.labels['GPU_I_ID'], '')) AS device
     FROM series AS s
-    LEFT JOIN (SELECT DISTINCT cluster, node FROM offered) AS n
+    LEFT JOIN (SELECT DISTINCT cluster, labels['node'] AS node FROM series WHERE metric = 'kube_node_info') AS n
         ON n.cluster = s.cluster
         AND n.node = coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['Hostname'], s.labels['hostname'])
     WHERE s.source = $source AND NOT starts_with(s.metric, 'kube_') AND NOT starts_with(s.metric, 'kueue_')
 ),
+devices AS (
+    SELECT device, any_value(cluster) AS cluster, any_value(node) AS node FROM device_series GROUP BY device
+),
+offered AS (
+    -- since when until when there were nodes with devices; of those alone that were ever measured, where their names are known
+    SELECT s.cluster, s.labels['node'] AS node, t.first_ms, t.last_ms
+    FROM states AS t
+    JOIN series AS s USING (series_id)
+    SEMI JOIN devices AS d ON d.cluster = s.cluster AND coalesce(d.node = s.labels['node'], true)
+    WHERE s.metric = 'kube_node_status_capacity' AND s.labels['resource'] NOT IN ('cpu', 'memory') AND t.value > 0
+        AND t.last_ms > $from_ms
+),
 device_hours AS (
-    SELECT d.cluster, d.node, d.device, b.hour::BIGINT * 3600000 AS hour_ms,
-        min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
+    SELECT d.device, b.hour::BIGINT * 3600000 AS hour_ms, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
         -- what is missing inside the hour, where one series tells all of it
         CASE WHEN count(*) = 1 THEN max(b.last_offset_ms - b.first_offset_ms - (b.samples - 1) * b.gap_ms) END AS lacking_ms
     FROM blocks AS b
     JOIN device_series AS d USING (series_id)
     -- a day more: who is silent when the time begins was heard before it
     WHERE b.hour >= $from_ms // 3600000 - 24
+    GROUP BY d.device, b.hour
+),
+cluster_hours AS (
+    SELECT d.cluster, h.hour_ms, min(h.first_offset_ms) AS first_offset_ms, max(h.last_offset_ms) AS last_offset_ms
+    FROM device_hours AS h JOIN devices AS d USING (device)
     GROUP BY ALL
+),
+suspects AS (
+    -- whoever lacks no hour, and speaks near both ends of each, was never silent
+    SELECT device
+    FROM device_hours
+    GROUP BY device
+    HAVING count(*) * 3600000 <> max(hour_ms) - min(hour_ms) + 3600000 OR bool_or(
+        first_offset_ms > $tolerance_ms // 2 OR (last_offset_ms < 3600000 - $tolerance_ms // 2 AND hour_ms + 3600000 <= $to_ms))
 ),
 heard AS (
     SELECT 'nodes' AS family, cluster, NULL AS node, 0::UBIGINT AS speaker, first_ms, last_ms FROM node_runs
     UNION ALL
     SELECT 'target', cluster, NULL, target, first_ms, last_ms FROM node_runs WHERE source = $source
     UNION ALL
-    SELECT 'gpus', cluster, NULL, 0, hour_ms + min(first_offset_ms), hour_ms + max(last_offset_ms) FROM device_hours GROUP BY cluster, hour_ms
+    SELECT 'gpus', cluster, NULL, 0, hour_ms + first_offset_ms, hour_ms + last_offset_ms FROM cluster_hours
     UNION ALL
-    SELECT 'gpu', cluster, node, device, hour_ms + first_offset_ms, hour_ms + last_offset_ms FROM device_hours
+    SELECT 'gpu', d.cluster, d.node, h.device, h.hour_ms + h.first_offset_ms, h.hour_ms + h.last_offset_ms
+    FROM device_hours AS h
+    JOIN suspects USING (device)
+    JOIN devices AS d USING (device)
 ),
 in_order AS (
     SELECT *, max(last_ms) OVER (
@@ -65,7 +84,9 @@ unheard AS (
     GROUP BY family, cluster
     HAVING $to_ms - max(last_ms) > $tolerance_ms
     UNION ALL
-    SELECT 'gpu', cluster, node, hour_ms + first_offset_ms, hour_ms + last_offset_ms FROM device_hours WHERE lacking_ms > $tolerance_ms
+    SELECT 'gpu', d.cluster, d.node, h.hour_ms + h.first_offset_ms, h.hour_ms + h.last_offset_ms
+    FROM device_hours AS h JOIN devices AS d USING (device)
+    WHERE h.lacking_ms > $tolerance_ms
 )
 SELECT u.family, u.cluster, u.from_ms, u.to_ms
 FROM unheard AS u

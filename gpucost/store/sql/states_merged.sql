@@ -1,14 +1,21 @@
 -- reads: window_runs (registered: the runs of a window), touched (temporary)
 -- writes: merged (temporary): what stands in place of the touched runs
--- invariant: between a series' first and last sample of the window only the window counts; runs of equal value whose
---            silence is no longer than $silence are one
+-- invariant: where the window holds samples only the window counts, in its silences what is stored: an answer that holds less
+--            than an earlier one takes nothing away; runs of equal value whose silence is no longer than $silence are one
 CREATE OR REPLACE TEMP TABLE merged AS
-WITH pieces AS (
+WITH silent AS (
+    SELECT series_id, last_ms AS from_ms, lead(first_ms) OVER (PARTITION BY series_id ORDER BY first_ms) AS to_ms
+    FROM window_runs
+    QUALIFY to_ms - from_ms > $silence
+), pieces AS (
     SELECT series_id, value, first_ms, last_ms FROM window_runs
     UNION ALL
     SELECT series_id, value, first_ms, least(last_ms, from_ms - 1) FROM touched WHERE first_ms < from_ms
     UNION ALL
     SELECT series_id, value, greatest(first_ms, to_ms + 1), last_ms FROM touched WHERE last_ms > to_ms
+    UNION ALL
+    SELECT t.series_id, t.value, greatest(t.first_ms, s.from_ms + 1), least(t.last_ms, s.to_ms - 1)
+    FROM touched AS t JOIN silent AS s ON s.series_id = t.series_id AND t.first_ms < s.to_ms AND t.last_ms > s.from_ms
 ), marked AS (
     SELECT *,
            coalesce(value <> lag(value) OVER w OR first_ms - lag(last_ms) OVER w > $silence, true) AS begins
