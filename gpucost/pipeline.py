@@ -78,6 +78,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
         everything = state.begin(con, inputs, period)
         inventory.stage(con, config)
         price.stage(con, config)
+        price.warn_of_unlisted(con, config)
         attribution.stage(con, config.tz, everything=everything)
         state.finish(con)
 
