@@ -29,6 +29,7 @@ from gpucost.collect.needs import (
     REQUESTS,
     RESERVATIONS,
     TYPE_LABELS,
+    UNLISTED_REQUESTS,
     Need,
     mig_fix,
     needs,
@@ -54,6 +55,7 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
             yield Check(area, source.url, Status.ok, _about(asked))
             seen = Seen(asked, now)
             yield _requests(area, seen)
+            yield from _unlisted(area, seen)
             for need in needs(config.prices.cost_basis):
                 yield _needed(area, seen, need)
             yield from _kueue(area, seen)
@@ -103,6 +105,13 @@ def _requests(area: str, seen: Seen) -> Check:
     return Check(
         area, REQUESTS, Status.fail, "not there: nobody holds a GPU", f"scrape {KSM}, and keep the metric in its allowlist"
     )
+
+
+def _unlisted(area: str, seen: Seen) -> Iterator[Check]:
+    """Resources that may be accelerators, though no table lists them."""
+    if resources := seen.values(UNLISTED_REQUESTS, "resource"):
+        found = f"{', '.join(sorted(resources))}: no resource that gpucost knows, attributed to nobody"
+        yield Check(area, f"{REQUESTS}: others", Status.warn, found, "nothing to do where these are no accelerators")
 
 
 def _needed(area: str, seen: Seen, need: Need) -> Check:

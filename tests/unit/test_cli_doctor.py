@@ -22,6 +22,7 @@ from gpucost.collect.needs import (
     REQUESTS,
     RESERVATIONS,
     TYPE_LABELS,
+    UNLISTED_REQUESTS,
 )
 from gpucost.collect.prometheus_client import PrometheusClient
 from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
@@ -104,6 +105,11 @@ def test_a_label_that_was_relabeled_away() -> None:
 def test_no_gpu_requests() -> None:
     assert problems(Server(HEALTHY, {GPU_REQUESTS: []}))[REQUESTS].status is Status.warn
     assert problems(Server(without(REQUESTS), {GPU_REQUESTS: []}))[REQUESTS].status is Status.fail
+
+
+def test_resources_that_no_table_lists() -> None:
+    server = Server(HEALTHY, {UNLISTED_REQUESTS: ["example_com_npu"]})
+    assert problems(server)[f"{REQUESTS}: others"].found.startswith("example_com_npu: no resource that gpucost knows")
 
 
 def test_node_labels_that_are_not_allowed() -> None:
