@@ -81,6 +81,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
         everything = state.begin(con, inputs, period)
         inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)
+        price.warn_of_unlisted(con, config)
         attribution.stage(con, config.tz, everything=everything)
         state.finish(con)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpucost.catalog.accelerators import accelerators, other_resources
 from gpucost.collect.prometheus_selectors import GPU_RESOURCES
 
 KSM = "kube-state-metrics"
@@ -15,6 +16,7 @@ DCGM_FIX = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter, and have P
 
 REQUESTS = "kube_pod_container_resource_requests"
 GPU_REQUESTS = f'{REQUESTS}{{resource=~"{GPU_RESOURCES}"}}'
+UNLISTED_REQUESTS = f'{REQUESTS}{{resource!~"{accelerators()}|{other_resources()}"}}'
 MIG_REQUESTS = f'{REQUESTS}{{resource=~"nvidia_com_mig_.*"}}'
 
 POD_LABELS = "kube_pod_labels"

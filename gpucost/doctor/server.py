@@ -28,6 +28,7 @@ from gpucost.collect.needs import (
     REQUESTS,
     RESERVATIONS,
     TYPE_LABELS,
+    UNLISTED_REQUESTS,
     Need,
     mig_fix,
     needs,
@@ -67,6 +68,7 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
 def _states(area: str, seen: Seen, config: Config) -> Iterator[Check]:
     """What kube-state-metrics, and what exports with it, say of pods and nodes."""
     yield _requests(area, seen)
+    yield from _unlisted(area, seen)
     for need in needs(config.prices.cost_basis):
         yield _needed(area, seen, need)
     if (labels := seen.labels("kube_pod_info")) and not labels & {"uid", "exported_uid"}:
@@ -161,6 +163,13 @@ def _requests(area: str, seen: Seen) -> Check:
     return Check(
         area, REQUESTS, Status.fail, "not there: nobody holds a GPU", f"scrape {KSM}, and keep the metric in its allowlist"
     )
+
+
+def _unlisted(area: str, seen: Seen) -> Iterator[Check]:
+    """Resources that may be accelerators, though no table lists them."""
+    if resources := seen.values(UNLISTED_REQUESTS, "resource"):
+        found = f"{', '.join(sorted(resources))}: no resource that gpucost knows, attributed to nobody"
+        yield Check(area, f"{REQUESTS}: others", Status.warn, found, "nothing to do where these are no accelerators")
 
 
 def _needed(area: str, seen: Seen, need: Need) -> Check:

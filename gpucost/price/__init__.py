@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _BILL = "gpucost.price.bill"
 
-__all__ = ["inputs_digest", "load_fx_rates", "price_nodes", "stage", "wanting"]
+__all__ = ["inputs_digest", "load_fx_rates", "price_nodes", "stage", "wanting", "warn_of_unlisted"]
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:
@@ -41,6 +41,10 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
     said = {"currency": config.currency, "book": str(config.prices.book) if config.prices.book else None}
     run_stage(con, __name__, "60_unpriced_nodes", said)
     run_stage(con, __name__, "61_stale_prices", {"days": config.prices.stale_after_days})
+
+
+def warn_of_unlisted(con: DuckDBPyConnection, config: Config) -> None:
+    """Warn of resources that no table knows, with what their part of nodes costs; after inventory and `stage`."""
     run_stage(con, __name__, "62_unlisted_resources", {"currency": config.currency})
 
 

@@ -13,7 +13,17 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, POD_LABELS, REQUESTS, TYPE_LABELS
+from gpucost.collect.needs import (
+    GPU_REQUESTS,
+    NEEDS,
+    NODE_FACTS,
+    NODE_LABELS_FIX,
+    POD_LABELS,
+    REQUESTS,
+    RESERVATIONS,
+    TYPE_LABELS,
+    UNLISTED_REQUESTS,
+)
 from gpucost.collect.prometheus_client import PrometheusClient
 from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
 from gpucost.config.coverage import ClusterHours
@@ -198,6 +208,11 @@ def test_no_gpu_requests() -> None:
     assert problems(Server(without(REQUESTS), {GPU_REQUESTS: []}))[REQUESTS].status is Status.fail
 
 
+def test_resources_that_no_table_lists() -> None:
+    server = Server(HEALTHY, {UNLISTED_REQUESTS: ["example_com_npu"]})
+    assert problems(server)[f"{REQUESTS}: others"].found.startswith("example_com_npu: no resource that gpucost knows")
+
+
 def test_node_labels_that_are_not_allowed() -> None:
     found = problems(Server(HEALTHY | {"kube_node_labels": {"node"}}))["kube_node_labels"]
     assert (found.status, found.fix) == (Status.fail, NODE_LABELS_FIX)
@@ -226,6 +241,14 @@ def test_labels_that_tell_what_workloads_are_for() -> None:
     (found,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
     assert found.status is Status.warn and found.subject == "kube_pod_labels: workload type"
     assert found.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
+
+
+def test_fractions_that_are_not_exported_where_gpus_are_reserved() -> None:
+    reserved = {**HEALTHY, RESERVATIONS: {"namespace", "resource"}}
+    assert problems(Server(reserved))["kube_pod_annotations"].fix == (
+        "kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
+    )
+    assert not problems(Server({**reserved, "kube_pod_annotations": {"annotation_gpu_memory"}}))
 
 
 def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,256 @@
+"""What units of resources are worth beside the described fleets: claims, what no table lists, families that cannot be split."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpucost import pipeline
+from gpucost.catalog.accelerators import accelerators, claim_metrics, devices, other_resources
+from gpucost.config import Config, load_config
+from gpucost.model import Period
+from gpucost.report import Query, ReportView
+from gpucost.resources import pricing_dir
+from gpucost.store import Store
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.load import load, write_config
+from tests.replay.result import by_pod, unpaid
+from tests.replay.scrape import scrape
+from tests.replay.series import Series
+
+HOURS = 6
+
+
+def attributed(
+    told: dict[str, Any], folder: Path, more: list[Series] | None = None, drop: str = "$^", settings: str = ""
+) -> tuple[dict[str, float], ReportView]:
+    """GPU-hours by pod, and the report; of the scraped series those whose metric `drop` matches are left out."""
+    book = folder / "prices.csv"
+    book.write_text("\n".join([HEADER, *BOOK, ",,,box.large,on_demand,2.00,USD,"]) + "\n")
+    config: Config = write_config(told, folder, book)
+    if settings:
+        with (folder / "gpucost.toml").open("a") as out:
+            out.write(settings)
+        config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
+    series = [s for s in scrape(told, lean=True) if not re.fullmatch(drop, s.labels["__name__"])]
+    store: Store = load(told, [*series, *(more or [])], config)
+    period = Period(datetime.fromtimestamp(told["start"], UTC), datetime.fromtimestamp(told["end"], UTC))
+    view = pipeline.report(config, store, Query(period=period, period_name="the day"))
+    assert not unpaid(store)
+    figures = by_pod(store, told["start"] * 1000, told["end"] * 1000)
+    return {key[2]: float(f.allocated_gpu_hours) for key, f in figures.items() if f.allocated_gpu_hours}, view
+
+
+def said(view: ReportView, code: str) -> list[str]:
+    return [notice.message for notice in view.coverage.warnings if notice.code == code]
+
+
+def state(metric: str, labels: dict[str, str], start: float = 0, end: float = HOURS) -> Series:
+    """A kube-state-metrics series that is 1 from hour `start` to hour `end`."""
+    times = np.arange(at(start), at(end), 60, dtype=np.int64) * 1000
+    base = {"__name__": metric, "job": "kube-state-metrics", "instance": "10.4.0.30:8080"}
+    return Series({**base, **labels}, times, np.ones(len(times)))
+
+
+def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com") -> Series:
+    labels = {"namespace": "train", "resourceclaim": claim, "request": "gpu", "driver": driver, "pool": "n", "device": device}
+    return state("kube_resourceclaim_allocation_device_info", labels)
+
+
+def claiming(name: str, start: float, end: float, claim: str = "shared", **more: Any) -> dict[str, Any]:
+    return pod(name, "n", [], start, end, count=0, claims=[claim], **more)
+
+
+# A claim of six hours that a second pod joins for the first three: 1.5 + 3 and 1.5.
+SHARED = [claiming("long", 0, 6), claiming("short", 0, 3)]
+
+
+def test_a_claim_is_split_among_those_that_run_at_each_moment(tmp_path: Path) -> None:
+    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
+    hours, view = attributed(told, tmp_path, [allocated("shared", "gpu-0")])
+    assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
+    assert not said(view, "unplaced_claim")
+
+
+def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods(tmp_path: Path) -> None:
+    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
+    labels = {
+        "__name__": "DCGM_FI_DEV_GPU_UTIL",
+        "job": "dcgm-exporter",
+        "instance": "n:9400",
+        "UUID": "GPU-n-0",
+        "Hostname": "n",
+    }
+    claim = {"namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train"}
+    times = np.arange(at(0), at(HOURS), 60, dtype=np.int64) * 1000
+    hours, _ = attributed(told, tmp_path, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
+    assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
+
+
+def test_slices_of_claims(tmp_path: Path) -> None:
+    told = fleet(HOURS, [node("n", "p5.48xlarge", 0, HOURS)], [claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")], {})
+    devices_of = [allocated("a", "gpu-1-mig-1g10gb-19-0"), allocated("b", "gpu-2"), allocated("b", "gpu-3")]
+    hours, _ = attributed(told, tmp_path, devices_of)
+    assert hours == pytest.approx({"slice": 6 / 7, "two": 6}, abs=0.02)
+
+
+def test_a_claim_that_nothing_ties_to_a_device_is_said(tmp_path: Path) -> None:
+    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [claiming("lost", 1, 5), claiming("net", 0, 6, "nic")], {})
+    hours, view = attributed(told, tmp_path, [allocated("nic", "eth-1", "dra.net")])
+    assert not hours
+    assert [message for message in said(view, "unplaced_claim") if "4.0 GPU-hours of 1 pod" in message and "train" in message]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "worth"), [("g6.12xlarge", "7.20 USD"), ("box.large", "3.00 USD"), ("strange", "no price")]
+)
+def test_what_no_table_lists_is_named_with_hours_and_dollars(instance_type: str, worth: str, tmp_path: Path) -> None:
+    where = {**node("n", "g6.12xlarge", 0, HOURS), "instance_type": instance_type}
+    if instance_type != "g6.12xlarge":
+        where |= {"gpus": [], "gfd": False, "dcgm": False}
+    held = pod("odd", "n", [], 0, 3, resource="example_com_npu", count=4)
+    other = node("g", "g5.xlarge", 0, HOURS)
+    told = fleet(HOURS, [{**where, "offers": {"example_com_npu": 8}}, other], [held], {})
+    hours, view = attributed(told, tmp_path)
+    assert not hours
+    (message,) = said(view, "unsupported_resource")
+    assert (
+        message.startswith("example_com_npu ")
+        and "12.0 hours of it held by 1 pod of train on 1 node" in message
+        and worth in message
+    )
+
+
+def test_reservations_whose_pods_are_hidden_are_said(tmp_path: Path) -> None:
+    reservation = pod("gpu-reservation-a", "n", [0], 0, 4, "kai-resource-reservation")
+    sharing = pod("half", "n", [], 0, 4, count=0, annotations={"gpu_fraction": "0.5"})
+    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [reservation, sharing], {})
+    hours, view = attributed(told, tmp_path, drop="kube_pod_annotations")
+    assert hours == pytest.approx({"gpu-reservation-a": 4})
+    (message,) = said(view, "hidden_fractions")
+    assert "kai-resource-reservation" in message and "4.0 GPU-hours of 1 pod" in message
+    assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
+
+
+def test_a_family_that_cannot_be_split_counts_whole_and_is_said(tmp_path: Path) -> None:
+    where = {
+        **node("n", "g6.12xlarge", 0, HOURS, dcgm=False, gfd=False, shared_resource="huawei_com_Ascend310P"),
+        "instance_type": "box.large",
+    }
+    held = [
+        pod("template", "n", [], 0, 3, resource="huawei_com_Ascend310P_4c", count=1),
+        pod("memory", "n", [], 0, 3, resource="huawei_com_Ascend310P", count=1, asks={"huawei_com_Ascend310P_memory": 3072}),
+    ]
+    hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
+    assert hours == pytest.approx({"template": 3, "memory": 3})
+    assert sorted(message.split(" ")[0] for message in said(view, "unsplit_resource")) == [
+        "huawei_com_ascend310p_4c",
+        "huawei_com_ascend310p_memory",
+    ]
+    assert all("3.0 GPU-hours" in message for message in said(view, "unsplit_resource"))
+
+
+def test_hami_gives_bare_pods_its_default_memory(tmp_path: Path) -> None:
+    held = [pod("bare", "n", [0], 0, 6), pod("cores", "n", [1], 0, 6, asks={"nvidia_com_gpucores": 50})]
+    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, {})
+    hours, _ = attributed(told, tmp_path, settings="[hami]\ndefault_mem = 6144\n")
+    assert hours == pytest.approx({"bare": 1.5, "cores": 3})
+
+
+def test_virtual_devices_that_nothing_else_counts(tmp_path: Path) -> None:
+    held = [pod("part", "n", [], 0, 6, count=1, asks={"nvidia_com_gpucores": 50, "nvidia_com_gpumem_percentage": 25})]
+    where = {
+        **node("n", "g6.12xlarge", 0, HOURS, gfd=False, dcgm=False, offers={"nvidia_com_gpu": 40}),
+        "instance_type": "box.large",
+    }
+    hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
+    assert hours == pytest.approx({"part": 3})
+    assert float(view.totals.cost) == pytest.approx(1.5, abs=0.01)
+
+
+def test_intel_slots_and_gaudi(tmp_path: Path) -> None:
+    held = [pod("slot", "n", [], 0, 6, resource="gpu_intel_com_i915", count=1)]
+    labels = {"label_gpu_intel_com_device_count": 2}
+    where = {
+        **node("n", "g6.12xlarge", 0, HOURS, gfd=False, dcgm=False, labels=labels, shared_resource="gpu_intel_com_i915"),
+        "instance_type": "box.large",
+    }
+    where["offers"] = {"gpu_intel_com_i915": 8, "gpu_intel_com_i915_monitoring": 1, "gpu_intel_com_memory_max": 48_000_000_000}
+    hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
+    assert hours == pytest.approx({"slot": 1.5})
+    assert not said(view, "unsupported_resource")
+
+
+KINDS = {
+    "nvidia_com_gpu": "device",
+    "nvidia_com_gpu_shared": "slot",
+    "nvidia_com_mig_1g_5gb": "slice",
+    "nvidia_com_mig_2g_10gb_shared": "slice",
+    "nvidia_com_gpumem": "memory",
+    "nvidia_com_gpumem_percentage": "percentage",
+    "nvidia_com_gpucores": "cores",
+    "nvidia_com_priority": "none",
+    "volcano_sh_vgpu_number": "virtual",
+    "volcano_sh_vgpu_memory": "memory",
+    "aliyun_com_gpu_mem": "total_memory",
+    "aliyun_com_gpu_count": "device",
+    "amd_com_gpu": "device",
+    "amd_com_cpx_nps4": "partition",
+    "amd_com_spx_nps1": "partition",
+    "habana_ai_gaudi": "device",
+    "aws_amazon_com_neuron": "device",
+    "aws_amazon_com_neurondevice": "device",
+    "aws_amazon_com_neuroncore": "core",
+    "google_com_tpu": "device",
+    "huawei_com_Ascend910": "device",
+    "huawei_com_Ascend910B4_1": "device",
+    "huawei_com_Ascend310P": "device",
+    "huawei_com_Ascend310P_2c_1cpu": "unsplit",
+    "huawei_com_Ascend910B_memory": "unsplit_part",
+    "gpu_intel_com_i915": "device",
+    "gpu_intel_com_xe": "device",
+    "gpu_intel_com_xe_monitoring": "none",
+    "gpu_intel_com_millicores": "unsplit_part",
+    "cambricon_com_vmlu": "unsplit",
+    "cambricon_com_mlu_smlu_vmemory": "unsplit_part",
+    "hygon_com_dcunum": "unsplit",
+    "hygon_com_dcumem": "unsplit_part",
+    "cpu": "none",
+    "memory": "none",
+    "ephemeral_storage": "none",
+    "hugepages_2Mi": "none",
+    "pods": "none",
+    "attachable_volumes_aws_ebs": "none",
+    "vpc_amazonaws_com_pod_eni": "none",
+    "rdma_hca_shared_devices_a": "none",
+    "devices_kubevirt_io_kvm": "none",
+}
+
+
+@pytest.mark.parametrize("resource", KINDS)
+def test_a_resource_is_of_one_kind(resource: str) -> None:
+    with (pricing_dir() / "resources.csv").open(encoding="utf-8", newline="") as file:
+        kinds = {row["kind"] for row in csv.DictReader(file) if re.fullmatch(row["resource"], resource)}
+    assert kinds == {KINDS[resource]}
+    is_none = KINDS[resource] == "none"
+    assert bool(re.fullmatch(other_resources(), resource)) == is_none and bool(re.fullmatch(accelerators(), resource)) != is_none
+    assert bool(re.fullmatch(devices(), resource)) == (
+        KINDS[resource] in {"device", "slot", "slice", "virtual", "partition", "core", "unsplit"}
+    )
+
+
+def test_the_metrics_of_claims_are_those_of_the_versions_named() -> None:
+    with (pricing_dir() / "claim_series.csv").open(encoding="utf-8", newline="") as file:
+        versions = {row["metric"]: row["exporter"] for row in csv.DictReader(file)}
+    assert versions == {
+        "kube_pod_resourceclaim_info": "kube-state-metrics 2.20",
+        "kube_resourceclaim_status_reserved_for": "kube-state-metrics after 2.20",
+        "kube_resourceclaim_allocation_device_info": "kube-state-metrics after 2.20",
+    }
+    assert sorted(claim_metrics("pod") + claim_metrics("device")) == sorted(versions)
