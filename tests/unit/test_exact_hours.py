@@ -69,6 +69,15 @@ def test_a_sample_before_a_gap_speaks_for_one_interval(figures: Any) -> None:
     )
 
 
+def test_a_gap_across_the_edge_of_whole_hours(figures: Any) -> None:
+    """Silent after 01:59 for 2 minutes, which is no gap, and after 02:58 for 4: 02:59-03:02 is unmeasured, 1 and 2 minutes."""
+    silent = [["w", at(2) - 59, at(2) + 60], ["w", at(3) - 119, at(3) + 120]]
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], {}, silent=silent)
+    measured = [figures(told, (hour, hour + 1), "4.80")["a"] for hour in range(1, 4)]
+    assert [60 * a.idle_gpu_hours for a in measured] == [60, 59, 58]
+    assert [60 * a.unmeasured_gpu_hours for a in measured] == [0, 1, 2]
+
+
 def test_a_slot_is_cut_by_what_the_node_offers_at_last(figures: Any) -> None:
     """A node whose device plugin offers one GPU at first and four slots of it later, and no label tells of them: a quarter."""
     told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))
