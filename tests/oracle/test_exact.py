@@ -23,6 +23,8 @@ def test_stored_cells_are_those_of_the_exact_bill(case: Path, tmp_path: Path) ->
     _compare(fleet, scrape(fleet, lean=True), case / "prices.csv", tmp_path)
 
 
+@pytest.mark.shared
+@pytest.mark.slow
 @pytest.mark.parametrize("case", shared_cases(), ids=lambda case: case.name)
 def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(case: Path, tmp_path: Path) -> None:
     fleet = read_fleet(case)
