@@ -25,6 +25,9 @@ spells AS (
 -- one cause said twice is one absence; several causes (cordoned, this resource, that one) add up to what there is at most
 edges AS (
     SELECT node_id, from_ms AS at_ms FROM spells UNION SELECT node_id, to_ms FROM spells
+    -- where pods come and go what is free changes: at each moment it is all that can be absent
+    UNION SELECT node_id, from_ms FROM holdings SEMI JOIN spells USING (node_id)
+    UNION SELECT node_id, to_ms FROM holdings SEMI JOIN spells USING (node_id)
 ),
 stretches AS (
     SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges

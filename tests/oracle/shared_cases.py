@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,9 +17,9 @@ from tests.shared import SHARED
 _UNUSED = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE")
 
 
-def shared_cases() -> list[Path]:
-    """The folders of the fleets; none where ../shared is not beside the checkout."""
-    return [file.parent for file in sorted((SHARED / "replay" / "cases").glob("*/fleet.json"))]
+def shared_cases() -> list[str]:
+    """The names of the fleets; none where ../shared is not beside the checkout."""
+    return [file.parent.name for file in sorted((SHARED / "replay" / "cases").glob("*/fleet.json"))]
 
 
 def replayed(fleet: Fleet) -> list[Series]:
@@ -34,7 +32,7 @@ def replayed(fleet: Fleet) -> list[Series]:
 
         def put(self, name: str, labels: dict[str, Any], value: Any, t: float) -> None:
             if name not in _UNUSED:
-                told = (("__name__", name), *((k, str(v)) for k, v in labels.items() if v is not None and v != ""))
+                told = (("__name__", name), *sorted((k, str(v)) for k, v in labels.items() if v is not None and v != ""))
                 times, values = chunks.setdefault(told, ([], []))
                 times.append(round(float(f"{t:.3f}") * 1000))
                 values.append(float(value))
@@ -51,13 +49,8 @@ def replayed(fleet: Fleet) -> list[Series]:
     return series
 
 
-@cache
-def _module_path() -> Path:
-    return SHARED / "replay" / "replay.py"
-
-
 def _replay() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("shared_replay", _module_path())
+    spec = importlib.util.spec_from_file_location("shared_replay", SHARED / "replay" / "replay.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -15,16 +15,23 @@ from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.shared import shared
+
+#: Where cores and memory are charged too, the bill from the fleet's description is the only other one.
+ON_GPUS_ALONE = [case for case in all_cases() if "cost_basis" not in read_fleet(case)]
 
 
-@pytest.mark.parametrize("case", [c for c in all_cases() if "cost_basis" not in read_fleet(c)], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ON_GPUS_ALONE, ids=lambda case: case.name)
 def test_stored_cells_are_those_of_the_exact_bill(case: Path, tmp_path: Path) -> None:
     fleet = read_fleet(case)
     _compare(fleet, scrape(fleet, lean=True), case / "prices.csv", tmp_path)
 
 
-@pytest.mark.parametrize("case", shared_cases(), ids=lambda case: case.name)
-def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(case: Path, tmp_path: Path) -> None:
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize("name", shared_cases() or ["none"])
+def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(name: str, tmp_path: Path) -> None:
+    case = shared(f"replay/cases/{name}")
     fleet = read_fleet(case)
     _compare(fleet, replayed(fleet), case / "prices.csv", tmp_path)
 

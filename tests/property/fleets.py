@@ -59,6 +59,44 @@ def fleets(draw: Draw) -> Fleet:
 
 
 @st.composite
+def lived_in(draw: Draw, fleet: Fleet) -> Fleet:
+    """The same fleet with what every exact bill should have met, at times that are drawn.
+
+    Two nodes that are up all the time: on one a pod holds GPUs for whole hours, some partly idle, and its exporter is silent for
+    three or four scrapes; the other's slots are shared. Local midnight is at 02:30.
+    """
+    end = max(fleet["end"], MORNING + 4 * 3600)
+    scrape = fleet["scrape"]
+    whole = {**draw(_node("whole", MORNING, end)), "gpus": [f"GPU-whole-{i}" for i in range(4)], "mig": {}, "replicas": 1}
+    whole |= {"instance_type": "g6.12xlarge", "gpu_model": SHAPES["g6.12xlarge"][0]}
+    slots = {**draw(_node("slots", MORNING, end)), "gpus": ["GPU-slots-0"], "mig": {}, "replicas": draw(st.sampled_from([3, 4]))}
+    slots |= {"instance_type": "g5.xlarge", "gpu_model": SHAPES["g5.xlarge"][0]}
+    lived = {
+        **fleet,
+        "end": end,
+        "timezone": "America/St_Johns",
+        "nodes": [*fleet["nodes"], whole, slots],
+        "pods": list(fleet["pods"]),
+        "util": dict(fleet["util"]),
+        "silent": list(fleet["silent"]),
+    }
+    for number in range(2):
+        begins = MORNING + draw(st.integers(0, 1800))
+        devices = [{"uuid": f"GPU-whole-{2 * number + i}"} for i in range(2)]
+        draw(_pod(lived, whole, devices, "nvidia_com_gpu", begins, draw(st.integers(begins + 3 * 3600, end)), number))
+        for device in devices:
+            lived["util"][device["uuid"]] = draw(_percents(lived))
+    for number in range(draw(st.integers(2, slots["replicas"]))):
+        begins = MORNING + draw(st.integers(1800, 5400))
+        ends = draw(st.integers(begins + 4000, end))
+        draw(_pod(lived, slots, [{"uuid": "GPU-slots-0"}], "nvidia_com_gpu", begins, ends, number))
+    lived["util"]["GPU-slots-0"] = draw(_percents(lived))
+    quiet = draw(st.integers(MORNING + 3600, end - 3600))
+    lived["silent"].append(["whole", quiet, quiet + draw(st.sampled_from([2, 3])) * scrape + 1])
+    return lived
+
+
+@st.composite
 def by_basis(draw: Draw, fleet: Fleet) -> Fleet:
     """The same fleet under another cost basis: hosts that are known, and requests of them, some by pods without GPUs."""
     nodes = [{**node, **_host(draw, node)} for node in fleet["nodes"]]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from tests.oracle.exact.coverage import collected
 from tests.oracle.exact.devices import DeviceSeries, Speech, device_series
+from tests.oracle.exact.identities import identified
 from tests.oracle.exact.nodes import Node, count_gpus, is_accelerator, lives
 from tests.oracle.exact.pods import Pod, pods
 from tests.oracle.exact.prices import NANO, Row, steps
@@ -26,10 +27,8 @@ Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Rules:
-    """What a bill depends on besides samples: the time they were asked for (milliseconds), prices, and settings."""
+    """What a bill depends on besides samples: prices, and settings."""
 
-    since: int
-    until: int
     book: list[Row]
     cluster: str
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
@@ -55,6 +54,10 @@ class Figures:
     unallocated_cost: Decimal = Decimal(0)
     doubt: int = 0
 
+    def __add__(self, other: Figures) -> Figures:
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "team"}
+        return Figures(team=other.team, **sums)
+
 
 @dataclass
 class NodeFigures:
@@ -63,6 +66,7 @@ class NodeFigures:
     capacity: Fraction = Fraction(0)
     over_allocated: Fraction = Fraction(0)
     cost: Decimal = Decimal(0)
+    doubt: int = 0
 
 
 #: From and to (milliseconds), cluster, node name, when that node was up from.
@@ -79,8 +83,8 @@ class Bill:
 
 def exact_bill(series: list[Series], rules: Rules) -> Bill:
     """The bill of samples: no tolerance, no aggregates, no SQL."""
-    everything = [s for s in valid(series, rules.cluster)]
-    told, exporters = states(everything), device_series(everything)
+    everything = list(valid(series, rules.cluster))
+    told, exporters = list(identified(states(everything))), device_series(everything)
     nodes = lives(told, exporters)
     _place(nodes, exporters, told)
     for node in nodes:
@@ -89,7 +93,7 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
     holders: dict[Node, list[Pod]] = defaultdict(list)
     for pod in pods(told, nodes, exporters):
         holders[pod.node].append(pod)
-    seen = collected(told, exporters, rules.since, rules.until)
+    seen = collected(told, exporters)
     teams = Teams(told, rules.teams)
     bill = Bill()
     for node in nodes:
@@ -114,9 +118,11 @@ def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) 
             name = min((n for n in names[device.cluster] if n.split(".")[0] == short), default=None)
         if name is None and device.pod:
             ran = [
-                s for s in bound
+                s
+                for s in bound
                 if (s.cluster, s.get("namespace"), s.get("pod")) == (device.cluster, device.namespace, device.pod)
-                and s.first <= device.last and device.first <= s.end
+                and s.first <= device.last
+                and device.first <= s.end
             ]
             name = max(ran, key=lambda s: s.last).get("node") if ran else None
         for node in by_name[device.cluster, name] if name else ():
@@ -183,6 +189,7 @@ class _NodeBill:
         whole.capacity += capacity
         whole.over_allocated += sum(held.values(), Fraction(0)) - sum(billed.values(), Fraction(0))
         whole.cost += node_cost
+        whole.doubt += doubtful
 
     def _stretches(self, here: list[Pod], since: int, until: int) -> tuple[dict[Pod, Fraction], Fraction]:
         """GPU-milliseconds that each pod pays for, and those that nobody could have held."""
@@ -237,32 +244,44 @@ def _absences(node: Node) -> Iterator[tuple[str, int, int, Fraction]]:
         if state.first >= node.until or state.end <= node.since:
             continue
         unready = state.labels.get("condition") == "Ready" and state.labels.get("status") == "true" and state.value == 0
-        if (state.metric == "kube_node_spec_unschedulable" and state.value == 1) or (state.metric == "kube_node_status_condition" and unready):
+        if (state.metric == "kube_node_spec_unschedulable" and state.value == 1) or (
+            state.metric == "kube_node_status_condition" and unready
+        ):
             yield "", state.first, state.end, node.gpus
         elif state.metric == "kube_node_status_allocatable":
             for whole in offered:
                 since, until = max(state.first, whole.first), min(state.end, whole.end)
-                if whole.resource == state.resource and state.value < whole.value and since < until and is_accelerator(state.resource):
+                if (
+                    whole.resource == state.resource
+                    and state.value < whole.value
+                    and since < until
+                    and is_accelerator(state.resource)
+                ):
                     lost = Fraction(whole.value) - Fraction(state.value)
                     yield state.resource, since, until, lost * node.unit(state.resource, state.first).share
 
 
 def rounded(cost: Decimal, share: Fraction) -> tuple[Decimal, int]:
-    """A part of a cost to nine decimals; and whether that hangs on the last bit of a binary fraction: 1 or 0.
+    """A part of a cost to nine decimals, half a billionth up; and 1 where that is in doubt, else 0.
 
-    Half a billionth goes up. DuckDB computes cost x share in binary, where a share such as 1/7 is not exact.
+    Costs and shares are multiplied in binary, where a share such as 1/7 is not exact: next to a half it may go either way.
     """
     exact = Fraction(cost) * share * 10**9
     nanos = exact.numerator // exact.denominator
     rest = exact - nanos
-    amount = (nanos + (rest >= Fraction(1, 2))) * NANO
-    return amount, int(abs(rest - Fraction(1, 2)) < Fraction(1, 10_000))
+    return (nanos + (rest >= Fraction(1, 2))) * NANO, int(abs(rest - Fraction(1, 2)) < Fraction(1, 10_000))
 
 
 def amounts(cost: Decimal, shares: dict[Pod | None, Fraction]) -> tuple[dict[Pod | None, Decimal], int]:
-    """Each share's amount: what rounding leaves goes to the largest share, then the smallest uid; and how many are in doubt."""
+    """Each share's amount: what rounding leaves goes to the largest share, then the smallest uid; and billionths in doubt."""
     each = {pod: rounded(cost, share) for pod, share in shares.items()}
     costs = {pod: amount for pod, (amount, _) in each.items()}
-    first = min(shares, key=lambda pod: (-shares[pod], pod is None, pod.uid if pod else ""))
-    costs[first] += cost - sum(costs.values(), Decimal(0))
-    return costs, sum(doubt for _, doubt in each.values())
+    doubt = sum(doubtful for _, doubtful in each.values())
+    rest = cost - sum(costs.values(), Decimal(0))
+    largest = max(shares.values())
+    first = min((pod for pod, share in shares.items() if share == largest), key=lambda pod: (pod is None, pod.uid if pod else ""))
+    costs[first] += rest
+    if first is not None and shares[None] == largest and largest.denominator & (largest.denominator - 1):
+        # what nobody held is a difference, which in binary may come out larger than the share that it equals
+        doubt += abs(int(rest / NANO))
+    return costs, doubt

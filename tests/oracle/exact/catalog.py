@@ -22,8 +22,24 @@ def _rows(name: str) -> list[dict[str, str]]:
 @cache
 def gpus_of(instance_type: str) -> Fraction | None:
     """How many GPUs an instance type has, as its cloud sells it."""
-    counts = [Fraction(row["gpu_count"]) for row in _rows("instances.csv") if row["instance_type"].lower() == instance_type.lower()]
+    counts = [
+        Fraction(row["gpu_count"]) for row in _rows("instances.csv") if row["instance_type"].lower() == instance_type.lower()
+    ]
     return max(counts, default=None)
+
+
+@cache
+def memory_of(product: str) -> Fraction | None:
+    """MiB of a GPU."""
+    models = {_spelled(row["alias"]): row["gpu_model"] for row in _rows("gpu_aliases.csv")}
+    memory = {row["gpu_model"]: row["memory_mib"] for row in _rows("gpus.csv")}
+    known = memory.get(models.get(_spelled(product), product))
+    return Fraction(known) if known else None
+
+
+def _spelled(name: str) -> str:
+    whole = re.sub(r"(-MIG-.*|-SHARED)$", "", name)
+    return re.sub(r"^(nvidia|tesla)+", "", re.sub(r"[^a-z0-9]", "", whole.lower()))
 
 
 def slices_of(product: str) -> int:

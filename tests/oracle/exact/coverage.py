@@ -7,31 +7,32 @@ from collections import defaultdict
 from tests.oracle.exact.devices import DeviceSeries
 from tests.oracle.exact.states import HOUR, State
 
-#: Gaps in what was seen of a cluster are bridged up to this long; a longer one is not collected.
+#: What was not seen is bridged up to this long: who stands at both ends held on. Longer ones are not collected.
 BRIDGED = 2 * HOUR
 
 
-def collected(told: list[State], exporters: list[DeviceSeries], since: int, until: int) -> dict[str, list[tuple[int, int]]]:
-    """Spans of collected time within [since, until), by cluster: from one scrape before the first sample on.
+def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, list[tuple[int, int]]]:
+    """Spans of collected time by cluster, from one scrape before its first sample to one after its last.
 
-    Activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected.
+    Activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected. Families of metrics that
+    fall silent alone, and shards, are left to the tests of coverage.
     """
-    seen: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    seen: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     for state in told:
-        seen[state.cluster].append((state.first, state.last, state.end - state.last))
+        seen[state.cluster].append((state.first, state.last, state.begin, state.end))
+    known = set(seen)
     for device in exporters:
-        if device.cluster not in {state.cluster for state in told}:
-            seen[device.cluster].append((device.first, device.last, device.end - device.last))
-    found = {}
-    for cluster, spans in seen.items():
-        spans.sort()
-        begins, last = spans[0][0] - spans[0][2], spans[0][1]
-        parts = []
-        for first, final, interval in spans:
-            if first - last > BRIDGED:
-                parts.append((begins, last))
-                begins = first
-            last = max(last, final)
-        parts.append((begins, until))
-        found[cluster] = [(max(a, since), min(b, until)) for a, b in parts if max(a, since) < min(b, until)]
-    return found
+        if device.cluster not in known:
+            seen[device.cluster].append((device.first, device.last, device.first - (device.end - device.last), device.end))
+    return {cluster: _spans(sorted(runs)) for cluster, runs in seen.items()}
+
+
+def _spans(runs: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
+    begins, ends = runs[0][2], runs[0][3]
+    found = []
+    for first, _, _, end in runs:
+        if first - ends > BRIDGED:
+            found.append((begins, ends))
+            begins = first
+        ends = max(ends, end)
+    return [*found, (begins, ends)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tests.oracle.exact.states import DEVICE, HOUR, MIG, SCALE, USUAL_INTERVAL, Samples, hourly_gaps, lower_median
+from tests.oracle.exact.states import DEVICE, HOUR, MIG, SCALE, USUAL_INTERVAL, Samples, Target, hourly_gaps, lower_median
 
 HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "node_name")
 NODE_LABELS = ("node", "kubernetes_node", "node_name", "exported_node")
@@ -44,9 +44,7 @@ class DeviceSeries:
 
     @property
     def host(self) -> str:
-        named = next((self.labels[label] for label in HOSTS if label in self.labels), None)
-        instance = self.labels.get("instance", "")
-        return named if named is not None else instance.rpartition(":")[0] if instance.rpartition(":")[2].isdigit() else instance
+        return _host(self.labels)
 
     @property
     def node_label(self) -> str:
@@ -91,23 +89,44 @@ def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
         labels = samples.labels
         if labels["__name__"] == (MIG if labels.get("GPU_I_ID") else DEVICE) and (labels.get("UUID") or labels.get("uuid")):
             told.append(samples)
-    own = [{hour: lower_median(gaps) or 0 for hour, gaps in hourly_gaps(s).items()} for s in told]
-    usual = [lower_median(list(gaps.values())) if len(s.times) >= 3 else None for s, gaps in zip(told, own, strict=True)]
-    jobs: dict[tuple[str, str], list[int]] = defaultdict(list)
-    targets: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for samples, gap in zip(told, usual, strict=True):
-        if gap:
-            jobs[samples.target[:2]].append(gap)
-            targets[samples.target].append(gap)
+    scraped: dict[Target, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    for samples in told:
+        hourly = hourly_gaps(samples)
+        for hour, gaps in hourly.items():
+            scraped[_target(samples)][hour].append((-len(gaps), lower_median(gaps) or USUAL_INTERVAL))
+    intervals = {target: dict(_intervals(hours)) for target, hours in scraped.items()}
     found = []
-    for samples, gap, gaps in zip(told, usual, own, strict=True):
-        if gap:
-            interval = min(gap, lower_median(targets[samples.target]) or gap)
-        else:
-            interval = lower_median(jobs[samples.target[:2]]) or lower_median(list(gaps.values())) or USUAL_INTERVAL
-        hours = {time // HOUR: interval for time in samples.times}
+    for samples in told:
+        own = intervals.get(_target(samples), {})
+        hours = {}
+        for hour in sorted({time // HOUR for time in samples.times}):
+            others = [found[hour] for target, found in intervals.items() if target[:2] == samples.target[:2] and hour in found]
+            few = min((gap for _, gap in scraped[_target(samples)][hour]), default=None)
+            hours[hour] = own.get(hour) or lower_median(others) or few or USUAL_INTERVAL
         found.append(DeviceSeries(samples.labels, samples.cluster, samples.times, samples.values, hours))
     return found
+
+
+def _target(samples: Samples) -> Target:
+    """What is scraped at once; an aggregator in between may give all exporters one instance."""
+    return *samples.target[:2], f"{samples.target[2]} {_host(samples.labels)}"
+
+
+def _intervals(hours: dict[int, list[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
+    """The scrape interval of a target by hour, from (minus the number of gaps, their median) of its series in each.
+
+    What one target tells is scraped at once: the series with the most samples counts, since others lost some that made no sense.
+    Of an hour and its neighbors the longest interval counts: the hour in which scraping changed has samples of either.
+    """
+    medians = {hour: min(series)[1] for hour, series in hours.items() if min(series)[0] <= -2}
+    for hour in {h + near for h in medians for near in (-1, 0, 1)}:
+        yield hour, max(medians[h] for h in (hour - 1, hour, hour + 1) if h in medians)
+
+
+def _host(labels: dict[str, str]) -> str:
+    named = next((labels[label] for label in HOSTS if label in labels), None)
+    address, _, port = labels.get("instance", "").rpartition(":")
+    return named if named is not None else address if port.isdigit() else labels.get("instance", "")
 
 
 class Speech:
@@ -129,17 +148,18 @@ class Speech:
         self.sums: list[tuple[int, int, Fraction]] = []
         idle_ms, measured_ms, activity = 0, 0, Fraction(0)
         percents = {value: Fraction(str(value)) * scale for value in set(values.values())}
+        idles = {value: percent < threshold for value, percent in percents.items()}
         for time, following in zip(self.times, [*self.times[1:], None], strict=True):
             interval = intervals[time // HOUR]
             speaks = following - time if following is not None and 2 * (following - time) <= 5 * interval else interval
-            percent = percents[values[time]]
+            value = values[time]
             self.sums.append((idle_ms, measured_ms, activity))
             self.spoken.append(speaks)
-            self.idle.append(percent < threshold)
-            self.percent.append(percent)
-            idle_ms += speaks if percent < threshold else 0
+            self.idle.append(idles[value])
+            self.percent.append(percents[value])
+            idle_ms += speaks if idles[value] else 0
             measured_ms += speaks
-            activity += percent * speaks
+            activity += percents[value] * speaks
 
     def between(self, since: int, until: int) -> tuple[int, int, Fraction]:
         """Milliseconds idle and measured, and percent x milliseconds, in [since, until)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -19,26 +20,40 @@ class Span(NamedTuple):
     labels: Labels
 
 
-def spans(told: Iterable[State], *, may_be_empty: bool) -> list[Span]:
+#: Labels that tell of a node's GPUs: it carries some once they have been discovered.
+GPU_LABELS = {
+    "label_nvidia_com_gpu_product",
+    "label_nvidia_com_gpu_count",
+    "label_nvidia_com_gpu_replicas",
+    "label_nvidia_com_mig_strategy",
+    "label_cloud_google_com_gke_accelerator",
+    "label_amd_com_gpu_product_name",
+}
+
+
+def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
     """The object's spans of unchanged labels, in order, the first since ever and the last for ever; none without labels.
 
     A set of labels ends at its own last sample; what no set tells, the first after it does. Of several sets at a moment each
-    label's newest value counts.
+    label's newest value counts. A node always carries labels, and a GPU node some that tell of its GPUs: sets without them
+    are from before those were discovered, or from a while in which they were lost.
     """
     sets = [(s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")}) for s in told]
-    sets = [one for one in sets if one[2] or may_be_empty]
     edges = sorted({edge for one in sets for edge in one[:2]})
-    found: list[Span] = []
-    begins = EVER
-    for since, until in zip(edges, edges[1:], strict=False):
+    stretches = []
+    for since, until in itertools.pairwise(edges):
         alive = sorted((one for one in sets if one[0] <= since and until <= one[1]), key=lambda one: one[0])
         if alive:
-            merged = {label: value for one in alive for label, value in one[2].items()}
-            if found and found[-1].labels == merged:
-                found[-1] = Span(found[-1].since, until, merged)
-            else:
-                found.append(Span(begins, until, merged))
-            begins = until
+            stretches.append((until, {label: value for one in alive for label, value in one[2].items()}))
+    if of_node:
+        telling = [stretch for stretch in stretches if GPU_LABELS & stretch[1].keys()]
+        stretches = telling or [stretch for stretch in stretches if stretch[1]]
+    found: list[Span] = []
+    for until, merged in stretches:
+        if found and found[-1].labels == merged:
+            found[-1] = Span(found[-1].since, until, merged)
+        else:
+            found.append(Span(found[-1].until if found else EVER, until, merged))
     if found:
         found[-1] = found[-1]._replace(until=NEVER)
     return found

@@ -8,12 +8,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.oracle.exact.catalog import gpus_of, slices_of
+from tests.oracle.exact.catalog import gpus_of, memory_of, slices_of
 from tests.oracle.exact.devices import DeviceSeries
 from tests.oracle.exact.labels import Labels, Span, at, spans
 from tests.oracle.exact.states import State
 
-ACCELERATORS = re.compile(r"nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron|google_com_tpu")
+#: Resources that count devices or slices; a gpu-mem of unknown size counts as a device, and the report says so.
+DEVICES = re.compile(
+    r"nvidia_com_gpu(_shared)?|nvidia_com_mig_.+|amd_com_gpu|habana_ai_gaudi.*|aws_amazon_com_neuron.*|google_com_tpu|aliyun_com_gpu_mem"
+)
+#: Resources of HAMi that say which part of a virtual GPU a container asks for.
+PARTS = ("nvidia_com_gpumem", "nvidia_com_gpumem_percentage", "nvidia_com_gpucores")
 SPOT = {"spot", "preemptible", "ec2spot"}
 RESERVED = {"reserved", "capacity-block", "reservation"}
 BOUGHT = (
@@ -30,13 +35,18 @@ RESERVATIONS = (
     "cloud_google_com_reservation_name",
     "karpenter_sh_capacity_reservation_id",
 )
-PRODUCTS = ("nvidia_com_gpu_product", "cloud_google_com_gke_accelerator", "amd_com_gpu_product_name", "karpenter_k8s_aws_instance_gpu_name")
+PRODUCTS = (
+    "nvidia_com_gpu_product",
+    "cloud_google_com_gke_accelerator",
+    "amd_com_gpu_product_name",
+    "karpenter_k8s_aws_instance_gpu_name",
+)
 PROVIDERS = {"aws": "eks_amazonaws_com_", "azure": "kubernetes_azure_com_"}
 
 
 def is_accelerator(resource: str) -> bool:
-    """Whether a resource, as kube-state-metrics names it, is a device or a part of one."""
-    return ACCELERATORS.match(resource) is not None
+    """Whether a resource, as kube-state-metrics names it, counts devices or slices of them."""
+    return DEVICES.fullmatch(resource) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ class Node:
     states: list[State] = field(default_factory=list)
     devices: list[DeviceSeries] = field(default_factory=list)
     requested: set[str] = field(default_factory=set)
+    is_virtual: bool = False
     gpus: Fraction = Fraction(0)
 
     def __hash__(self) -> int:
@@ -97,22 +108,41 @@ class Node:
         return next((name for name in ("azure", "aws") if any(c.startswith(PROVIDERS[name]) for c in carried)), None)
 
     @property
-    def slices(self) -> int:
+    def product(self) -> str:
+        """What its GPUs are called."""
         models = sorted(d.labels.get("modelName") or d.labels.get("model_name") or "" for d in self.devices)
-        return slices_of(self.label(*PRODUCTS) or (models[-1] if models else ""))
+        return self.label(*PRODUCTS) or (models[-1] if models else "")
+
+    @property
+    def slices(self) -> int:
+        """Compute slices of each of its GPUs."""
+        return slices_of(self.product)
+
+    def memory_of_each(self, resource: str) -> Fraction | None:
+        """MiB of a GPU: what the node offers of it, which shows how it is scaled, else what the model has."""
+        offered = [Fraction(s.value) for s in self.states if s.metric == "kube_node_status_capacity" and s.resource == resource]
+        return max(offered) / self.gpus if offered else memory_of(self.product)
+
+    @property
+    def replicas(self) -> Fraction:
+        """Slots of each GPU, as its last labels say."""
+        return _replicas(self.last_labels)
 
     def capacity(self, since: int, until: int) -> dict[str, Fraction]:
         """Units of each accelerator that the node offers last within a time."""
         newest: dict[str, State] = {}
+        low, high = max(self.since, since), min(self.until, until)
         for state in self.states:
-            if state.metric == "kube_node_status_capacity" and is_accelerator(state.resource) and state.value > 0:
-                if state.first < min(self.until, until) and max(self.since, since) <= state.last:
-                    if state.resource not in newest or newest[state.resource].last < state.last:
-                        newest[state.resource] = state
+            is_offer = state.metric == "kube_node_status_capacity" and is_accelerator(state.resource) and state.value > 0
+            if is_offer and state.first < high and low <= state.last:
+                newest[state.resource] = max(newest.get(state.resource, state), state, key=lambda s: s.last)
         return {resource: Fraction(state.value) for resource, state in newest.items()}
 
     def unit(self, resource: str, time: int) -> Unit:
-        """What one unit of a resource was at a moment: the one place that decides shares."""
+        """What one unit of a resource was at a moment: the one place that decides shares of whole requests.
+
+        Which part of a virtual GPU a container asks for, pods.py reads from its other requests.
+        """
         span = at(self.labels, time) or Span(-(2**62), 2**62, {})
         offered = self.capacity(span.since, span.until)
         profile = self._profile_of(resource, span.labels)
@@ -123,8 +153,9 @@ class Node:
             replicas = _replicas(span.labels)
         renamed = any(name.endswith("_shared") for name in {*offered, *self.requested})
         can_be_shared = resource.startswith("nvidia_com_mig_") or resource == "nvidia_com_gpu"
-        shared = resource.endswith("_shared") or (not renamed and can_be_shared and replicas > 1)
-        outnumbers = profile is None and offered.get(resource, Fraction(0)) >= 2 * self.gpus
+        is_virtual = self.is_virtual and resource == "nvidia_com_gpu"
+        shared = resource.endswith("_shared") or (not renamed and can_be_shared and replicas > 1 and not is_virtual)
+        outnumbers = profile is None and not is_virtual and offered.get(resource, Fraction(0)) >= 2 * self.gpus
         if shared and replicas > 1:
             share = part / replicas
         elif outnumbers:
@@ -167,7 +198,9 @@ def _number(text: str | None) -> Fraction:
 
 
 def _replicas(labels: Labels) -> Fraction:
-    return _number(labels.get("label_nvidia_com_gpu_replicas") or labels.get("label_cloud_google_com_gke_max_shared_clients_per_gpu"))
+    return _number(
+        labels.get("label_nvidia_com_gpu_replicas") or labels.get("label_cloud_google_com_gke_max_shared_clients_per_gpu")
+    )
 
 
 def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
@@ -189,7 +222,7 @@ def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
                 mine = [s for s in infos if _machine(s) and s.first < until and since < s.end]
                 machine = _machine(max(mine, key=lambda s: s.end)) if mine else None
                 labeled = [s for s in states if s.metric == "kube_node_labels" and s.first < until and since <= s.last]
-                found.append(Node(cluster, name, machine, since, until, spans(labeled, may_be_empty=False), states))
+                found.append(Node(cluster, name, machine, since, until, spans(labeled, of_node=True), states))
     known = {cluster for cluster, _ in seen}
     bare: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
     for device in exporters:
@@ -228,8 +261,15 @@ def count_gpus(node: Node) -> Fraction:
     """Physical GPUs: nvidia.com/gpu.count, else the instance catalog, else distinct UUIDs, else what is offered."""
     profile = node.plain_profile(node.last_labels)
     strategy = node.label("nvidia_com_mig_strategy")
-    alike = [s.labels for s in node.labels if (_profile_label(s.labels), s.labels.get("label_nvidia_com_mig_strategy") == "single") == (_profile_label(node.last_labels), strategy == "single")]
-    told = [_number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0") for labels in alike]
+    alike = [
+        s.labels
+        for s in node.labels
+        if (_profile_label(s.labels), s.labels.get("label_nvidia_com_mig_strategy") == "single")
+        == (_profile_label(node.last_labels), strategy == "single")
+    ]
+    told = [
+        _number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0") for labels in alike
+    ]
     counted = max(told, default=Fraction(0))
     if profile is None and counted > 0:
         return counted
@@ -242,12 +282,16 @@ def count_gpus(node: Node) -> Fraction:
     if profile is not None and counted > 0:
         return Fraction(math.ceil(counted / node.slices))
     offered = [
-        s for s in node.states
-        if s.metric == "kube_node_status_capacity" and is_accelerator(s.resource) and s.first < node.until and node.since <= s.last
+        s
+        for s in node.states
+        if s.metric == "kube_node_status_capacity"
+        and is_accelerator(s.resource)
+        and s.first < node.until
+        and node.since <= s.last
     ]
     plain = [Fraction(s.value) for s in offered if "_mig_" not in s.resource]
     if plain:
-        return max(plain) / max(_replicas(node.last_labels), Fraction(1))
+        return max(plain) / max(node.replicas, Fraction(1))
     return max((Fraction(s.value) for s in offered), default=Fraction(0))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tests.oracle.exact.devices import DeviceSeries
-from tests.oracle.exact.nodes import Node, is_accelerator
+from tests.oracle.exact.nodes import PARTS, Node, is_accelerator
 from tests.oracle.exact.states import State
 
 TERMINAL = ("Succeeded", "Failed")
@@ -59,8 +60,13 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
         if _is_request(state) and is_accelerator(state.resource):
             for node in by_name[state.cluster, str(state.get("node"))]:
                 node.requested.add(state.resource)
+        if _is_request(state) and state.resource in PARTS and state.get("node"):
+            for node in nodes:
+                slotted = node.replicas > 1 and node.name != state.get("node")
+                node.is_virtual |= node.cluster == state.cluster and not slotted
     claimed = {(d.cluster, d.namespace, d.pod) for d in exporters if d.by_claim}
-    found = []
+    found: list[Pod] = []
+    claims: list[Pod] = []
     for (cluster, uid), states in by_uid.items():
         namespace, name = str(states[0].get("namespace")), str(states[0].get("pod"))
         units = {resource: count for resource, count in requests(states).items() if is_accelerator(resource)}
@@ -76,33 +82,97 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
         # a pod never moves: of nodes of one name it ran on the first
         pod = Pod(cluster, namespace, name, uid, on[0][2], on[0][0], on[0][1])
         for resource, count in units.items():
-            unit = pod.node.unit(resource, pod.since)
-            _hold(pod, unit.profile is not None, count, unit.share, unit.shared)
-        for device in {(d.uuid, d.instance): d for d in _named(pod) if d.by_claim}.values() if by_claim else ():
-            _hold(pod, device.profile is not None, Fraction(1), _part(pod.node, device, {}), shared=False)
-        if pod.gpus:
+            part = _part_of_virtual(states, pod.node) if resource == "nvidia_com_gpu" else None
+            if part is not None:
+                _hold(pod, sliced=False, units=count, gpus=part, shared=True)
+            else:
+                unit = pod.node.unit(resource, pod.since)
+                _hold(pod, unit.profile is not None, count, count * unit.share, unit.shared)
+        if by_claim:
+            claims.append(pod)
+        elif pod.gpus:
             found.append(pod)
+    found += _claimed(claims)
     _assign(found)
     return found
 
 
-def _hold(pod: Pod, sliced: bool, units: Fraction, share: Fraction, shared: bool) -> None:
+def _part_of_virtual(states: list[State], node: Node) -> Fraction | None:
+    """GPUs that a pod holds by parts of virtual ones (HAMi); None where it asks for no part.
+
+    A container's: devices x max(cores, memory), at most 1 each. Missing memory is all of the device's; missing cores are none.
+    """
+    asked = {
+        (resource, container, is_init): units for (resource, container, is_init), units in _asked(states).items()
+        if resource in PARTS or resource == "nvidia_com_gpu"
+    }  # fmt: skip
+    if not any(resource in PARTS for resource, _, _ in asked):
+        return None
+    parts: dict[tuple[str | None, bool], Fraction] = {}
+    for container, is_init in {key[1:] for key in asked}:
+        memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS)
+        of_each = node.memory_of_each(PARTS[0])
+        share = percentage / 100 if percentage is not None else Fraction(1)
+        if memory is not None:
+            share = memory / of_each if of_each else Fraction(1)
+        devices = asked.get(("nvidia_com_gpu", container, is_init), Fraction(1))
+        parts[container, is_init] = devices * min(Fraction(1), max(share, (cores or Fraction(0)) / 100))
+    return _together({("", *key): part for key, part in parts.items()}, states)[""]
+
+
+def _claimed(claims: list[Pod]) -> list[Pod]:
+    """Pods that hold devices by claims, each once per stretch of an unchanged share: a device is split among those that run."""
+    on: dict[tuple[Node, str, str], dict[Pod, DeviceSeries]] = defaultdict(dict)
+    for pod in claims:
+        for device in _named(pod):
+            if device.by_claim:
+                on[pod.node, device.uuid, device.instance][pod] = device
+    found = []
+    for pod in claims:
+        mine = [(holders, holders[pod]) for holders in on.values() if pod in holders]
+        edges = {edge for holders, _ in mine for other in holders for edge in (other.since, other.until)}
+        moments = sorted({pod.since, pod.until, *(edge for edge in edges if pod.since < edge < pod.until)})
+        for since, until in itertools.pairwise(moments):
+            piece = Pod(pod.cluster, pod.namespace, pod.name, pod.uid, pod.node, since, until)
+            for holders, device in mine:
+                sharers = sum(other.since <= since < other.until for other in holders)
+                _hold(piece, device.profile is not None, Fraction(1), _part(pod.node, device, {}) / sharers, sharers > 1)
+            same = found and found[-1].uid == pod.uid and found[-1].until == since and found[-1].kinds == piece.kinds
+            if same:
+                found[-1].until = until
+            elif piece.gpus:
+                found.append(piece)
+    return found
+
+
+def _hold(pod: Pod, sliced: bool, units: Fraction, gpus: Fraction, shared: bool) -> None:
     kind = pod.kinds[sliced]
     kind.units += units
-    kind.gpus += units * share
+    kind.gpus += gpus
     kind.shared |= shared
-    pod.gpus += units * share
+    pod.gpus += gpus
 
 
 def requests(states: list[State]) -> dict[str, Fraction]:
     """Units by resource: what containers and sidecars hold together, or the largest init container."""
+    return {resource: units for resource, units in _together(_asked(states), states).items() if units > 0}
+
+
+def _asked(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
+    """Units by resource, container and whether it is an init container; requests equal limits, however often they are told."""
     asked: dict[tuple[str, str | None, bool], Fraction] = {}
     for state in states:
         if _is_request(state):
             key = (state.resource, state.get("container"), "_init_" in state.metric)
             asked[key] = max(Fraction(state.value), asked.get(key, Fraction(0)))
+    return asked
+
+
+def _together(asked: dict[tuple[str, str | None, bool], Fraction], states: list[State]) -> dict[str, Fraction]:
     sidecars = {
-        s.get("container") for s in states if s.metric == "kube_pod_init_container_info" and s.labels.get("restart_policy") == "Always"
+        s.get("container")
+        for s in states
+        if s.metric == "kube_pod_init_container_info" and s.labels.get("restart_policy") == "Always"
     }
     lasting: dict[str, Fraction] = defaultdict(Fraction)
     starting: dict[str, Fraction] = defaultdict(Fraction)
@@ -111,7 +181,7 @@ def requests(states: list[State]) -> dict[str, Fraction]:
             starting[resource] = max(starting[resource], units)
         else:
             lasting[resource] += units
-    return {r: max(lasting[r], starting[r]) for r in {*lasting, *starting} if max(lasting[r], starting[r]) > 0}
+    return {resource: max(lasting[resource], starting[resource]) for resource in {*lasting, *starting}}
 
 
 def _node_of(states: list[State]) -> str | None:
@@ -122,7 +192,14 @@ def _node_of(states: list[State]) -> str | None:
 
 def _held(states: list[State]) -> tuple[int, int] | None:
     """From the moment it was bound until it was terminal, or was seen no more."""
-    since = next((at for at in (_least(states, "kube_pod_status_scheduled_time"), _least(states, "kube_pod_start_time")) if at is not None), None)
+    since = next(
+        (
+            at
+            for at in (_least(states, "kube_pod_status_scheduled_time"), _least(states, "kube_pod_start_time"))
+            if at is not None
+        ),
+        None,
+    )
     if since is None:
         since = min((s.first for s in states if s.get("node")), default=None)
     if since is None:
@@ -156,7 +233,8 @@ def _least(states: list[State], metric: str) -> int | None:
 def _named(pod: Pod) -> list[DeviceSeries]:
     """The series on its node that name it while it held GPUs."""
     return [
-        d for d in pod.node.devices
+        d
+        for d in pod.node.devices
         if d.namespace == pod.namespace and d.pod == pod.name and d.first < pod.until and pod.since <= d.last
     ]
 

@@ -1,8 +1,9 @@
-"""What samples say of states and activity: which can be true, which run of equal ones was so from when to when, how often they came."""
+"""What samples say: which can be true, which run of equal ones was so from when to when, and how often they came."""
 
 from __future__ import annotations
 
-import math
+import itertools
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ HOUR = 3_600_000
 #: A gap up to this long is no gap (DESIGN, "Collected is what was seen"): what was so before and after it was so in it.
 COVERED = 10 * 60_000
 #: DCGM's ways to say that there is no value.
-SENTINELS = {2147483632.0 + i for i in range(4)} | {140737488355328.0 + i for i in range(4)} | {4294967295.0, 9.223372036854776e18}
+SENTINELS = (
+    {2147483632.0 + i for i in range(4)} | {140737488355328.0 + i for i in range(4)} | {4294967295.0, 9.223372036854776e18}
+)
 #: Activity metrics, with what makes them a percentage; the first is that of whole devices, the second that of MIG instances.
 DEVICE, MIG = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 SCALE = {DEVICE: 1, MIG: 100}
 USUAL_INTERVAL = 60_000
+LARGEST = sys.float_info.max
 
 #: Cluster, job and instance.
 Target = tuple[str, str, str]
@@ -39,7 +43,10 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """That a series of kube-state-metrics had a value, from its first sample to its last, and so until `end` (milliseconds)."""
+    """That a series of kube-state-metrics had a value, from its first sample to its last (milliseconds).
+
+    It was so until `end`, one scrape interval after; `begin` is one before.
+    """
 
     labels: dict[str, str]
     cluster: str
@@ -47,6 +54,7 @@ class State:
     first: int
     last: int
     end: int
+    begin: int
 
     def get(self, label: str) -> str | None:
         """The object's label: where the scraped target's own won, it stands under exported_*."""
@@ -65,12 +73,10 @@ def valid(series: Iterable[Series], cluster: str) -> Iterator[Samples]:
     """The samples that can be true; series without a cluster are of `cluster`."""
     for one in series:
         scale = SCALE.get(one.labels["__name__"])
-        highest = math.inf if scale is None else 100 / scale
+        lowest, highest = (-LARGEST, LARGEST) if scale is None else (0, 100 / scale)
         times, values = one.times.tolist(), one.values.tolist()
-        kept = [(t, v) for t, v in zip(times, values, strict=True) if v not in SENTINELS and -math.inf < v <= highest]
-        if scale is not None:
-            kept = [(t, v) for t, v in kept if v >= 0]
-        kept = [(t, v) for t, v in kept if v < math.inf]
+        # what is not a number compares with none
+        kept = [(t, v) for t, v in zip(times, values, strict=True) if lowest <= v <= highest and v not in SENTINELS]
         if kept:
             yield Samples(one.labels, one.labels.get("cluster") or cluster, [t for t, _ in kept], [v for _, v in kept])
 
@@ -83,14 +89,14 @@ def lower_median(values: list[int]) -> int | None:
 def hourly_gaps(samples: Samples) -> dict[int, list[int]]:
     """The distances between samples of one hour, by hour."""
     gaps: dict[int, list[int]] = defaultdict(list)
-    for time, following in zip(samples.times, samples.times[1:], strict=False):
+    for time, following in itertools.pairwise(samples.times):
         if time // HOUR == following // HOUR:
             gaps[time // HOUR].append(following - time)
     return gaps
 
 
 class Intervals:
-    """How often targets were scraped, hour by hour."""
+    """How often targets of kube-state-metrics were scraped, hour by hour: what scraping does later changes nothing about it."""
 
     def __init__(self, everything: list[Samples]) -> None:
         pooled: dict[Target, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -98,13 +104,25 @@ class Intervals:
             for hour, gaps in hourly_gaps(samples).items():
                 pooled[samples.target][hour] += gaps
         self._hourly = {
-            target: {hour: lower_median(gaps) or 0 for hour, gaps in hours.items()} for target, hours in pooled.items()
+            target: {hour: lower_median(gaps) or USUAL_INTERVAL for hour, gaps in hours.items()}
+            for target, hours in pooled.items()
         }
-        self._usual = lower_median([lower_median(list(hours.values())) or 0 for hours in self._hourly.values()]) or USUAL_INTERVAL
 
     def at(self, target: Target, time: int) -> int:
-        """One scrape interval of a target, in milliseconds, as it was then."""
-        return lower_median(list(self._hourly.get(target, {}).values())) or self._usual
+        """One scrape interval of a target, in milliseconds: that of the hour, else of the one before, else of the one after.
+
+        A target of which one scrape alone is known is scraped as the others of its job.
+        """
+        hour = time // HOUR
+        own = self._of(target, hour)
+        if own is None:
+            others = [self._of(other, hour) for other in self._hourly if other[:2] == target[:2]]
+            own = lower_median([interval for interval in others if interval is not None])
+        return own or USUAL_INTERVAL
+
+    def _of(self, target: Target, hour: int) -> int | None:
+        hours = self._hourly.get(target, {})
+        return next((hours[h] for h in (hour, hour - 1, hour + 1) if h in hours), None)
 
 
 def states(everything: list[Samples]) -> list[State]:
@@ -118,6 +136,8 @@ def states(everything: list[Samples]) -> list[State]:
             following = samples.times[i + 1] if i + 1 < len(samples.times) else None
             if following is None or samples.values[i + 1] != samples.values[i] or following - time > COVERED:
                 end = time + intervals.at(samples.target, time)
-                found.append(State(samples.labels, samples.cluster, samples.values[i], samples.times[start], time, end))
+                first = samples.times[start]
+                begin = first - intervals.at(samples.target, first)
+                found.append(State(samples.labels, samples.cluster, samples.values[i], first, time, end, begin))
                 start = i + 1
     return found

@@ -21,7 +21,7 @@ class Teams:
         for state in told:
             if state.metric == "kube_namespace_labels" and state.get("namespace"):
                 sets[state.cluster, str(state.get("namespace"))].append(state)
-        self.labels: dict[tuple[str, str], list[Span]] = {key: spans(found, may_be_empty=True) for key, found in sets.items()}
+        self.labels: dict[tuple[str, str], list[Span]] = {key: spans(found) for key, found in sets.items()}
         self.exported = {key[0] for key, found in self.labels.items() if any("label_team" in span.labels for span in found)}
 
     def of(self, cluster: str, namespace: str, moment: int) -> str:
