@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
 from gpucost.attribute import state
+from gpucost.collect.needs import stored_needs
 from gpucost.errors import GpucostError, SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -46,15 +47,17 @@ def collect(
 
     A server that fails does not keep the others from being collected.
     """
+    from gpucost.collect.declared import Declared
     from gpucost.collect.prometheus import collect_prometheus
 
+    declared = Declared(config.clusters, config.coverage, config.tz)
     results: list[CollectResult] = []
     errors: list[GpucostError] = []
     for source in config.prometheus:
         try:
             found = collect_prometheus(
                 source, store, period, config.activity, config.idle, progress,
-                timezone=config.tz, cost_basis=config.prices.cost_basis,
+                timezone=config.tz, cost_basis=config.prices.cost_basis, declared=declared,
             )  # fmt: skip
             results.append(found)
         except SourceError as error:
@@ -76,7 +79,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
         if state.is_current(con, inputs, period):
             return
         everything = state.begin(con, inputs, period)
-        inventory.stage(con, config)
+        inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)
         attribution.stage(con, config.tz, everything=everything)
         state.finish(con)
@@ -255,7 +258,7 @@ def _load_rates(con: DuckDBPyConnection, config: Config, share_unallocated: obje
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
     coverage = (config.coverage, *config.clusters)
-    sections = (config.idle, config.mig, *coverage, config.team_labels, *config.teams, *config.workload_types)
+    sections = (config.idle, config.mig, config.hami, *coverage, config.team_labels, *config.teams, *config.workload_types)
     parts = [
         __version__,
         config.timezone,

@@ -10,7 +10,7 @@ WITH closed AS (
         OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
 ),
 short AS (
-    SELECT n.node_id, f.resource AS cause, greatest(0, c.value - f.value) * u.share AS gpus,
+    SELECT n.node_id, f.resource AS cause, greatest(0, c.value - f.value) * u.offered_share AS gpus,
         greatest(f.first_ms, c.first_ms) AS from_ms, least(f.end_ms, c.end_ms) AS to_ms
     FROM facts AS f
     JOIN facts AS c ON c.cluster = f.cluster AND c.node = f.node AND c.resource = f.resource AND c.metric = 'kube_node_status_capacity'

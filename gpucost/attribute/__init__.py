@@ -58,6 +58,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         con.commit()
         con.begin()
     run_stage(con, _DAYS, "30_over_allocated_warnings")
+    run_stage(con, _DAYS, "40_unproven_end_warnings")
 
 
 def _split_prices(con: DuckDBPyConnection) -> bool:

@@ -11,7 +11,7 @@ heard AS (
 ),
 silent AS (
     -- what a first sample says was so one scrape before
-    SELECT cluster, 0 AS from_ms, first_ms - (end_ms - last_ms) AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
+    SELECT cluster, 0 AS from_ms, begin_ms AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
     UNION ALL
     SELECT cluster, end_ms, coalesce(after_ms, 9223372036854775807),
         CASE WHEN after_ms IS NULL THEN 'after its last sample' ELSE 'kube-state-metrics was silent' END

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpucost.catalog.accelerators import accelerators, other_resources
 from gpucost.config.coverage import hours_off, instant_ms
 from gpucost.model import label_name
 
@@ -17,9 +18,12 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
     """Make the temporary tables `settings` (one row), `team_globs`, `team_values` and `type_rules` from the configuration,
     and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
 
-    The cost basis becomes a variable instead: known when a statement is planned, it spares tables from being read in vain.
+    The cost basis and the patterns of resources become variables instead: known when a statement is planned, they spare
+    tables from being read in vain.
     """
     con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
+    con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})
+    con.execute("SET VARIABLE other_resources = $pattern", {"pattern": other_resources().lower()})
     configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
     namespace_label = config.team_labels.namespace if configured else "team"
     con.execute(
@@ -27,8 +31,8 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             $threshold_percent::DOUBLE AS threshold_percent,
             $device_metric::VARCHAR AS device_metric, $device_scale::DOUBLE AS device_scale,
             $mig_metric::VARCHAR AS mig_metric, $mig_scale::DOUBLE AS mig_scale, $mig_share::VARCHAR AS mig_share,
-            $max_bridge_ms::BIGINT AS max_bridge_ms,
-            $teams_configured::BOOLEAN AS teams_configured,
+            $max_bridge_ms::BIGINT AS max_bridge_ms, $hami_default_mem::DOUBLE AS hami_default_mem,
+            $teams_configured::BOOLEAN AS teams_configured, $currency::VARCHAR AS currency,
             $team_namespace_label::VARCHAR AS team_namespace_label, $team_pod_label::VARCHAR AS team_pod_label""",
         {
             "threshold_percent": config.idle.threshold_percent,
@@ -38,7 +42,9 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             "mig_scale": config.activity.mig_scale,
             "mig_share": config.mig.share,
             "max_bridge_ms": config.coverage.max_bridge_ms,
+            "hami_default_mem": config.hami.default_mem,
             "teams_configured": configured,
+            "currency": config.currency,
             "team_namespace_label": namespace_label and label_name(namespace_label),
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
         },

@@ -1,5 +1,5 @@
--- reads: nodes, collected, catalog_prices, list_prices, spot_prices, $node_id
--- writes: priced_nodes, the nodes to price (one, or all where $node_id is null), spelled as prices are
+-- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, $node_id
+-- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all where $node_id is null), spelled as prices are
 -- invariant: one row per node life; text is lower-cased, but for labels and their values; billed_to_ms is up_to_ms, or later where the node was there when its cluster was last seen: then its bill alone tells how long it ran
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
 WITH sellers AS (
@@ -15,7 +15,7 @@ silences AS (
     SELECT cluster, to_ms AS from_ms, coalesce(lead(from_ms) OVER (PARTITION BY cluster ORDER BY from_ms), 9223372036854775807) AS to_ms FROM collected
 ),
 lives AS (
-    SELECT *, lead(up_from_ms) OVER (PARTITION BY cluster, node ORDER BY up_from_ms) AS next_ms FROM nodes
+    SELECT *, lead(up_from_ms) OVER (PARTITION BY cluster, node ORDER BY up_from_ms) AS next_ms FROM (FROM nodes UNION ALL BY NAME FROM unlisted_nodes)
 )
 SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesce(least(g.to_ms, n.next_ms), 0)) AS billed_to_ms, n.gpu_count::DECIMAL(12, 6) AS gpu_count, n.gpu_model, n.labels,
     lower(n.provider) AS provider, lower(n.zone) AS zone, lower(n.instance_type) AS instance_type,
