@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -29,6 +31,8 @@ from gpucost.report.render_markdown import render as markdown
 from gpucost.report.words import coverage_lines
 from gpucost.store import Store
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
+from tests.unit.test_coverage_time import Told
+from tests.unit.test_coverage_time import machines as silent_machines
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
 DAY = 24 * HOUR
@@ -435,3 +439,47 @@ def test_reconcile_ends_with_4_until_it_is_signed(billed: Billed, monkeypatch: p
     assert signed.exit_code == 0, signed.output
     assert json.loads(signed.stdout)["not_collected"][0]["accepted_by"] == "Dana"
     assert "accepted by Dana: lost" in CliRunner().invoke(app, words).stdout
+
+
+class Empty(BaseHTTPRequestHandler):
+    """A Prometheus that is up and holds nothing."""
+
+    def do_GET(self) -> None:
+        found: object = [] if "/label/" in self.path or "/series" in self.path else {"resultType": "matrix", "result": []}
+        text = json.dumps({"status": "success", "data": found}).encode()
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET  # noqa: N815 - as http.server calls it
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_collect_that_brings_nothing_erases_no_warning(tmp_path: Path) -> None:
+    described = silent_machines((5, 15))
+    told = Told(tmp_path, described)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert told.config.path is not None
+        told.config.path.write_text(told.config.path.read_text().replace("http://127.0.0.1:9", url))
+        words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / "out"), "--config", str(told.config.path)]
+        found = []
+        for more in ([], ["--collect"]):
+            result = CliRunner().invoke(app, [*words, *more])
+            assert result.exit_code == 4, result.output
+            found.append(json.loads((tmp_path / "out" / "2026-03" / "index.json").read_text()))
+        server.shutdown()
+    before, after = found
+    assert "10.0 h of main were not collected" in before["missing"][0]
+    assert (after["state"], after["missing"], after["coverage"]["not_collected"]) == (
+        before["state"],
+        before["missing"],
+        before["coverage"]["not_collected"],
+    )
+    assert after["totals"] == before["totals"]

@@ -79,7 +79,7 @@ def test_columns_set_the_width(store: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("options", "code", "message"),
     [
         (("--strict", *DAYS), 0, ""),
-        (("--strict", "--from", "2026-09-29", "--to", "2026-10-03"), 4, "48.0 h of 2026-09-29 to 2026-10-02 were not collected"),
+        (("--strict", "--from", "2026-09-29", "--to", "2026-10-03"), 4, "2026-09-29 to 2026-10-02 is incomplete: 48.0 h of prod"),
         (("--month", "2026-10"), 0, ""),
         (("--month", "2026-09"), 1, "the newest month with data is October 2026: gpucost report --month 2026-10"),
         (("--team", "reserch", *DAYS), 1, "name one that did: research"),
