@@ -18,6 +18,7 @@ from gpucost.collect.prometheus_failures import (
     garbled,
     lost,
     not_json,
+    one_line,
     partial,
     refused,
     too_large,
@@ -145,11 +146,12 @@ class PrometheusClient:
         """Raises Partial, unless the settings accept such an answer; what else a server warns of is logged."""
         if is_partial and self._source.partial_response == "refuse":
             raise partial(self._source, warnings)
-        for text in warnings:
-            _log.info("%s: %s", self._source.url, text)
+        lines = [one_line(text) for text in warnings]
+        for line in lines:
+            _log.warning("%s: %s", self._source.url, line)
         if is_partial:
             with self._lock:
-                self.warnings.update(warnings)
+                self.warnings.update(lines)
 
     def _value_once(self, query: str, at_ms: int) -> float | None:
         result = self._guarded(lambda: self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"}))
@@ -231,6 +233,8 @@ class PrometheusClient:
             raise garbled(self._source, error) from None
         except requests.exceptions.RequestException as error:
             raise lost(self._source, error) from None
+        except ValueError as error:  # what requests meets in a Location that is none, though it follows no redirect
+            raise garbled(self._source, Garbled("the answer is no HTTP")) from error
         self._weigh(reader.warnings, is_partial=reader.is_partial)
         return replace(answer, is_partial=True) if reader.is_partial else answer
 
