@@ -155,6 +155,7 @@ class Garbler(BaseHTTPRequestHandler):
     """Answers with `bodies`, one after the other, whatever it is asked."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # head and body in one packet
     bodies: ClassVar[Iterator[bytes]]
 
     def do_GET(self) -> None:
