@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 # Of an answer to a small question; json.loads takes some ten times as much memory.
 _SMALL_MIB = 32
-# An answer with so many times the samples that its question was sized for is asked for in parts.
-_MOST_TIMES = 4
+# An answer with more than these, and than four times the samples that its question was sized for, is asked for in parts.
+_MOST_SAMPLES = 8_000_000
 _LONGEST_URL = 4000
 _LONGEST_RETRY_AFTER = 120.0
 _CONNECT_SECONDS = 10.0
@@ -213,7 +213,7 @@ class PrometheusClient:
         from gpucost.collect import limits
 
         mib = self._source.max_response_mib
-        reader = MatrixReader(metric, self.cache, _MOST_TIMES * self._source.max_samples)
+        reader = MatrixReader(metric, self.cache, max(_MOST_SAMPLES, 4 * self._source.max_samples))
         try:
             with self._send({"query": query, "time": f"{at_ms / 1000:.3f}"}) as response:
                 if response.status_code != 200:

@@ -30,6 +30,8 @@ _NEXT = b'"]]},'
 _BETWEEN = b"],["
 
 _PIECE = 1 << 20
+# A series' labels take as much memory as so many samples.
+_SERIES_WEIGHT = 50
 _HEAD_LIMIT = 1 << 16
 _CACHE_LIMIT = 300_000
 # One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
@@ -75,7 +77,7 @@ class MatrixReader:
     """Takes the body in chunks of any size; `finish` gives the answer, `warnings` and `is_partial` what the server says of it.
 
     Whole series are parsed as they arrive, so that only one chunk and an unfinished series are held as text. Raises Garbled,
-    and TooMuch where the answer holds more than `most_samples`.
+    and TooMuch where the answer takes more memory than `most_samples` do.
     """
 
     def __init__(self, metric: str, cache: LabelCache, most_samples: int = 1 << 62) -> None:
@@ -185,8 +187,8 @@ class MatrixReader:
     def _add(self, index: NDArray[np.int32], ts_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         self._parts.append((index, ts_ms, values))
         self._samples += len(ts_ms)
-        if self._samples > self._most_samples:
-            raise TooMuch(f"the answer holds more than {self._most_samples:,} samples")
+        if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
+            raise TooMuch(f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more")
 
     def _take_listed(self, part: bytes) -> None:
         """Takes one series, without its opening, and with the comma after it."""
