@@ -85,7 +85,7 @@ def too_slow(source: PrometheusSource) -> Passing:
     )
 
 
-def garbled(source: PrometheusSource, error: Exception) -> Passing:
+def unreadable(source: PrometheusSource, error: Exception) -> Passing:
     """What an answer means that ends too early, or can't be read."""
     return Passing(f"{source.url}: {one_line(str(error))}", _LATER)
 

@@ -112,7 +112,7 @@ class MatrixReader:
         else:
             closing = self._last()
             # In place of the series a mark: so they did stand where an answer has them.
-            if self._checked(whole_json(self._head + b"0" + closing)) != [0]:
+            if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
                 raise Garbled("the answer is no matrix")
         if not self._parts:
             return Answer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
@@ -197,7 +197,7 @@ class MatrixReader:
         self._take_slowly(whole_json(_SERIES + part[:-1]))
 
     def _whole(self, body: bytes) -> None:
-        for item in self._checked(whole_json(body)):
+        for item in self._series_of(whole_json(body)):
             self._take_slowly(item)
 
     def _take_slowly(self, item: object) -> None:
@@ -214,7 +214,7 @@ class MatrixReader:
         times = np.array([_second(t) for t, _ in pairs])
         self._add(index, _milliseconds(times), np.array([_value(v) for _, v in pairs], dtype=np.float64))
 
-    def _checked(self, document: object) -> list[Any]:
+    def _series_of(self, document: object) -> list[Any]:
         """The series of a whole document, whose warnings are kept."""
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(document, dict) or not isinstance(data, dict):
@@ -224,11 +224,11 @@ class MatrixReader:
         result = data.get("result", 0)
         if result is not None and not isinstance(result, list):
             raise Garbled("the answer is no matrix")
-        self.warnings, self.is_partial = heard(document)
+        self.warnings, self.is_partial = remarks(document)
         return result or []
 
 
-def heard(document: dict[str, Any]) -> tuple[list[str], bool]:
+def remarks(document: dict[str, Any]) -> tuple[list[str], bool]:
     """What a server says of its answer beside the data, and whether that means that there is more than it answered.
 
     Prometheus annotates queries (`PromQL info: …`, `PromQL warning: …`), as warnings or as infos; any other warning comes from

@@ -65,7 +65,7 @@ def read(text: bytes, draw: random.Random) -> list[tuple[dict[str, str], int, fl
     return [(dict(answer.series[i]), t, v) for i, t, v in columns]
 
 
-def answered(text: bytes) -> list[tuple[dict[str, str], int, float]] | None:
+def slow_reading(text: bytes) -> list[tuple[dict[str, str], int, float]] | None:
     """What json.loads makes of it, slowly; None where it is no matrix."""
     try:
         document = json.loads(text.decode())
@@ -92,13 +92,13 @@ def test_a_matrix_is_read_as_it_stands_or_not_at_all(count: int) -> None:
     draw = random.Random(count)
     right = 0
     for number, answer in enumerate(ANSWERS):
-        assert repr(read(answer, draw)) == repr(answered(answer))
+        assert repr(read(answer, draw)) == repr(slow_reading(answer))
         for text in mutations(answer, count + number, count):
             try:
                 found = read(text, draw)
             except Garbled:
                 continue
-            assert repr(found) == repr(answered(text)), text
+            assert repr(found) == repr(slow_reading(text)), text
             right += 1
     assert right > count / 4  # a digit more or less is no error
 
@@ -228,7 +228,7 @@ LOGGED = [{"key": "epoch", "value": 0.5 + n, "timestamp": AT * 1000 + n, "step":
 HISTORY = json.dumps({"metrics": LOGGED}).encode()
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.slow)])
 def test_mlflow_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], tmp_path: Path, count: int) -> None:
     url, handler = garbler
     settings, store = Mlflow(url=url), Store(tmp_path / "s.duckdb")
@@ -254,7 +254,7 @@ JSONL = (
 )
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "text"), [("work.csv", CSV), ("work.jsonl", JSONL)])
 def test_files_of_work_are_loaded_or_named(tmp_path: Path, name: str, text: bytes, count: int) -> None:
     store, path = Store(tmp_path / "s.duckdb"), tmp_path / name
