@@ -261,7 +261,8 @@ def test_files_of_work_are_loaded_or_named(tmp_path: Path, name: str, text: byte
     path.write_bytes(text)
     assert import_files(store, [path], ZoneInfo("UTC"))[0].load.values == 2
     messages: list[str] = []
-    for changed in mutations(text, 7, count):
+    worse = [text.replace(b"Job/a", b"\\ud800"), b"[" * 100_000 + b"\n" + text, b'"a"b\n' + text]
+    for changed in (*worse, *mutations(text, 7, count)):
         path.write_bytes(changed)
         try:
             import_files(store, [path], ZoneInfo("Europe/Berlin"))
