@@ -15,14 +15,15 @@ from gpucost.collect.base import SourceGone
 from gpucost.collect.prometheus_failures import (
     Passing,
     TooMuch,
-    garbled,
     lost,
     not_json,
+    one_line,
     partial,
     refused,
     too_large,
+    unreadable,
 )
-from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader, heard, whole_json
+from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader, remarks, whole_json
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 # Of an answer to a small question; json.loads takes some ten times as much memory.
 _SMALL_MIB = 32
-# An answer with so many times the samples that its question was sized for is asked for in parts.
-_MOST_TIMES = 4
+# An answer with more than these, and than four times the samples that its question was sized for, is asked for in parts.
+_MOST_SAMPLES = 8_000_000
 _LONGEST_URL = 4000
 _LONGEST_RETRY_AFTER = 120.0
 _CONNECT_SECONDS = 10.0
@@ -136,32 +137,33 @@ class PrometheusClient:
                 raise not_json(self._source)
             if document.get("status") != "success":
                 raise Garbled(f"the answer is none: {document.get('error') or document.get('status')}")
-            warnings, self._last.is_partial = heard(document)
+            warnings, self._last.is_partial = remarks(document)
         except Garbled as error:
-            raise garbled(self._source, error) from None
+            raise unreadable(self._source, error) from None
         self._weigh(warnings, is_partial=self._last.is_partial)
 
     def _weigh(self, warnings: list[str], *, is_partial: bool) -> None:
         """Raises Partial, unless the settings accept such an answer; what else a server warns of is logged."""
         if is_partial and self._source.partial_response == "refuse":
             raise partial(self._source, warnings)
-        for text in warnings:
-            _log.info("%s: %s", self._source.url, text)
+        lines = [one_line(text) for text in warnings]
+        for line in lines:
+            _log.warning("%s: %s", self._source.url, line)
         if is_partial:
             with self._lock:
-                self.warnings.update(warnings)
+                self.warnings.update(lines)
 
     def _value_once(self, query: str, at_ms: int) -> float | None:
         result = self._guarded(lambda: self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"}))
         try:
             return float(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError):
-            raise garbled(self._source, Garbled("the answer holds a sample that is no number")) from None
+            raise unreadable(self._source, Garbled("the answer holds a sample that is no number")) from None
 
     def _label_values_once(self, label: str, params: dict[str, Any]) -> set[str] | None:
         values = self._guarded(lambda: self.connect.get_label_values(label, params=params)) or []
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise garbled(self._source, Garbled("the answer is no list of names"))
+            raise unreadable(self._source, Garbled("the answer is no list of names"))
         return None if self._last.is_partial else set(values)
 
     def _get_once(self, path: str, params: Mapping[str, str]) -> Any:
@@ -203,7 +205,7 @@ class PrometheusClient:
             response: requests.Response | None = self._last.response
             raise self._refused(response, path) if response is not None else not_json(self._source) from error
         except (KeyError, TypeError, ValueError) as error:
-            raise garbled(self._source, Garbled("the answer holds something else than was asked for")) from error
+            raise unreadable(self._source, Garbled("the answer holds something else than was asked for")) from error
 
     def _matrix_once(self, metric: str, query: str, at_ms: int) -> Answer:
         import requests
@@ -211,7 +213,7 @@ class PrometheusClient:
         from gpucost.collect import limits
 
         mib = self._source.max_response_mib
-        reader = MatrixReader(metric, self.cache, _MOST_TIMES * self._source.max_samples)
+        reader = MatrixReader(metric, self.cache, max(_MOST_SAMPLES, 4 * self._source.max_samples))
         try:
             with self._send({"query": query, "time": f"{at_ms / 1000:.3f}"}) as response:
                 if response.status_code != 200:
@@ -228,9 +230,11 @@ class PrometheusClient:
         except limits.TooLarge:
             raise TooMuch(f"{self._source.url} answers with more than {mib} MiB") from None
         except Garbled as error:
-            raise garbled(self._source, error) from None
+            raise unreadable(self._source, error) from None
         except requests.exceptions.RequestException as error:
             raise lost(self._source, error) from None
+        except ValueError as error:  # what requests meets in a Location that is none, though it follows no redirect
+            raise unreadable(self._source, Garbled("the answer is no HTTP")) from error
         self._weigh(reader.warnings, is_partial=reader.is_partial)
         return replace(answer, is_partial=True) if reader.is_partial else answer
 

@@ -85,15 +85,15 @@ def too_slow(source: PrometheusSource) -> Passing:
     )
 
 
-def garbled(source: PrometheusSource, error: Exception) -> Passing:
+def unreadable(source: PrometheusSource, error: Exception) -> Passing:
     """What an answer means that ends too early, or can't be read."""
-    return Passing(f"{source.url}: {error}", _LATER)
+    return Passing(f"{source.url}: {one_line(str(error))}", _LATER)
 
 
 def partial(source: PrometheusSource, warnings: list[str]) -> Partial:
     """What an answer means of which the server says that it is not all that there is."""
     return Partial(
-        f"{source.url} gave a partial answer: {_one_line('; '.join(warnings))}",
+        f"{source.url} gave a partial answer: {one_line('; '.join(warnings))}",
         'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked',
     )
 
@@ -141,8 +141,9 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
     text = _error_text(response)
     said = f": {text}" if text else ""
     if status in (301, 302, 303, 307, 308):
+        where = one_line(response.headers.get("Location", "elsewhere").split("?")[0])
         return SourceGone(
-            f"{url} redirects to {response.headers.get('Location', 'elsewhere').split('?')[0]} (a login page?)",
+            f"{url} redirects to {where} (a login page?)",
             fix="set url in [prometheus] of gpucost.toml to the address of the HTTP API itself, with its credentials",
         )
     if status in (401, 403):
@@ -174,15 +175,15 @@ def _error_text(response: requests.Response) -> str:
     if "html" in response.headers.get("Content-Type", "") or body.lstrip().startswith("<"):
         return ""
     if not body.lstrip().startswith("{"):
-        return _one_line(body)
+        return one_line(body)
     found = re.search(r'"(?:error|message)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)  # the document may be longer
     try:
-        return _one_line(json.loads(found[1] + '"')) if found else ""
+        return one_line(json.loads(found[1] + '"')) if found else ""
     except ValueError:
         return ""
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """At most 300 characters, none of which moves a terminal's cursor."""
     return " ".join("".join(c if c.isprintable() else " " for c in text[:4000]).split())[:300]
 

@@ -30,6 +30,8 @@ _NEXT = b'"]]},'
 _BETWEEN = b"],["
 
 _PIECE = 1 << 20
+# A series' labels take as much memory as so many samples.
+_SERIES_WEIGHT = 50
 _HEAD_LIMIT = 1 << 16
 _CACHE_LIMIT = 300_000
 # One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
@@ -75,7 +77,7 @@ class MatrixReader:
     """Takes the body in chunks of any size; `finish` gives the answer, `warnings` and `is_partial` what the server says of it.
 
     Whole series are parsed as they arrive, so that only one chunk and an unfinished series are held as text. Raises Garbled,
-    and TooMuch where the answer holds more than `most_samples`.
+    and TooMuch where the answer takes more memory than `most_samples` do.
     """
 
     def __init__(self, metric: str, cache: LabelCache, most_samples: int = 1 << 62) -> None:
@@ -110,7 +112,7 @@ class MatrixReader:
         else:
             closing = self._last()
             # In place of the series a mark: so they did stand where an answer has them.
-            if self._checked(whole_json(self._head + b"0" + closing)) != [0]:
+            if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
                 raise Garbled("the answer is no matrix")
         if not self._parts:
             return Answer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
@@ -185,8 +187,8 @@ class MatrixReader:
     def _add(self, index: NDArray[np.int32], ts_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         self._parts.append((index, ts_ms, values))
         self._samples += len(ts_ms)
-        if self._samples > self._most_samples:
-            raise TooMuch(f"the answer holds more than {self._most_samples:,} samples")
+        if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
+            raise TooMuch(f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more")
 
     def _take_listed(self, part: bytes) -> None:
         """Takes one series, without its opening, and with the comma after it."""
@@ -195,7 +197,7 @@ class MatrixReader:
         self._take_slowly(whole_json(_SERIES + part[:-1]))
 
     def _whole(self, body: bytes) -> None:
-        for item in self._checked(whole_json(body)):
+        for item in self._series_of(whole_json(body)):
             self._take_slowly(item)
 
     def _take_slowly(self, item: object) -> None:
@@ -212,7 +214,7 @@ class MatrixReader:
         times = np.array([_second(t) for t, _ in pairs])
         self._add(index, _milliseconds(times), np.array([_value(v) for _, v in pairs], dtype=np.float64))
 
-    def _checked(self, document: object) -> list[Any]:
+    def _series_of(self, document: object) -> list[Any]:
         """The series of a whole document, whose warnings are kept."""
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(document, dict) or not isinstance(data, dict):
@@ -222,11 +224,11 @@ class MatrixReader:
         result = data.get("result", 0)
         if result is not None and not isinstance(result, list):
             raise Garbled("the answer is no matrix")
-        self.warnings, self.is_partial = heard(document)
+        self.warnings, self.is_partial = remarks(document)
         return result or []
 
 
-def heard(document: dict[str, Any]) -> tuple[list[str], bool]:
+def remarks(document: dict[str, Any]) -> tuple[list[str], bool]:
     """What a server says of its answer beside the data, and whether that means that there is more than it answered.
 
     Prometheus annotates queries (`PromQL info: …`, `PromQL warning: …`), as warnings or as infos; any other warning comes from

@@ -135,12 +135,10 @@ def _shards(area: str, ask: Ask, at: datetime, label: str) -> Iterator[Check]:
     targets = by_cluster(ask, f"count by ({label}) (count by ({label}, instance) (kube_pod_info))", at, label)
     totals = by_cluster(ask, f"max by ({label}) (kube_state_metrics_total_shards)", at, label)
     ordinals = f"count by ({label}, shard_ordinal) (kube_state_metrics_shard_ordinal)"
-    heard = by_cluster(ask, f"count by ({label}) ({ordinals})", at, label)
+    shards = by_cluster(ask, f"count by ({label}) ({ordinals})", at, label)
     for cluster, total in sorted(totals.items()):
-        if 0 < heard.get(cluster, 0.0) < total:
-            found = (
-                f"{heard[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the pods of the others are missing"
-            )
+        if 0 < shards.get(cluster, 0.0) < total:
+            found = f"{shards[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the others' pods are missing"
             yield Check(area, "kube_state_metrics_total_shards", Status.fail, found, "see why the others are not scraped")
     for cluster, count in sorted(targets.items()):
         if count > 1 and cluster not in totals:

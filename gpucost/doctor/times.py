@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpucost.collect.needs import ACTIVITY_LOST, DCGM_FIX, KSM, KSM_FIX
+from gpucost.collect.needs import ACTIVITY_LOST, KSM
 from gpucost.config import Config
 from gpucost.doctor.check import Check, Status
 from gpucost.errors import SourceError
@@ -58,11 +58,11 @@ def ends(ask: Ask, config: Config, label: str, now: datetime) -> Ends:
     )
 
 
-def check_times(area: str, found: Ends, config: Config) -> Iterator[Check]:
+def check_times(area: str, data: Ends, config: Config) -> Iterator[Check]:
     """At which time the server was looked at, and who fell silent before: one finding for each that did."""
-    looked = f"looked at {iso(found.last)}"
-    if found.last < found.now:
-        age = (found.now - found.last) / timedelta(days=1)
+    looked = f"looked at {iso(data.last)}"
+    if data.last < data.now:
+        age = (data.now - data.last) / timedelta(days=1)
         status = Status.fail if age > 1 else Status.warn
         ago = f"{age:.1f} days" if age > 2 else f"{age * 24:.1f} hours"
         text = f"{looked} and the day before, since its data ends about there, {ago} ago"
@@ -70,18 +70,18 @@ def check_times(area: str, found: Ends, config: Config) -> Iterator[Check]:
             area, "time", status, text, "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
         )
     else:
-        known = found.states or found.activity
+        known = data.states or data.activity
         yield Check(area, "time", Status.ok, f"{looked} and the day before" + (", data until then" if known else ""))
-    for subject, mine, other, lost, fix in (
-        (KSM, found.states, found.activity, "no time since then is collected", KSM_FIX),
-        (config.activity.device_metric, found.activity, found.states, f"{ACTIVITY_LOST} since then", DCGM_FIX),
+    for subject, mine, other, lost in (
+        (KSM, data.states, data.activity, "no time since then is collected"),
+        (config.activity.device_metric, data.activity, data.states, f"{ACTIVITY_LOST} since then"),
     ):
-        if mine and other and max(mine.values()) < found.last - FRESH:
+        if mine and other and max(mine.values()) < data.last - FRESH:
             text = f"silent since {iso(max(mine.values()))}, while others go on: {lost}"
-            yield Check(area, subject, Status.fail, text, fix)
+            yield Check(area, subject, Status.fail, text, "see on its page of targets why it is scraped no more")
     declared = {cluster.name for cluster in config.clusters}
-    newest = max(found.states.values(), default=found.last)
-    late = {name: end for name, end in found.states.items() if end < newest - FRESH and name not in declared}
+    newest = max(data.states.values(), default=data.last)
+    late = {name: end for name, end in data.states.items() if end < newest - FRESH and name not in declared}
     if late:
         text = "; ".join(f"{name or 'no cluster label'}: nothing since {iso(end)}" for name, end in sorted(late.items()))
         fix = "see its page of targets; a cluster that was taken down is declared: [[clusters]] name, until"
@@ -127,14 +127,14 @@ def _last_steps(
     ask: Ask, metrics: tuple[str, ...], label: str, span: tuple[datetime, datetime, timedelta]
 ) -> dict[str, datetime]:
     start, end, step = span
-    asked = {
+    params = {
         "query": " or ".join(f"count by ({label}) ({metric})" for metric in dict.fromkeys(metrics)),
         "start": f"{start.timestamp():.0f}",
         "end": f"{end.timestamp():.0f}",
         "step": f"{step.total_seconds():.0f}",
     }
     try:
-        rows = ask("query_range", asked)["result"]
+        rows = ask("query_range", params)["result"]
         return {row["metric"].get(label, ""): datetime.fromtimestamp(float(row["values"][-1][0]), UTC) for row in rows}
     except (SourceError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return {}

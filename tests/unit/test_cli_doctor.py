@@ -144,7 +144,7 @@ def test_data_that_ends_in_the_past_is_one_finding(days: float) -> None:
     server = Server(HEALTHY, until={"kube": {"a": end}, UTIL: {"a": end - timedelta(minutes=3)}})
     ((subject, check),) = problems(server).items()
     assert subject == "time" and check.status is (Status.fail if days > 1 else Status.warn)
-    assert ("12.0 hours ago" if days < 1 else f"{days:.1f} days ago") in check.found
+    assert ("11.9 hours ago" if days < 1 else f"{days:.1f} days ago") in check.found
     assert all(abs(int(looked) - end.timestamp()) <= 600 for looked in server.looked)
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from gpucost.cli.app import app
 from gpucost.config import load_config
 
 PAGES: dict[str, object] = {
-    "/api/v1/query?query=1": {"resultType": "scalar", "result": [1, "1"]},
+    "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},
     "/api/v1/status/buildinfo": {"version": "3.1.0"},
     "/api/v1/status/runtimeinfo": {"storageRetention": "15d"},
 }
@@ -25,9 +26,10 @@ PAGES: dict[str, object] = {
 def serve(pages: dict[str, object], status: int = 200) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path in pages else 404)
+            path = urlsplit(self.path).path
+            self.send_response(status if path in pages else 404)
             self.end_headers()
-            self.wfile.write(json.dumps({"status": "success", "data": pages.get(self.path)}).encode())
+            self.wfile.write(json.dumps({"status": "success", "data": pages.get(path)}).encode())
 
         def log_message(self, format: str, *args: object) -> None:
             """Keep the test's output clean."""
@@ -123,7 +125,7 @@ def test_candidates() -> None:
 
 
 def test_something_else_on_the_port_is_no_prometheus() -> None:
-    for url in serve({"/api/v1/query?query=1": "hello"}):
+    for url in serve({"/api/v1/query": "hello"}):
         assert discover.probe(url) is None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from gpucost.collect.progress.levels import levels
 from gpucost.collect.progress.mappings import UNITS, unit_of
+from gpucost.collect.prometheus_parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.model import Period, from_ms, to_ms
 from gpucost.store import runs
@@ -101,7 +101,10 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
 
 def _csv(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.DictReader(file, strict=True)
-    columns = reader.fieldnames or []
+    try:
+        columns = reader.fieldnames or []
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}") from None
     missing = [name for name in NEEDED if name not in columns]
     if missing:
         raise DataError(
@@ -121,8 +124,8 @@ def _jsonl(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError:
+            row = whole_json(line.encode())
+        except Garbled:
             row = None
         if not isinstance(row, dict):
             raise DataError(f"{path}, line {number}: is no JSON object")
