@@ -17,6 +17,10 @@ settings.register_profile("any_machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any_machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--runs", type=int, default=40, help="how many random runs tests/faults draws")
+
+
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Output is as wide as it is in a pipe, whatever terminal the tests are started from; tests of widths set COLUMNS."""
