@@ -73,6 +73,16 @@ class World:
         return datetime.fromtimestamp(self.fleet["end"], UTC)
 
     @property
+    def hours(self) -> int:
+        """How many hours the fleet's time has."""
+        return int(self.fleet["end"] - self.fleet["start"]) // 3600
+
+    @property
+    def span(self) -> tuple[str, ...]:
+        """The fleet's time as options of a command."""
+        return "--from", iso(self.at(0)), "--to", iso(self.end)
+
+    @property
     def repair(self) -> datetime:
         """When everything is collected once more."""
         return self.end + timedelta(hours=3)
@@ -88,8 +98,7 @@ class World:
 
     def report(self, config: Config) -> Answer:
         """The report on the fleet's whole time, row by row; 4 where it is incomplete."""
-        span = ("--from", iso(self.at(0)), "--to", iso(self.end))
-        return run(config, "report", *span, "--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
+        return run(config, "report", *self.span, "--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,7 @@ def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[s
 _HOURS = """
     SELECT (epoch_ms(from_time) // 1000 - $start) // 3600 AS hour, kind, cluster, namespace, pod, uid, node,
         sum(allocated_gpu_hours) AS allocated, sum(active_gpu_hours) AS active, sum(idle_gpu_hours) AS idle,
+        sum(unmeasured_gpu_hours) AS unmeasured,
         sum(unallocated_gpu_hours) AS unallocated, sum(cost) AS cost, sum(unallocated_cost) AS unallocated_cost
     FROM costs WHERE kind IN ('allocated', 'unallocated')
     GROUP BY ALL HAVING sum(allocated_gpu_hours) + sum(unallocated_gpu_hours) + sum(cost) + sum(unallocated_cost) > 0
