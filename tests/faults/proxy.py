@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import threading
 import time
 import urllib.error
@@ -149,12 +150,22 @@ class Handler(BaseHTTPRequestHandler):
         """Is quiet."""
 
 
+class Server(ThreadingHTTPServer):
+    """A thread for each connection, whose client may be gone before its answer."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Prints what is no lost connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 @contextmanager
 def proxy() -> Iterator[Proxy]:
     """A proxy on a free loopback port, alive within the `with`."""
     state = Proxy()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"proxy": state}))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"proxy": state}))
     state.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""kill -9 while metrics are collected and attributed: nothing that was told is untrue, and going on ends as if nothing had been."""
+"""kill -9 while metrics are collected and attributed: no report is untrue, and going on ends as if nothing had been."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.faults.proxy import proxy
 from tests.faults.worlds import World, collect, world
 from tests.replay.server import require_prometheus
 
-IN_MAKE_TEST = 2
-KILLS = 3
+IN_MAKE_TEST = 1
+KILLS = 2
 
 _COLLECT_AND_REPORT = """
 import sys
@@ -44,7 +44,6 @@ def its(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def seconds(its: World, tmp_path_factory: pytest.TempPathFactory) -> float:
     """How long it takes undisturbed."""
-    began = time.monotonic()
     with started(its, its.config(tmp_path_factory.mktemp("whole"), max_samples=5000)) as process:
         began = time.monotonic()
         assert process.wait() == 0
@@ -60,7 +59,7 @@ def started(its: World, config: Config) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= IN_MAKE_TEST else []) for n in range(10)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= IN_MAKE_TEST else []) for n in range(8)])
 def test_killed_and_gone_on(seed: int, its: World, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     config = its.config(tmp_path, max_samples=5000)
