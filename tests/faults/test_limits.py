@@ -13,6 +13,8 @@ from tests.faults.proxy import LONGEST_DRIP, Plan, proxy
 from tests.faults.worlds import World, collect, world
 from tests.replay.server import require_prometheus
 
+pytestmark = pytest.mark.services
+
 LIMITS = {"timeout_seconds": 0.5, "max_response_seconds": 1.0, "max_response_mib": 8}
 #: The small question that every collect begins with; samples; what there is.
 QUESTIONS = {"small": "vector", "samples": "ms%5D", "names": "/label/"}

@@ -22,6 +22,8 @@ from tests.faults.proxy import FAULTS, UNFELT, Plan, proxy
 from tests.faults.worlds import FLEETS, World, collect, world
 from tests.replay.server import require_prometheus
 
+pytestmark = pytest.mark.services
+
 IN_MAKE_TEST = 8
 MIB = 1000
 #: What a run may take on a machine that does other things, besides what its limits allow.
