@@ -41,8 +41,12 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
 
 
 def compare(config: Config, store: Store, before: Query, after: Query, by: tuple[str, ...]) -> tuple[ReportView, Diff]:
-    """The later period's report, and what changed between the two and why, in rows by `by` (of gpucost.diff.CELL)."""
+    """The later period's report, and what changed between the two and why, in rows by `by` (of gpucost.diff.CELL).
+
+    What was not collected of the earlier period is among the report's warnings, too.
+    """
     from gpucost.diff import CELL, diff
+    from gpucost.report.changes import missed_before
 
     first, second = (
         pipeline.report(config, store, replace(query, by=CELL, with_sections=False, may_be_absent=True))
@@ -50,4 +54,6 @@ def compare(config: Config, store: Store, before: Query, after: Query, by: tuple
     )
     if not first.rows and not second.rows:
         pipeline.report(config, store, after)  # says what there is of that name
-    return second, diff(first, second, by, (before.period_name, after.period_name))
+    missed = missed_before(first, before.period_name)
+    shown = replace(second, coverage=replace(second.coverage, warnings=(*second.coverage.warnings, *missed)))
+    return shown, diff(first, second, by, (before.period_name, after.period_name))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
 from gpucost.attribute import state
+from gpucost.collect.needs import stored_needs
 from gpucost.errors import GpucostError, SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -46,15 +47,17 @@ def collect(
 
     A server that fails does not keep the others from being collected.
     """
+    from gpucost.collect.declared import Declared
     from gpucost.collect.prometheus import collect_prometheus
 
+    declared = Declared(config.clusters, config.coverage, config.tz)
     results: list[CollectResult] = []
     errors: list[GpucostError] = []
     for source in config.prometheus:
         try:
             found = collect_prometheus(
                 source, store, period, config.activity, config.idle, progress,
-                timezone=config.tz, cost_basis=config.prices.cost_basis,
+                timezone=config.tz, cost_basis=config.prices.cost_basis, declared=declared,
             )  # fmt: skip
             results.append(found)
         except SourceError as error:
@@ -76,7 +79,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
         if state.is_current(con, inputs, period):
             return
         everything = state.begin(con, inputs, period)
-        inventory.stage(con, config)
+        inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)
         attribution.stage(con, config.tz, everything=everything)
         state.finish(con)
@@ -184,10 +187,22 @@ def explain_cost(config: Config, store: Store, query: Query, most_rows: int, wor
 
 
 def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
-    """Where the bill of `month` (`2026-10`) went. Raises IncompleteError where no bill of it was collected."""
-    from gpucost.reconcile import reconcile as account
+    """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
+    from dataclasses import replace
+    from datetime import UTC, date, datetime
+    from zoneinfo import ZoneInfo
 
-    return read_attributed(config, store, lambda con: account(con, month, config.currency, by))
+    from gpucost.reconcile import reconcile as account
+    from gpucost.report.coverage import gaps_of
+    from gpucost.timeline import month_period
+
+    def read(con: DuckDBPyConnection) -> Reconciliation:
+        period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+        gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
+        found = account(con, month, config.currency, by)
+        return replace(found, not_collected=tuple(gap for gap in gaps if gap.kind == "not_collected"))
+
+    return read_attributed(config, store, read)
 
 
 def chargeback(config: Config, store: Store, ask: Ask, folder: Path, tell: Callable[[str], None] = lambda _: None) -> Bundle:
@@ -242,7 +257,8 @@ def _load_rates(con: DuckDBPyConnection, config: Config, share_unallocated: obje
 
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
-    sections = (config.idle, config.mig, config.team_labels, *config.teams, *config.workload_types)
+    coverage = (config.coverage, *config.clusters)
+    sections = (config.idle, config.mig, config.hami, *coverage, config.team_labels, *config.teams, *config.workload_types)
     parts = [
         __version__,
         config.timezone,

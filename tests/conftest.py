@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.replay.server import prometheus_over, require_prometheus
+from tests.shared import SHARED
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,6 +21,16 @@ settings.load_profile("any_machine")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--runs", type=int, default=40, help="how many random runs tests/faults draws")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under CI=true a skipped test of what lies in ../shared is a failure, where that lies there."""
+    report = yield
+    if report.skipped and item.get_closest_marker("shared") and SHARED.is_dir() and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} may not be skipped where {SHARED} lies there: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(autouse=True)

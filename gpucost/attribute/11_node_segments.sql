@@ -1,5 +1,5 @@
--- reads: cells, nodes, collected, price_spans; the span [span_from_ms, span_to_ms)
--- writes: node_segments, one row per stretch of a node's life inside one cell, collected, at one price: the atoms of the bill
+-- reads: cells, nodes, collected, price_spans, unseen_time; the span [span_from_ms, span_to_ms)
+-- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; not collected are those that a bill alone tells of
 -- invariant: node_segments of a node do not overlap; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
 CREATE OR REPLACE TEMP TABLE node_segments AS
 WITH lives AS (
@@ -14,16 +14,25 @@ priced AS (
     FROM lives AS l JOIN price_spans AS p ON p.node_id = l.node_id AND p.from_ms < l.to_ms AND l.from_ms < p.to_ms
     WHERE l.from_ms < l.to_ms
 ),
+told AS (
+    SELECT *, 1.0 AS up_ratio, true AS is_collected FROM priced
+    UNION ALL BY NAME
+    SELECT u.node_id, n.gpu_count, u.price_per_hour, 'bill' AS price_source, u.price_as_of, NULL AS gpu_fraction, NULL AS cpu_fraction,
+        greatest(u.from_ms, getvariable('span_from_ms')) AS from_ms, least(u.to_ms, getvariable('span_to_ms')) AS to_ms,
+        u.up_ratio, false AS is_collected
+    FROM unseen_time AS u JOIN nodes AS n USING (node_id)
+    WHERE u.from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < u.to_ms
+),
 cut AS (
     SELECT c.from_ms AS cell_from_ms, c.to_ms AS cell_to_ms, p.node_id, p.gpu_count, p.price_per_hour, p.price_source, p.price_as_of,
-        p.gpu_fraction, p.cpu_fraction, greatest(c.from_ms, p.from_ms) AS from_ms, least(c.to_ms, p.to_ms) AS to_ms
-    FROM priced AS p JOIN cells AS c ON c.from_ms < p.to_ms AND p.from_ms < c.to_ms
+        p.gpu_fraction, p.cpu_fraction, p.up_ratio, p.is_collected, greatest(c.from_ms, p.from_ms) AS from_ms, least(c.to_ms, p.to_ms) AS to_ms
+    FROM told AS p JOIN cells AS c ON c.from_ms < p.to_ms AND p.from_ms < c.to_ms
 )
 SELECT
-    * EXCLUDE (gpu_fraction, cpu_fraction),
+    * EXCLUDE (gpu_fraction, cpu_fraction, up_ratio),
     (from_ms // 3600000)::INTEGER AS hour,
-    gpu_count * (to_ms - from_ms) AS capacity_gpu_ms,
-    coalesce((price_per_hour * ((to_ms - from_ms) / 3600000.0))::DECIMAL(38, 9), 0) AS node_cost,
+    gpu_count * (to_ms - from_ms) * up_ratio AS capacity_gpu_ms,
+    coalesce((price_per_hour * ((to_ms - from_ms) / 3600000.0 * up_ratio))::DECIMAL(38, 9), 0) AS node_cost,
     -- memory takes the rest; cpu_cost is null where the whole price rides on the GPUs
     CASE WHEN gpu_fraction IS NULL THEN node_cost ELSE least((node_cost * gpu_fraction)::DECIMAL(38, 9), node_cost) END AS gpu_cost,
     least((node_cost * cpu_fraction)::DECIMAL(38, 9), CASE WHEN gpu_fraction IS NOT NULL THEN node_cost - gpu_cost END) AS cpu_cost

@@ -15,4 +15,4 @@ SELECT
     greatest(l.from_ms, h.held_from_ms) AS from_ms,
     least(l.to_ms, h.held_to_ms) AS to_ms
 FROM hours AS h
-JOIN node_segments AS l ON l.node_id = h.node_id AND l.hour = h.hour AND l.from_ms < h.held_to_ms AND h.held_from_ms < l.to_ms;
+JOIN node_segments AS l ON l.node_id = h.node_id AND l.hour = h.hour AND l.is_collected AND l.from_ms < h.held_to_ms AND h.held_from_ms < l.to_ms;

@@ -1,17 +1,18 @@
--- reads: blocks, node_devices, settings; the span [span_from_ms, span_to_ms)
+-- reads: blocks, node_devices, scrape_intervals, settings; the span [span_from_ms, span_to_ms)
 -- writes: device_hours, one row per (device, hour) in which a sample speaks: what an hour alone tells of it, and its neighbours
 -- invariant: one row per (device_id, hour); series = 0 where only a sample of an earlier hour still speaks
 CREATE OR REPLACE TEMP TABLE device_hours AS
 WITH readings AS (
-    SELECT d.device_id, d.interval_ms, b.hour, b.hour::BIGINT * 3600000 + b.first_offset_ms AS first_ms,
+    SELECT d.device_id, i.interval_ms, b.hour, b.hour::BIGINT * 3600000 + b.first_offset_ms AS first_ms,
         b.hour::BIGINT * 3600000 + b.last_offset_ms AS last_ms,
         b.last_value, b.samples, b.value_sum, b.step_ms, b.idle_samples, b.idle_threshold, d.full_scale
     FROM blocks AS b
     JOIN (
-        SELECT n.series_id, n.device_id, n.interval_ms, n.up_from_ms, n.up_to_ms,
+        SELECT n.series_id, n.device_id, n.target_id, n.up_from_ms, n.up_to_ms,
             100.0 / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS full_scale
         FROM node_devices AS n CROSS JOIN settings AS c
     ) AS d USING (series_id)
+    JOIN scrape_intervals AS i ON i.target_id = d.target_id AND i.hour = b.hour
     -- three hours on either side, for the samples that speak into the span and for those that end such speech
     WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 3 AND b.hour <= getvariable('span_to_ms') // 3600000 + 3
         AND b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000

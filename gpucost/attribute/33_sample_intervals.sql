@@ -4,14 +4,14 @@
 CREATE OR REPLACE TEMP TABLE sample_intervals AS
 WITH wanted AS (
     -- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
-    SELECT device_id, hour, series, idle_below, full_scale, prev_value, prev_interval_ms,
+    SELECT device_id, hour, series, interval_ms, idle_below, full_scale, prev_value, prev_interval_ms,
         prev_ms - hour::BIGINT * 3600000 AS prev_offset_ms,
         first_ms - hour::BIGINT * 3600000 AS first_offset_ms,
         next_ms - hour::BIGINT * 3600000 AS next_offset_ms
     FROM device_hours SEMI JOIN (FROM device_holdings WHERE NOT whole) USING (device_id, hour)
 ),
 lists AS (
-    SELECT w.device_id, w.hour, w.series, w.next_offset_ms AS after_ms, d.interval_ms, b.vals,
+    SELECT w.device_id, w.hour, w.series, w.next_offset_ms AS after_ms, w.interval_ms, b.vals,
         coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))
             ::BIGINT[] AS offsets
     FROM wanted AS w

@@ -10,7 +10,7 @@ WITH closed AS (
         OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
 ),
 short AS (
-    SELECT n.node_id, f.resource AS cause, greatest(0, c.value - f.value) * u.share AS gpus,
+    SELECT n.node_id, f.resource AS cause, greatest(0, c.value - f.value) * u.offered_share AS gpus,
         greatest(f.first_ms, c.first_ms) AS from_ms, least(f.end_ms, c.end_ms) AS to_ms
     FROM facts AS f
     JOIN facts AS c ON c.cluster = f.cluster AND c.node = f.node AND c.resource = f.resource AND c.metric = 'kube_node_status_capacity'
@@ -40,7 +40,7 @@ absent AS (
 parts AS (
     SELECT l.node_id, l.from_ms AS segment_from_ms, l.gpu_count, a.gpus,
         greatest(l.from_ms, a.from_ms) AS from_ms, least(l.to_ms, a.to_ms) AS to_ms
-    FROM absent AS a JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
+    FROM absent AS a JOIN node_segments AS l ON l.node_id = a.node_id AND l.is_collected AND l.from_ms < a.to_ms AND a.from_ms < l.to_ms
 ),
 free AS (
     SELECT p.node_id, p.segment_from_ms, p.gpus * (p.to_ms - p.from_ms) AS absent_gpu_ms,

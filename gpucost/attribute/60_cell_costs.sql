@@ -1,9 +1,10 @@
 -- reads: amounts, node_segments, measures, unavailable, allocation_teams
--- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held or requested
--- invariant: per (cell, node) sum(cost + unallocated_cost) = node cost; active + idle + unmeasured = allocated
+-- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held or requested, and one for what was not collected
+-- invariant: per (cell, node) sum(cost + unallocated_cost + not_collected_cost) = node cost; active + idle + unmeasured = allocated
 CREATE OR REPLACE TEMP TABLE cell_costs AS
 WITH measured AS (
     SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AND l.cpu_cost IS NULL AS is_whole,
+        l.is_collected,
         a.node_id, a.allocation_id, a.gpu_ms, a.cost,
         least(coalesce(m.measured_gpu_ms, 0), a.gpu_ms) AS measured_gpu_ms,
         least(coalesce(m.idle_gpu_ms, 0), a.gpu_ms) AS idle_gpu_ms,
@@ -20,7 +21,7 @@ summed AS (
     -- most segments are whole cells, paid for by their GPUs alone: there is nothing to add up
     SELECT * EXCLUDE (is_whole) FROM measured WHERE is_whole
     UNION ALL BY NAME
-    SELECT from_ms, to_ms, node_id, allocation_id,
+    SELECT from_ms, to_ms, node_id, allocation_id, is_collected,
         sum(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms, sum(utilization_gpu_ms) AS utilization_gpu_ms,
         sum(unavailable_gpu_ms) AS unavailable_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost,
@@ -30,18 +31,20 @@ summed AS (
     GROUP BY ALL
 )
 SELECT
-    CASE WHEN s.allocation_id IS NULL THEN 'unallocated' ELSE 'allocated' END AS kind,
+    CASE WHEN NOT s.is_collected THEN 'not_collected' WHEN s.allocation_id IS NULL THEN 'unallocated' ELSE 'allocated' END AS kind,
     s.from_ms, s.to_ms, s.node_id, s.allocation_id, t.team,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.gpu_ms END AS allocated_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.measured_gpu_ms - s.idle_gpu_ms END AS active_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.idle_gpu_ms END AS idle_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.gpu_ms - s.measured_gpu_ms END AS unmeasured_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.utilization_gpu_ms END AS utilization_gpu_ms,
-    CASE WHEN s.allocation_id IS NULL THEN s.gpu_ms ELSE 0 END AS unallocated_gpu_ms,
+    CASE WHEN s.allocation_id IS NULL AND s.is_collected THEN s.gpu_ms ELSE 0 END AS unallocated_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN s.unavailable_gpu_ms ELSE 0 END AS unavailable_gpu_ms,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.cost END AS cost,
     CASE WHEN s.allocation_id IS NULL THEN 0 ELSE s.idle_cost END AS idle_cost,
-    CASE WHEN s.allocation_id IS NULL THEN s.cost ELSE 0 END AS unallocated_cost,
+    CASE WHEN s.allocation_id IS NULL AND s.is_collected THEN s.cost ELSE 0 END AS unallocated_cost,
+    CASE WHEN s.is_collected THEN 0 ELSE s.gpu_ms END AS not_collected_gpu_ms,
+    CASE WHEN s.is_collected THEN 0 ELSE s.cost END AS not_collected_cost,
     s.estimated_cost
 FROM summed AS s
 -- the labels as of the start of the hour decide, or the first ones that were seen

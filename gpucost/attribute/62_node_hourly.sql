@@ -6,7 +6,7 @@ WITH excess AS (
     SELECT node_id, segment_from_ms, sum(gpu_ms - billed_gpu_ms) AS gpu_ms FROM billed_gpu_time GROUP BY ALL
 )
 SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.node_id,
-    sum(l.capacity_gpu_ms) AS capacity_gpu_ms,
+    sum(CASE WHEN l.is_collected THEN l.capacity_gpu_ms ELSE 0 END) AS capacity_gpu_ms,
     sum(CASE WHEN e.gpu_ms > 1 THEN e.gpu_ms ELSE 0 END) AS over_allocated_gpu_ms,
     sum(l.node_cost)::DECIMAL(38, 9) AS node_cost,
     arg_max(l.price_source, l.to_ms - l.from_ms) AS price_source,

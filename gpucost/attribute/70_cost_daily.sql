@@ -11,9 +11,11 @@ SELECT
     sum(h.utilization_gpu_ms) AS utilization_gpu_ms,
     sum(h.unallocated_gpu_ms) AS unallocated_gpu_ms,
     sum(h.unavailable_gpu_ms) AS unavailable_gpu_ms,
+    sum(h.not_collected_gpu_ms) AS not_collected_gpu_ms,
     sum(h.cost)::DECIMAL(38, 9) AS cost,
     sum(h.idle_cost)::DECIMAL(38, 9) AS idle_cost,
     sum(h.unallocated_cost)::DECIMAL(38, 9) AS unallocated_cost,
+    sum(h.not_collected_cost)::DECIMAL(38, 9) AS not_collected_cost,
     sum(h.estimated_cost)::DECIMAL(38, 9) AS estimated_cost
 FROM cell_costs AS h
 JOIN local_days AS d ON d.from_ms <= h.from_ms AND h.from_ms < d.to_ms

@@ -18,6 +18,9 @@ _DAYS = "gpucost.attribute.days"
 _BASIS = "gpucost.attribute.basis"
 # Stages that charge cores and memory: they have nothing to do where no price is split.
 _HOST_STAGES = ("23_over_requested", "24_billed_requests", "53_host_shares", "54_host_amounts")
+# What costs anything lies in time that was collected, or that a bill tells of.
+_COVERED = """SELECT min(from_ms), max(to_ms)
+    FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
 # Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
 _ROWS_AT_ONCE = 400_000
 
@@ -28,8 +31,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
     has done whole days, and the next goes on with the others.
 
-    Expects what inventory and price left behind on this connection: nodes, allocations, collected, node_prices, and
-    the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
+    Expects what inventory and price left behind on this connection: nodes, allocations, collected, coverage_gaps, node_prices,
+    and the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
     """
     # The order of rows in intermediate tables means nothing, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")
@@ -41,7 +44,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         )
     is_split = _split_prices(con)
     run_stage(con, _DAYS, "10_idle_threshold")
-    load_local_days(con, tz, *con.execute("SELECT min(from_ms), max(to_ms) FROM collected").fetchall()[0])
+    run_stage(con, _DAYS, "15_unseen_time")
+    load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
@@ -54,6 +58,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         con.commit()
         con.begin()
     run_stage(con, _DAYS, "30_over_allocated_warnings")
+    run_stage(con, _DAYS, "40_unproven_end_warnings")
 
 
 def _split_prices(con: DuckDBPyConnection) -> bool:

@@ -2,7 +2,7 @@
 
 from gpucost.budget.anomalies import Anomaly, Part, anomalies
 from gpucost.budget.check import BudgetState, TargetState, check
-from gpucost.budget.days import HISTORY_DAYS, Days, Series, collected_from, days_of
+from gpucost.budget.days import HISTORY_DAYS, Days, Series, days_of
 from gpucost.budget.forecast import Forecast, forecast
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "TargetState",
     "anomalies",
     "check",
-    "collected_from",
     "days_of",
     "forecast",
 ]

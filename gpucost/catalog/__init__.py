@@ -1,4 +1,4 @@
-"""The catalog that gpucost ships: list prices, instance types, GPU models and their spellings, MIG profiles.
+"""The catalog that gpucost ships: list prices, instance types, GPU models and their spellings, MIG profiles, resources.
 
 Inventory asks it what an instance type holds, price asks it what one costs.
 """
@@ -22,6 +22,8 @@ TABLES = {
     "gpu_models": "gpus.csv",
     "gpu_aliases": "gpu_aliases.csv",
     "mig_profiles": "mig_profiles.csv",
+    "resources": "resources.csv",
+    "claim_series": "claim_series.csv",
 }
 COMPONENTS = {"catalog_components": "components.csv"}
 INTERRUPTIONS = {"interruption_bands": "interruption.csv"}

@@ -10,22 +10,23 @@ from gpucost.report.html import Block
 from gpucost.report.html.frame import environment, frame
 from gpucost.report.html.parts import part
 from gpucost.report.render_markdown import environment as markdown
-from gpucost.report.words import figure_text
+from gpucost.report.view import Coverage
+from gpucost.report.words import coverage_lines, figure_text
 from gpucost.resources import reports_dir
 
 
-def to_markdown(manifest: dict[str, Any]) -> str:
+def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
     """The index for people who read text; names cannot break out of their cells."""
-    return markdown(reports_dir() / "chargeback").get_template("index.md.j2").render(_told(manifest))
+    return markdown(reports_dir() / "chargeback").get_template("index.md.j2").render(_told(manifest, coverage))
 
 
-def to_html(manifest: dict[str, Any], blocks: Sequence[Block]) -> str:
+def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
     """The index as one page that needs nothing else, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
-    return environment().get_template("index.html.j2").render(_told(manifest) | {"blocks": parts} | frame())
+    return environment().get_template("index.html.j2").render(_told(manifest, coverage) | {"blocks": parts} | frame())
 
 
-def _told(manifest: dict[str, Any]) -> dict[str, Any]:
+def _told(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
     """What the templates print: every figure in words."""
     currency, totals = manifest["currency"], manifest["totals"]
     replaces = manifest["replaces"] or {"state": "", "teams": [], "totals": {}}
@@ -79,6 +80,7 @@ def _told(manifest: dict[str, Any]) -> dict[str, Any]:
             whole["charge"]["adjustment"] if whole else None,
         ),
         "unallocated": money(totals["unallocated_cost"]),
+        "unseen": money(totals["not_collected_cost"]) if totals["not_collected_cost"] else None,
         "node_cost": money(totals["node_cost"]),
         "estimated": money(totals["estimated_cost"]),
         "replaced_state": replaces["state"],
@@ -92,16 +94,12 @@ def _told(manifest: dict[str, Any]) -> dict[str, Any]:
             for what, one in (
                 ("charged to teams", whole.get("charge")),
                 ("unallocated", whole.get("unallocated_cost")),
+                ("not collected", whole.get("not_collected_cost")),
                 ("all nodes", whole.get("node_cost")),
             )
             if one
         ],
-        "measured": figure_text(manifest["coverage"]["measured_ratio"], "ratio", "", 1),
-        "sources": ", ".join(
-            f"{figure_text(share, 'ratio', '', 1)} {name.replace('_', ' ')}"
-            for name, share in manifest["coverage"]["price_sources"].items()
-        ),
-        "not_collected": figure_text(manifest["coverage"]["not_collected_hours"], "hours", "", 1),
+        "coverage": [line for line in coverage_lines(coverage, currency) if line[0] != "Reconciled"],
         "reconciliation": (manifest["reconciliation"] or {}).get("sentence"),
         "warnings": manifest["coverage"]["warnings"],
         "focus": manifest["focus"],

@@ -107,6 +107,7 @@ def _totals(bundle: Bundle) -> dict[str, Any]:
         "shared_cost": charged - view.totals.cost,
         "idle_cost": view.totals.idle_cost,
         "unallocated_cost": nodes.unallocated_cost if nodes else None,
+        "not_collected_cost": nodes.not_collected_cost if nodes else None,
         "node_cost": nodes.node_cost if nodes else None,
         "estimated_cost": view.totals.estimated_cost,
         "allocated_gpu_hours": view.totals.allocated_gpu_hours,
@@ -159,7 +160,7 @@ def _replaces(made: dict[str, Any], previous: dict[str, Any] | None) -> dict[str
     ]
     totals = {
         name: {"before": previous["totals"].get(name), "after": made["totals"][name]}
-        for name in ("charge", "unallocated_cost", "node_cost")
+        for name in ("charge", "unallocated_cost", "not_collected_cost", "node_cost")
     }
     for one in totals.values():
         one["adjustment"] = _minus(one["after"], one["before"])

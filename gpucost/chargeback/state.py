@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpucost.report.words import missing_text
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -36,7 +38,7 @@ class State:
 
 def state_of(is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]) -> State:
     """The state of a month; `expected` are the bills that should be there and are not."""
-    gaps = f"{coverage.not_collected_hours:,.1f} hours were not collected" if coverage.not_collected_hours else None
+    gaps = missing_text(coverage.gaps)
     bills = [f"the bill of {_NAMES.get(name, name)} is missing" for name in expected]
     reasons = [
         *([] if is_over else ["the month is not over"]),

@@ -38,8 +38,8 @@ def write(
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None])
     _put(folder / "ledger.csv", to_csv(bundle.ledger))
     to_parquet(bundle.ledger, folder / "ledger.parquet")
-    _put(folder / "index.md", index.to_markdown(manifest))
-    _put(folder / "index.html", index.to_html(manifest, blocks[None]))
+    _put(folder / "index.md", index.to_markdown(manifest, bundle.overview.coverage))
+    _put(folder / "index.html", index.to_html(manifest, bundle.overview.coverage, blocks[None]))
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     _put(folder / FILE, to_json(manifest))
     return manifest

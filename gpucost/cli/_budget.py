@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gpucost.store import Store
 
 
+_DAYS_SHOWN = 5
+
+
 def chosen_month(config: Config, store: Store, month: str | None, now: datetime) -> tuple[Period, str]:
     """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
     from gpucost.errors import UsageError
@@ -41,7 +44,7 @@ def costs_by_day(
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
     from gpucost import pipeline
-    from gpucost.budget import HISTORY_DAYS, collected_from, days_of
+    from gpucost.budget import HISTORY_DAYS, days_of
     from gpucost.errors import GpucostError, StoreError
     from gpucost.model import Period
     from gpucost.report import Query
@@ -51,15 +54,29 @@ def costs_by_day(
     window = Period(local_midnight(first, config.tz), period.end)
     query = Query(period=window, period_name=name_of(window, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
     view = pipeline.report(config, store, query)
-    with store.read() as con:
-        days = days_of(view, config.tz, now, collected_from(con))
+    days = days_of(view, config.tz, now)
     asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
-        return pipeline.report(config, store, asked), days
+        view = pipeline.report(config, store, asked)
     except StoreError:
         raise
     except GpucostError:  # no data in it yet
-        return view, days
+        pass
+    return _with_left_out(view, days, now.astimezone(config.tz).date()), days
+
+
+def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
+    """The report with a word on the days that are over, and were not collected in full, since the first one that was."""
+    from gpucost.report.view import Notice
+
+    since = [day for day in days.all if days.complete and days.complete[0] < day < today]
+    left_out = [day for day in since if day not in set(days.complete)]
+    if not left_out:
+        return view
+    message = f"{len(left_out):,} of {len(since) + 1:,} days since {days.complete[0]} are left out: not collected in full"
+    named = f" ({', '.join(map(str, left_out[:_DAYS_SHOWN]))}{', …' if len(left_out) > _DAYS_SHOWN else ''})"
+    warnings = (*view.coverage.warnings, Notice("days_left_out", message + named, None))
+    return replace(view, coverage=replace(view.coverage, warnings=warnings))
 
 
 def local_days_of(config: Config, period: Period) -> tuple[date, ...]:

@@ -27,6 +27,7 @@ _WORDS = {
     "new": ("New", "workloads of the later period only"),
     "gone": ("Gone", "workloads of the earlier period only"),
     "unallocated": ("Unallocated", "more or fewer GPU-hours that nobody held"),
+    "not_collected": ("Not collected", "billed while nobody saw who held the GPUs"),
     "host": ("Host", "CPU and memory of pods without GPUs"),
 }
 
@@ -245,14 +246,14 @@ def _label(row: DiffRow, name: str, index: int) -> Value:
     value = row.keys[name]
     if value is not None:
         return value
-    if row.kind == "unallocated":
-        return "Unallocated" if not index else ""
+    if row.kind != "allocated":
+        return _WORDS[row.kind][0] if not index else ""
     return "unknown"
 
 
 def _flag(row: DiffRow) -> str | None:
-    if row.kind == "unallocated" and any(row.keys.values()):
-        return "unallocated"
+    if row.kind != "allocated" and any(row.keys.values()):
+        return _WORDS[row.kind][0].lower()
     if row.parts.new and row.parts.new == row.change:
         return "new"
     return "gone" if row.parts.gone and row.parts.gone == row.change else None

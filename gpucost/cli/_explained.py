@@ -197,6 +197,7 @@ def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
         (name, node.cost),
         ("others", node.others_cost),
         ("nobody", node.unallocated_cost),
+        *([("not collected", node.not_collected_cost)] if node.not_collected_cost else []),
         (_WHOLE, node.node_cost),
     ]
     table(("paid by", currency), [(who, money(cost)) for who, cost in parts])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gpucost.cli._common import INTERRUPTED
+from gpucost.errors import IncompleteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,8 @@ def collect_missing(
         except typer.Exit as ended:
             if ended.exit_code >= INTERRUPTED:
                 raise
-            failed += 1
+            # what is incomplete, and not for want of asking, whoever reads the store will say
+            failed += ended.exit_code != IncompleteError.exit_code
     return failed
 
 
@@ -63,7 +65,7 @@ def _metrics(settings: Config, opened: Store, period: Period, now: datetime, sha
     if period.start >= now:
         return
     due = Period(period.start, min(period.end, now))
-    for source, gaps in uncollected(settings, opened, due).items():
+    for source, gaps in uncollected(settings, opened, due, now).items():
         for gap in gaps:
             yield partial(collect_prometheus, start=iso(gap.start), end=iso(gap.end), source=[source], **shared)
 

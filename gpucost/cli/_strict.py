@@ -11,15 +11,17 @@ if TYPE_CHECKING:
 
 
 def check_complete(view: ReportView, query: Query) -> None:
-    """Raises IncompleteError where a part of the report's period was not collected, or is still to come."""
+    """Raises IncompleteError where a part of the report's period is still to come, or was not collected and not signed."""
+    from gpucost.report.words import missing_text
+
     if view.coverage.is_complete:
         return
-    gaps = view.coverage.not_collected
-    if not gaps:
+    missing = missing_text(view.coverage.gaps)
+    if missing is None:
         raise IncompleteError(
             f"{query.period_name} is not over yet, so its figures are not final", "leave out --strict for a report so far"
         )
     raise IncompleteError(
-        f"{view.coverage.not_collected_hours:,.1f} h of {query.period_name} were not collected",
+        f"{query.period_name} is incomplete: {missing}",
         next((notice.fix for notice in view.coverage.warnings if notice.code == "not_collected"), "gpucost collect prometheus"),
     )

@@ -78,8 +78,8 @@ def budget_check(
     period, name = chosen_month(settings, opened, month, now)
     # first, for its message where the month holds no data
     asked = Query(period=period, period_name=name, now=now, with_sections=False, may_be_idle=True)
-    view = pipeline.report(settings, opened, asked)
-    _, days = costs_by_day(settings, opened, period, now)
+    pipeline.report(settings, opened, asked)
+    view, days = costs_by_day(settings, opened, period, now)
     month_days = local_days_of(settings, period)
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gpucost.config import Config
 
 SHOWN_OF_A_KIND = 5
+# What even -q says, in one line each: time is missing.
+_LOUD = ("gap", "newest_sample")
+_SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
 
 
 @handle_errors
@@ -43,9 +46,10 @@ def collect_prometheus(
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
     Without a period: from the beginning of the current month at first, later from two hours before the last collected
-    moment, and whatever is missing since the first run. Collecting the same time again changes nothing, and late data
-    replaces. What fails is named and can be collected later; a run that was ended goes on where it stopped. Ends with 1 if
-    a part could not be collected.
+    moment, whatever is missing since the first run, and hours of the last `late_hours` that are incomplete. Nothing counts
+    as collected past the server's newest sample. Collecting the same time again changes nothing, and late data replaces.
+    What fails is named and can be collected later; a run that was ended goes on where it stopped. Ends with 1 if a part
+    could not be collected, with 4 if a day that is over is incomplete though the server was asked for it again.
 
     \b
     Examples:
@@ -57,7 +61,7 @@ def collect_prometheus(
 
     from gpucost import pipeline
     from gpucost.cli._progress import progress_bar
-    from gpucost.errors import ConfigError
+    from gpucost.errors import ConfigError, IncompleteError
 
     settings, opened = load(config, store)
     if not settings.prometheus:
@@ -74,6 +78,8 @@ def collect_prometheus(
         tell_error(error.message, error.fix)
     if errors or not all(result.ok for result in results):
         raise typer.Exit(1)
+    if any(result.incomplete for result in results):
+        raise typer.Exit(IncompleteError.exit_code)
 
 
 def _only(config: Config, names: list[str]) -> Config:
@@ -89,7 +95,7 @@ def _only(config: Config, names: list[str]) -> Config:
 
 
 def _tell(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
-    """What a run came to: the summary on stdout, what is wrong or missing on stderr, under -q failed windows only."""
+    """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
     if not quiet:
         count = len(result.failed_windows)
         failed = f", but {_count(count, 'window')} failed" if count else ""
@@ -99,9 +105,13 @@ def _tell(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
         )
         if result.resumed:
             put(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
+        if result.asked_again:
+            put(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
         if verbose:
             for metric, seen in sorted(result.metrics.items()):
                 put(f"  {metric}: {seen.samples:,} samples")
+    elif not result.samples and result.ok:
+        note(f"warning: {result.source}: no sample of {result.asked}")
     for reason in sorted({item.reason for item in result.dropped}):
         metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
         note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}", quiet=quiet)
@@ -109,12 +119,20 @@ def _tell(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
     for finding in result.findings:
         shown[finding.code] += 1
         if shown[finding.code] <= SHOWN_OF_A_KIND:
-            note(f"  {finding.level}: {finding.message}", quiet=quiet)
+            is_loud = quiet and finding.code in _LOUD
+            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=quiet and not is_loud)
             if finding.fix:
                 note(f"    fix: {finding.fix}", quiet=quiet)
     for code, count in shown.items():
         if count > SHOWN_OF_A_KIND:
-            note(f"  and {count - SHOWN_OF_A_KIND} more of {code}", quiet=quiet)
+            note(f"  and {count - SHOWN_OF_A_KIND} more of {code}", quiet=quiet and code not in _LOUD)
+    for missing in result.incomplete[:SHOWN_OF_A_KIND]:
+        tell_error(f"{result.source}: {missing}, and it will not be asked for again", None)
+    if result.incomplete:
+        more = len(result.incomplete) - SHOWN_OF_A_KIND
+        if more > 0:
+            note(f"and {more} more such times")
+        note(f"fix: {_SIGN}")
     for window in result.failed_windows:
         tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
 

@@ -50,7 +50,8 @@ def reconcile(
 
     Two accounts, exact to the cent: the effective cost of GPU instances = attributed + unallocated + billed time outside the
     nodes' lives + billed instances that no metrics saw; and billed - effective cost = named lines. Nodes that no bill covers
-    stand beside, at their estimate. Ends with 4 where something is unexplained, or no bill of that month was collected.
+    stand beside, at their estimate. Ends with 4 where something is unexplained, no bill of that month was collected, or the month
+    is over and metrics miss a part of it that nobody accepted.
 
     \b
     Examples:
@@ -77,18 +78,31 @@ def reconcile(
         is_json = format is RowFormat.json
         text = _json(account) if is_json else _text(account, line_width(output), markdown=format is RowFormat.markdown)
         put_or_write(text, target)
-    if account.problems:
-        from gpucost.cli._common import tell_error
+    from gpucost.cli._common import tell_error
+    from gpucost.report.words import missing_text
 
+    missing = missing_text(account.not_collected) if _is_over(month) else None
+    if account.problems:
         tell_error(
             f"{month} is not reconciled: {'; '.join(account.problems)}",
             "gpucost reconcile --format json has every line and cause",
         )
+    if missing:
+        tell_error(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
+    if account.problems or missing:
         raise typer.Exit(_NOT_EXPLAINED)
+
+
+def _is_over(month: str) -> bool:
+    from datetime import UTC, datetime
+
+    return month < f"{datetime.now(UTC):%Y-%m}"
 
 
 def as_dict(account: Reconciliation) -> dict[str, Any]:
     """The account as JSON holds it; money still Decimal."""
+    from gpucost.report.render_data import gap_dict
+
     return {
         "schema": SCHEMA,
         "month": account.month,
@@ -120,6 +134,7 @@ def as_dict(account: Reconciliation) -> dict[str, Any]:
         "beside": [{"kind": kind, "currency": currency, "cost": cost} for kind, currency, cost in account.beside],
         "instances_without_metrics": [_machine(machine) for machine in account.unseen],
         "nodes_without_bill": [_machine(machine) for machine in account.unbilled],
+        "not_collected": [gap_dict(gap) for gap in account.not_collected],
         "final_cost": account.effective_cost if account.is_final else Decimal(0),
         "estimated_cost": sum((machine.cost for machine in account.unbilled), Decimal(0)),
     }
@@ -207,6 +222,13 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
             _section("Beside, on the same instances", markdown),
             table(("kind", "cost", "currency"), [(kind, _money(cost), currency) for kind, currency, cost in account.beside]),
         ]
+    if account.not_collected:
+        from gpucost.report.words import alike_gaps, signed_text
+
+        texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
+        listed = "".join(_item(text, width, markdown) for text in texts[:_SHOWN])
+        more = f"and {len(texts) - _SHOWN:,} more: --format json\n" if len(texts) > _SHOWN else ""
+        parts += [_section("Not collected", markdown), listed + more]
     for title, machines in (
         ("Billed instances that no metrics saw", account.unseen),
         ("Nodes that no bill covers, estimated", account.unbilled),
@@ -220,6 +242,14 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
 
 def _section(text: str, markdown: bool) -> str:
     return f"## {text}\n" if markdown else f"{text}\n"
+
+
+def _item(text: str, width: int | None, markdown: bool) -> str:
+    from textwrap import fill
+
+    if markdown:
+        return f"- {text}\n"
+    return (fill(text, width, initial_indent="  ", subsequent_indent="    ") if width else f"  {text}") + "\n"
 
 
 def _money(amount: Decimal) -> str:

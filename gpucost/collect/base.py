@@ -45,15 +45,11 @@ def collectors() -> dict[str, type[Collector[object]]]:
 class _Seen:
     """What the windows of a run add up to."""
 
-    hours: set[int]
     dropped: dict[tuple[str, str], int]
-    spans: list[Span]
 
-    def add(self, span: Span, loaded: LoadResult, result: CollectResult) -> None:
+    def add(self, loaded: LoadResult, result: CollectResult) -> None:
         from gpucost.store.samples import MetricSamples
 
-        self.spans.append(span)
-        self.hours |= loaded.state_hours
         for key, count in loaded.dropped.items():
             self.dropped[key] = self.dropped.get(key, 0) + count
         result.windows += 1
@@ -97,14 +93,13 @@ class Collector(ABC, Generic[Batch]):
             if run_id is None:
                 run_id = runs.begin(con, self.kind, self.source, ask)
         result = CollectResult(self.source, asked, resumed=len(done))
-        seen = _Seen(set(), {}, [])
+        seen = _Seen({})
         # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
         self._all_windows(todo, run_id, result, seen, progress)
         with self.store.write() as con:
             runs.finish(con, run_id)
         result.dropped = [Dropped(metric, reason, n) for (metric, reason), n in sorted(seen.dropped.items())]
-        result.gaps = _gaps(seen)
         return result
 
     def _all_windows(self, todo: list[Span], run_id: int, result: CollectResult, seen: _Seen, progress: Progress | None) -> None:
@@ -125,7 +120,7 @@ class Collector(ABC, Generic[Batch]):
                 with self.store.write() as con:
                     loaded = self.write(con, run_id, span, batch)
                 if loaded is not None:
-                    seen.add(span, loaded, result)
+                    seen.add(loaded, result)
                     self.learned(span, loaded)
             except SourceGone as error:
                 gone = error
@@ -169,13 +164,3 @@ class Collector(ABC, Generic[Batch]):
                 cut = min(start + min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR, end)
                 yield start, cut
                 start = cut
-
-
-def _gaps(seen: _Seen) -> list[Period]:
-    """Hours inside the collected windows, between the first and the last with a state sample, that hold none."""
-    if not seen.hours:
-        return []
-    first, last = min(seen.hours) * MS_PER_HOUR, max(seen.hours) * MS_PER_HOUR
-    within = [(max(a, first), min(b, last)) for a, b in seen.spans]
-    silent = subtract(within, [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in seen.hours])
-    return [Period(from_ms(a), from_ms(b)) for a, b in silent]

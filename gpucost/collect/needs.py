@@ -104,6 +104,15 @@ KUEUE_NEEDS = (
     Need("kueue_cluster_queue_resource_usage", ("resource",), "use of quotas is unknown", always=False, fix=KUEUE_FIX),
 )
 
+# What is needed besides where a series of the first name is there.
+CONDITIONAL_NEEDS: tuple[tuple[str, tuple[Need, ...]], ...] = ((KUEUE_PENDING, KUEUE_NEEDS),)
+# What tells whose the GPUs are that KAI and Run:ai reserve, looked for where they do.
+RESERVATIONS = f'{REQUESTS}{{namespace=~"kai-resource-reservation|runai-reservation"}}'
+ANNOTATIONS = "kube_pod_annotations"
+FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
+FRACTIONS_LOST = "whole GPUs are charged to the namespace of the reservations, not to the pods that share them"
+FRACTIONS_FIX = f"{KSM} --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
+
 # What the cost bases besides `node` read, too.
 HOST_NEEDS = (
     Need(
@@ -114,6 +123,24 @@ HOST_NEEDS = (
     ),
     Need('kube_node_status_capacity{resource=~"cpu|memory"}', ("resource",), "cores and memory are those of the instance type"),
 )
+
+
+# What is lost where a metric is there but its labels are not, or where nothing of a kind is.
+NAMESPACE_LABELS_LOST = "teams cannot follow namespace labels"
+REQUESTS_LOST = f"no pod has ever asked for a GPU ({REQUESTS} with a GPU resource)"
+
+
+def stored_needs(device_metric: str, mig_metric: str) -> list[tuple[str, str, str, str]]:
+    """What the store is searched for after a run and before a report: kind, metric, what is lost without it, and the fix."""
+    return [
+        *(("metric", need.metric, need.lost, need.fix) for need in NEEDS if need.always),
+        ("exporter", KSM, "nobody's hold on a GPU is known", KSM_FIX),
+        ("labels", NODE_LABELS, NODE_LABELS_LOST, NODE_LABELS_FIX),
+        ("team_labels", "kube_namespace_labels", NAMESPACE_LABELS_LOST, NAMESPACE_LABELS_FIX),
+        ("requests", REQUESTS, REQUESTS_LOST, ALLOW),
+        ("activity", device_metric, ACTIVITY_LOST, DCGM_FIX),
+        ("mig_activity", mig_metric, MIG_ACTIVITY_LOST, mig_fix(mig_metric)),
+    ]
 
 
 def needs(cost_basis: str) -> tuple[Need, ...]:
@@ -167,12 +194,13 @@ NODE_FACTS = (
             "label_cloud_google_com_gke_accelerator",
             "label_amd_com_gpu_product_name",
             "label_karpenter_k8s_aws_instance_gpu_name",
+            "label_cloud_google_com_gke_tpu_accelerator",
         ),
         "the model comes from the instance type or dcgm-exporter",
     ),
     NodeFact(
         "GPU count",
-        ("label_nvidia_com_gpu_count", "label_cloud_google_com_gke_accelerator_count"),
+        ("label_nvidia_com_gpu_count", "label_cloud_google_com_gke_accelerator_count", "label_gpu_intel_com_device_count"),
         "the count comes from the instance type or dcgm-exporter",
     ),
     NodeFact(

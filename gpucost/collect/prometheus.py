@@ -10,15 +10,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from gpucost.collect.base import Collector, Progress
+from gpucost.collect.declared import Declared
 from gpucost.collect.prometheus_client import PrometheusClient, Retries
 from gpucost.collect.prometheus_failures import TooMuch
 from gpucost.collect.prometheus_findings import findings
-from gpucost.collect.prometheus_selectors import GPU_CAPACITY, Selector, among, selectors
-from gpucost.collect.result import CollectResult, Finding, ProgressState
-from gpucost.collect.windows import default_spans, halves, whole_hours
+from gpucost.collect.prometheus_selectors import GPU_CAPACITY, MOST_NAMES, Scope, Selector, among, selectors
+from gpucost.collect.result import CollectResult, Finding, MissingTime, ProgressState
+from gpucost.collect.windows import default_spans, halves, late_spans, merge, subtract, until, whole_hours
+from gpucost.config.coverage import CoverageSettings
 from gpucost.errors import SourceError, UsageError
-from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.model import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
 from gpucost.store.activity import MEMORY_METRIC
 from gpucost.store.samples import Answer, LoadResult, SampleWindow, Threshold, load_window
@@ -28,9 +32,11 @@ if TYPE_CHECKING:
 
     from gpucost.config import Activity, Idle, PrometheusSource
     from gpucost.store import Store
-    from gpucost.store.runs import Span
+    from gpucost.store.runs import Family, LaggingTargets, Span
 
 _PROBE_MINUTES = 10
+# A newest sample older than this is worth a word.
+_LATE_MS = MS_PER_HOUR
 
 # MiB that a GPU can use; memory is never idle
 _MEMORY = Threshold(idle=0.0, lowest=0.0, highest=4_194_304.0)
@@ -48,6 +54,7 @@ class PrometheusCollector(Collector[list[Answer]]):
         client: PrometheusClient,
         activity: Activity,
         idle: Idle,
+        now: datetime,
         cost_basis: str = "node",
     ) -> None:
         super().__init__(source.source, store, source.concurrency)
@@ -63,14 +70,47 @@ class PrometheusCollector(Collector[list[Answer]]):
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
         self._per_hour = 0.0
+        self._now = now
+        # what waits for a later sample to be logged: empty windows, and the rest of the last window that held any
         self._silent: list[Span] = []
+        self._short: tuple[Span, int] | None = None
         self.data_from_ms: int | None = None
+        self.newest_ms: int | None = None
 
-    def take_stock(self, con: duckdb.DuckDBPyConnection) -> tuple[list[Span], list[Span]]:
-        """Puts known series into the clusters of the settings; the spans that were asked for so far, and those loaded."""
+    def take_stock(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Puts known series into the clusters of the settings, and learns from when to when there is data of this source."""
         runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
         self.data_from_ms = runs.first_data(con, self.kind, self.source)
-        return runs.asked(con, self.kind, self.source), runs.loaded(con, self.kind, self.source)
+        self.newest_ms = runs.newest_sample(con, self.source)
+
+    def late_spans(self) -> list[Span]:
+        """Hours to ask for again: incomplete ones, and those past the newest sample of a target that has sent more since."""
+        now_ms, late_hours = to_ms(self._now), self._config.late_hours
+        if self.newest_ms is None or not late_hours:
+            return []
+        since, silent_at = now_ms - late_hours * MS_PER_HOUR, min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS
+        with self.store.write() as con:
+            late = late_spans(con, self.source, now_ms, late_hours, self.newest_ms)
+            lagging = runs.lagging_targets(con, self.source, self._config.cluster_label, since, silent_at)
+        return merge([*late, *((one.last_ms, now_ms) for one in lagging if self._has_more(one, now_ms))])
+
+    def _has_more(self, targets: LaggingTargets, now_ms: int) -> bool:
+        """Does the server hold samples of these targets past the newest that is stored? Dead ones cost it next to nothing."""
+        label = self._config.cluster_label
+        scope: Scope = "cluster" if targets.metric.startswith("kube_") else "activity"
+        target = among(among(Selector(targets.metric, scope=scope), label, [targets.cluster]), "job", [targets.job])
+        length = now_ms - targets.last_ms - 1
+        for start in range(0, len(targets.instances), MOST_NAMES):
+            one = among(target, "instance", targets.instances[start : start + MOST_NAMES])
+            sums = [f"(count(count_over_time({one.text(name)}[{length}ms])) or vector(0))" for name in one.spelled(None)]
+            try:
+                if self._client.value(" + ".join(sums), now_ms):
+                    return True
+            except TooMuch:
+                return True
+            except SourceError:  # a server that cannot be asked so will say what it has of the hours that are asked for
+                return False
+        return False
 
     def prepare(self, spans: list[Span]) -> None:
         """Learns which metrics there are and how much of them, to size the first windows."""
@@ -117,25 +157,36 @@ class PrometheusCollector(Collector[list[Answer]]):
         return answers
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
-        """Loads one window, also an empty one, so that a later run does not ask for it again.
+        """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
 
-        Empty windows before the source's oldest data wait for that data: a server that has none at all may be asked with
-        the wrong tenant or too early, and is asked for everything again.
+        An empty window waits for a later one that holds something, and is logged with it: it may lie past the newest
+        sample, and a server that has none at all may be asked with the wrong tenant.
         """
-        if self.data_from_ms is None or span[0] < self.data_from_ms:
-            first = min((int(answer.ts_ms.min()) for answer in batch if len(answer.ts_ms)), default=None)
-            if first is None and self.data_from_ms is None:
+        samples, first, newest = _count(batch, span)
+        is_partial = any(answer.is_partial for answer in batch)
+        runs.log_answer(con, self.source, samples, self._now, is_partial=is_partial)
+        start, end = span
+        if first is None or newest is None:
+            if self.newest_ms is None or end > self.newest_ms:
                 self._silent.append(span)
                 return None
-            if first is not None:
-                begins = max(span[0], first // MS_PER_HOUR * MS_PER_HOUR)
-                for silent in (*self._silent, (span[0], begins)):
-                    if silent[0] < silent[1]:
-                        load_window(con, self._window(run_id, silent, []))
-                self._silent.clear()
-                self.data_from_ms = begins if self.data_from_ms is None else min(begins, self.data_from_ms)
-                span = (begins, span[1])
-        return load_window(con, self._window(run_id, span, batch))
+            return load_window(con, self._window(run_id, span, batch))
+        if self.data_from_ms is None or start < self.data_from_ms:
+            start = max(start, first // MS_PER_HOUR * MS_PER_HOUR)
+            self._silent.append((span[0], start))
+            self.data_from_ms = start if self.data_from_ms is None else min(start, self.data_from_ms)
+        for silent in self._silent:
+            if silent[0] < silent[1]:
+                load_window(con, self._window(run_id, silent, []))
+        self._silent.clear()
+        if self._short is not None:
+            runs.extend_load(con, run_id, *self._short)
+            self._short = None
+        if self.newest_ms is None or newest >= self.newest_ms:
+            self.newest_ms = newest
+            self._short = (start, newest + 1), end
+            end = newest + 1
+        return load_window(con, self._window(run_id, (start, end), batch))
 
     def _window(self, run_id: int, span: Span, answers: list[Answer]) -> SampleWindow:
         return SampleWindow(
@@ -189,40 +240,121 @@ def collect_prometheus(
     timezone: ZoneInfo | None = None,
     retries: Retries | None = None,
     cost_basis: str = "node",
+    declared: Declared | None = None,
 ) -> CollectResult:
     """Collects one server's samples into the store, those of cores and memory only where `cost_basis` charges them.
 
-    Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, and the
-    time since the last collected moment less two hours. With one: all of it anew.
-    Raises SourceError where the server does not answer as a Prometheus; a window that fails is in the result instead.
+    Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, the time
+    since the last collected moment less two hours, and incomplete hours of the last `late_hours`. With one: all of it anew.
+    Raises SourceError where the server does not answer as a Prometheus, or the clock is behind what is stored; a window that
+    fails is in the result instead.
     """
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     now_ms = to_ms(moment)
     if period is not None and (period.is_empty or period.start_ms >= now_ms):
         raise UsageError(f"the period {period} is empty, or has not begun")
+    declared = declared or Declared([], CoverageSettings(), timezone or ZoneInfo("UTC"))
     client = PrometheusClient(source, retries)
     try:
         if progress is not None:
             progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
         client.value("vector(1)", now_ms)
-        collector = PrometheusCollector(source, store, client, activity, idle, cost_basis)
+        collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis)
         with store.write() as con:
-            asked_so_far, loaded = collector.take_stock(con)
+            collector.take_stock(con)
+            so_far = runs.asked(con, "prometheus", source.source), runs.loaded(con, "prometheus", source.source)
+        late: list[Span] = []
         if period is not None:
             spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
         else:
-            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            spans = default_spans(to_ms(month), now_ms, asked_so_far, loaded)
+            month = moment.astimezone(declared.timezone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            spans = default_spans(to_ms(month), now_ms, so_far[0], until(so_far[1], collector.newest_ms))
+            late = subtract(whole_hours(collector.late_spans(), now_ms), spans)
         asked = period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1]))
+        spans = merge([*spans, *late])
         collector.prepare(spans)
         result = collector.run(spans, asked, progress)
+        result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
         result.not_collected = _before(collector.data_from_ms, spans)
         with store.read() as con:
+            result.gaps = _gaps(con, source.source, spans, min(now_ms, (collector.newest_ms or 0) + 1), declared)
+            result.incomplete = _incomplete(con, source, period, moment, declared)
             result.findings = findings(con, result, activity, collector.data_from_ms, lambda metric: _has(client, metric, now_ms))
+        if spans[-1][1] == now_ms:
+            result.findings += _newest(source, client, collector.newest_ms, moment)
         result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
         return result
     finally:
         client.close()
+
+
+def _gaps(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_ms: int, declared: Declared) -> list[MissingTime]:
+    """Silences of whole clusters in what was asked for, without what was declared or signed."""
+    start, end = spans[0][0], min(spans[-1][1], until_ms)
+    if start >= end:
+        return []
+    return [
+        MissingTime(family, cluster, Period(from_ms(a), from_ms(b)))
+        for family, cluster, *silent in runs.find_silences(con, source, start, end)
+        if subtract([(silent[0], silent[1])], subtract([(silent[0], silent[1])], spans))
+        for a, b in declared.missing(cluster, (silent[0], silent[1]))
+        if b - a > runs.SHORT_SILENCE_MS
+    ]
+
+
+def _incomplete(
+    con: duckdb.DuckDBPyConnection, source: PrometheusSource, period: Period | None, now: datetime, declared: Declared
+) -> list[MissingTime]:
+    """What closed local days lack for good: asked for twice to the same end, or too long ago to be asked for again."""
+    midnight = to_ms(now.astimezone(declared.timezone).replace(hour=0, minute=0, second=0, microsecond=0))
+    last_asked = to_ms(now) - source.late_hours * MS_PER_HOUR
+    start = last_asked - 48 * MS_PER_HOUR if period is None else period.start_ms
+    end = midnight if period is None else min(midnight, period.end_ms)
+    found: dict[tuple[Family, str | None], list[Span]] = {}
+    for one in runs.incomplete_hours(con, source.source, start, end) if start < end else ():
+        begin = one.hour * MS_PER_HOUR
+        silence = (midnight if one.to_ms is None else one.to_ms) - one.from_ms
+        is_long = one.family == "partial" or silence > declared.coverage.max_bridge_ms
+        if one.family in ("nodes", "gpus", "partial") and is_long and (one.is_settled or begin < last_asked):
+            span = (max(begin, one.from_ms), min(begin + MS_PER_HOUR, one.to_ms or begin + MS_PER_HOUR))
+            found.setdefault((one.family, one.cluster), []).extend(declared.missing(one.cluster, span))
+    return [
+        MissingTime(family, cluster, Period(from_ms(a), from_ms(b)))
+        for (family, cluster), spans in sorted(found.items(), key=str)
+        for a, b in merge(spans)
+    ]
+
+
+def _newest(source: PrometheusSource, client: PrometheusClient, newest_ms: int | None, now: datetime) -> list[Finding]:
+    """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
+    newest_ms = newest_ms or _newest_on(client, to_ms(now))
+    if newest_ms is None or to_ms(now) - newest_ms <= _LATE_MS:
+        return []
+    age = (to_ms(now) - newest_ms) / MS_PER_HOUR
+    old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
+    message = (
+        f"{source.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
+    )
+    return [
+        Finding("warning", "newest_sample", message, f"is {iso(now.replace(microsecond=0))} the right time? else see why it lags")
+    ]
+
+
+def _newest_on(client: PrometheusClient, now_ms: int) -> int | None:
+    """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
+    start, end = now_ms - 730 * 24 * MS_PER_HOUR, now_ms
+    last: int | None = None
+    for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
+        times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
+        try:
+            answer = client.get("query_range", {"query": "count(kube_node_info)", **times})
+            last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
+        except (SourceError, KeyError, TypeError, ValueError, IndexError):
+            return last
+        if last is None:
+            return None
+        start, end = last, min(last + step, now_ms)
+    return last
 
 
 def _threshold(idle: Idle, scale: float) -> Threshold:
@@ -234,6 +366,20 @@ def _namespaces(answers: list[Answer]) -> set[str]:
     keys = ("exported_namespace", "namespace", "pod_namespace")
     labels = [labels for answer in answers for labels in answer.series]
     return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
+
+
+def _count(answers: list[Answer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
+    """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
+    start, end = span
+    hours = range(start // MS_PER_HOUR, -(-end // MS_PER_HOUR))
+    counts = np.zeros(len(hours), dtype=np.int64)
+    moments: list[int] = []
+    for answer in answers:
+        inside = answer.ts_ms[(answer.ts_ms >= start) & (answer.ts_ms < end)]
+        if len(inside):
+            counts += np.bincount(inside // MS_PER_HOUR - hours[0], minlength=len(hours))
+            moments += [int(inside.min()), int(inside.max())]
+    return dict(zip(hours, counts.tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
 
 
 def _nodes(answers: list[Answer]) -> set[str]:

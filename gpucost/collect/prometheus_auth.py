@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
     from gpucost.config import PrometheusSource
 
+# Parameters of Thanos and VictoriaMetrics, for samples as they were scraped and for no answer rather than a part of one.
+# Other servers heed no parameter that they don't know.
+RAW = {"max_source_resolution": "0s"}
+WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
+
 
 def session(source: PrometheusSource) -> requests.Session:
     """A session that carries the source's headers, credentials and TLS settings, all read anew.
@@ -25,7 +30,13 @@ def session(source: PrometheusSource) -> requests.Session:
     """
     import requests
 
+    from gpucost.collect.limits import TimedAdapter
+
     made = requests.Session()
+    adapter = TimedAdapter(source.max_response_seconds)
+    made.mount("http://", adapter)
+    made.mount("https://", adapter)
+    made.params = RAW | (WHOLE if source.partial_response == "refuse" else {})
     # No redirect is followed: it leads to a login page, and would hand our credentials to somebody else.
     made.max_redirects = 0
     # A proxy is of no use on the way to this machine itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,8 +12,17 @@ import tenacity
 
 from gpucost.collect import prometheus_auth
 from gpucost.collect.base import SourceGone
-from gpucost.collect.prometheus_failures import Passing, broken_off, lost, not_json, refused
-from gpucost.collect.prometheus_parse import LabelCache, MatrixReader, Truncated
+from gpucost.collect.prometheus_failures import (
+    Passing,
+    TooMuch,
+    garbled,
+    lost,
+    not_json,
+    partial,
+    refused,
+    too_large,
+)
+from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader, heard, whole_json
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
@@ -29,7 +38,10 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
-_CHUNK = 1 << 20
+# Of an answer to a small question; json.loads takes some ten times as much memory.
+_SMALL_MIB = 32
+# An answer with so many times the samples that its question was sized for is asked for in parts.
+_MOST_TIMES = 4
 _LONGEST_URL = 4000
 _LONGEST_RETRY_AFTER = 120.0
 _CONNECT_SECONDS = 10.0
@@ -54,7 +66,7 @@ class PrometheusClient:
         self._session = prometheus_auth.session(source)
         # PrometheusConnect's exceptions hold no status and no headers: each thread's last response does.
         self._last = threading.local()
-        self._session.hooks["response"] = [self._remember]
+        self._session.hooks["response"] = [self._take]
         self.cache = LabelCache()
         self.warnings: set[str] = set()
         self._stop = threading.Event()
@@ -64,15 +76,13 @@ class PrometheusClient:
     def connect(self) -> PrometheusConnect:
         """PrometheusConnect over the same session; made when it is first needed, since it brings pandas."""
         from prometheus_api_client.prometheus_connect import PrometheusConnect
-        from urllib3.util.retry import Retry
 
-        return PrometheusConnect(
-            url=self._source.url,
-            session=self._session,
-            # Retries are ours: they must also cover a body that breaks off, and honor Retry-After within bounds.
-            retry=Retry(total=0, redirect=0, read=False),
-            timeout=round(self._source.timeout_seconds) or 1,
-        )
+        adapter = self._session.get_adapter(self._source.url)
+        timeout = round(self._source.timeout_seconds) or 1
+        made = PrometheusConnect(url=self._source.url, session=self._session, timeout=timeout)
+        # It would try again by itself. Tries are ours: they must also cover a body that breaks off, and bound Retry-After.
+        self._session.mount(self._source.url, adapter)
+        return made
 
     def close(self) -> None:
         """Ends the session and all pauses; requests under way break off at their next chunk and are not retried."""
@@ -84,40 +94,90 @@ class PrometheusClient:
         return self._retried(lambda: self._matrix_once(metric, query, at_ms))
 
     def get(self, path: str, params: Mapping[str, str]) -> Any:
-        """The `data` that the server answers under /api/v1/`path`."""
+        """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
         return self._retried(lambda: self._guarded(lambda: self._get_once(path, params), path))
 
     def value(self, query: str, at_ms: int) -> float | None:
-        """The one value that a query gives at a moment; None where it gives none."""
-        rows = self._retried(lambda: self._small(query, at_ms))
-        return float(rows[0]["value"][1]) if rows else None
+        """The one value that a query gives at a moment; None where it gives none. Raises TooMuch, SourceError or SourceGone."""
+        return self._retried(lambda: self._value_once(query, at_ms))
 
     def label_values(self, label: str, from_ms: int, to_ms: int, series: list[str] | None = None) -> set[str] | None:
-        """A label's values around a period, of some series or of all; None where the server does not tell."""
+        """A label's values around a period, of some series or of all; None where the server does not tell, or not all of them."""
         params: dict[str, Any] = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
         if series:
             params["match[]"] = series
         try:
-            return set(self._retried(lambda: self._guarded(lambda: self.connect.get_label_values(label, params=params))))
+            return self._retried(lambda: self._label_values_once(label, params))
         except SourceError:  # not every server has this endpoint; one that is gone will say so to the next question
             return None
 
-    def _remember(self, response: requests.Response, *_: object, **__: object) -> None:
-        self._last.response = response
+    def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
+        """Reads the whole of a small answer, within its limits, before anybody looks at it."""
+        from gpucost.collect import limits
 
-    def _small(self, query: str, at_ms: int) -> list[dict[str, Any]]:
+        self._last.response, self._last.is_partial = response, False
+        if stream:
+            return
+        mib = min(_SMALL_MIB, self._source.max_response_mib)
+        try:
+            body = limits.hold(response, mib << 20)
+        except limits.TooLarge:
+            raise too_large(self._source, mib) from None
+        if response.status_code == 200:
+            self._heed(response, body)
+
+    def _heed(self, response: requests.Response, body: bytes) -> None:
+        """What a small answer says of itself. Raises Passing where it can't be read, or is partial."""
+        if "html" in response.headers.get("Content-Type", "") or body.lstrip().startswith(b"<"):
+            raise not_json(self._source)
+        try:
+            document = whole_json(body)
+            if not isinstance(document, dict) or not {"status", "data"} & document.keys():
+                raise not_json(self._source)
+            if document.get("status") != "success":
+                raise Garbled(f"the answer is none: {document.get('error') or document.get('status')}")
+            warnings, self._last.is_partial = heard(document)
+        except Garbled as error:
+            raise garbled(self._source, error) from None
+        self._weigh(warnings, is_partial=self._last.is_partial)
+
+    def _weigh(self, warnings: list[str], *, is_partial: bool) -> None:
+        """Raises Partial, unless the settings accept such an answer; what else a server warns of is logged."""
+        if is_partial and self._source.partial_response == "refuse":
+            raise partial(self._source, warnings)
+        for text in warnings:
+            _log.info("%s: %s", self._source.url, text)
+        if is_partial:
+            with self._lock:
+                self.warnings.update(warnings)
+
+    def _value_once(self, query: str, at_ms: int) -> float | None:
         result = self._guarded(lambda: self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"}))
-        if not isinstance(result, list):
-            raise SourceError(f"{self._source.url} does not answer like a Prometheus")
-        return result
+        try:
+            return float(result[0]["value"][1]) if result else None
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise garbled(self._source, Garbled("the answer holds a sample that is no number")) from None
+
+    def _label_values_once(self, label: str, params: dict[str, Any]) -> set[str] | None:
+        values = self._guarded(lambda: self.connect.get_label_values(label, params=params)) or []
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise garbled(self._source, Garbled("the answer is no list of names"))
+        return None if self._last.is_partial else set(values)
 
     def _get_once(self, path: str, params: Mapping[str, str]) -> Any:
         response = self._session.get(
             f"{self._source.url}/api/v1/{path}", params=dict(params), timeout=self._timeout, allow_redirects=False
         )
         if response.status_code != 200:
-            raise refused(self._source, response, path)
+            raise self._refused(response, path)
         return response.json()["data"]
+
+    def _refused(self, response: requests.Response, path: str) -> SourceError:
+        error = refused(self._source, response, path)
+        if response.status_code == 400 and any(name in error.message for name in prometheus_auth.WHOLE | prometheus_auth.RAW):
+            self._session.params = {}  # Google's server refuses parameters that it doesn't know
+            return Passing(error.message, str(error.fix), after=0.0)
+        return error
 
     @property
     def _timeout(self) -> tuple[float, float]:
@@ -134,40 +194,45 @@ class PrometheusClient:
         except requests.exceptions.TooManyRedirects as error:
             if error.response is None:
                 raise lost(self._source, error) from None
-            raise refused(self._source, error.response, path) from None
+            raise self._refused(error.response, path) from None
         except requests.exceptions.JSONDecodeError as error:
             raise not_json(self._source) from error
         except requests.exceptions.RequestException as error:
             raise lost(self._source, error) from None
         except PrometheusApiClientException as error:
             response: requests.Response | None = self._last.response
-            raise refused(self._source, response, path) if response is not None else not_json(self._source) from error
-        except (KeyError, TypeError, ValueError) as error:  # what PrometheusConnect meets in JSON that is not Prometheus'
-            raise not_json(self._source) from error
+            raise self._refused(response, path) if response is not None else not_json(self._source) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise garbled(self._source, Garbled("the answer holds something else than was asked for")) from error
 
     def _matrix_once(self, metric: str, query: str, at_ms: int) -> Answer:
         import requests
 
-        reader = MatrixReader(metric, self.cache)
+        from gpucost.collect import limits
+
+        mib = self._source.max_response_mib
+        reader = MatrixReader(metric, self.cache, _MOST_TIMES * self._source.max_samples)
         try:
             with self._send({"query": query, "time": f"{at_ms / 1000:.3f}"}) as response:
                 if response.status_code != 200:
-                    raise refused(self._source, response, "query")
+                    raise self._refused(response, "query")
                 if "html" in response.headers.get("Content-Type", ""):
                     raise not_json(self._source)
-                for chunk in response.iter_content(_CHUNK):
+                for chunk in limits.chunks(response, mib << 20):
                     if self._stop.is_set():
                         raise SourceGone("the run was ended")
                     reader.feed(chunk)
             answer = reader.finish()
-        except Truncated as error:
-            raise broken_off(self._source, error) from None
+            if len(answer.ts_ms) and answer.ts_ms.max() > at_ms:
+                raise Garbled("the answer holds a sample from after the time that was asked for")
+        except limits.TooLarge:
+            raise TooMuch(f"{self._source.url} answers with more than {mib} MiB") from None
+        except Garbled as error:
+            raise garbled(self._source, error) from None
         except requests.exceptions.RequestException as error:
             raise lost(self._source, error) from None
-        if reader.warnings:
-            with self._lock:
-                self.warnings.update(reader.warnings)
-        return answer
+        self._weigh(reader.warnings, is_partial=reader.is_partial)
+        return replace(answer, is_partial=True) if reader.is_partial else answer
 
     def _send(self, form: dict[str, str]) -> requests.Response:
         url = f"{self._source.url}/api/v1/query"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import email.utils
+import json
+import re
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -17,10 +19,15 @@ if TYPE_CHECKING:
 
 _TOO_MUCH = (
     "too many samples", "exceeds the limit", "exceeded the limit", "sample limit", "chunks limit", "series limit", "bytes limit",
-    "maxsamplesperquery", "max-samples", "maxuniquetimeseries", "too large", "query time range exceeds", "max-query-length",
-    "query timed out", "-search.max",
+    "resourceexhausted", "maxsamplesperquery", "max-samples", "maxuniquetimeseries", "too large", "query time range exceeds",
+    "max-query-length", "query timed out", "-search.max",
 )  # fmt: skip
 
+# How stores behind Thanos and VictoriaMetrics are said to be missing, in answers with HTTP 422 too.
+_STORE_DOWN = (
+    "rpc error", "receive series", "fetch series", "vmstorage", "connection refused", "no such host", "i/o timeout",
+    "deadline exceeded", "connection reset", "unavailable", "no storeapis",
+)  # fmt: skip
 
 _LATER = "collect again later: what was loaded is kept; if it stays so, the server's log says why"
 
@@ -42,6 +49,10 @@ class Passing(SourceError):
         self.down = down
 
 
+class Partial(Passing):
+    """The server says that there is more than it answered."""
+
+
 def lost(source: PrometheusSource, error: Exception) -> SourceError:
     """What a request that got no whole answer failed by."""
     import requests
@@ -50,12 +61,13 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError:
     if isinstance(error, requests.exceptions.SSLError):
         return _no_handshake(url, repr(_reason(error)).upper())
     if isinstance(error, requests.exceptions.Timeout):
-        fix = "raise timeout_seconds or lower max_samples, in [prometheus] of gpucost.toml"
-        return Passing(f"{url} did not answer within {source.timeout_seconds:g} s", fix)
+        return too_slow(source)
     if isinstance(error, requests.exceptions.ConnectionError):
         reason = repr(_reason(error))
         if "NameResolutionError" in reason:
             return SourceGone(f"cannot resolve host {urlsplit(url).hostname}", fix="correct url in [prometheus] of gpucost.toml")
+        if "ReadTimeoutError" in reason or "Read timed out" in reason:
+            return too_slow(source)
         if "NewConnectionError" in reason:
             fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
             return Passing(f"nothing answers at {url}", fix, down=True)
@@ -65,9 +77,32 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError:
     return SourceError(f"{url} cannot be asked: {type(error).__name__}")
 
 
-def broken_off(source: PrometheusSource, error: Exception) -> Passing:
-    """What an answer that ends too early means."""
+def too_slow(source: PrometheusSource) -> Passing:
+    """What an answer means that was not whole in time."""
+    return Passing(
+        f"{source.url} did not answer within {source.timeout_seconds:g} s, or not in full in {source.max_response_seconds:g} s",
+        "raise max_response_seconds or timeout_seconds, or lower max_samples, in [prometheus] of gpucost.toml",
+    )
+
+
+def garbled(source: PrometheusSource, error: Exception) -> Passing:
+    """What an answer means that ends too early, or can't be read."""
     return Passing(f"{source.url}: {error}", _LATER)
+
+
+def partial(source: PrometheusSource, warnings: list[str]) -> Partial:
+    """What an answer means of which the server says that it is not all that there is."""
+    return Partial(
+        f"{source.url} gave a partial answer: {_one_line('; '.join(warnings))}",
+        'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked',
+    )
+
+
+def too_large(source: PrometheusSource, mib: int) -> SourceError:
+    """What a small question's answer means that is beyond all measure."""
+    return SourceError(
+        f"{source.url} answers with more than {mib} MiB", "set url in [prometheus] of gpucost.toml to the address of the HTTP API"
+    )
 
 
 def _reason(error: Exception) -> object:
@@ -120,7 +155,10 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
             f"{url}/api/v1/{path} is not there (HTTP {status})",
             fix="set the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom",
         )
-    if status in (413, 422) or any(phrase in text.lower() for phrase in _TOO_MUCH):
+    too_much = any(phrase in text.lower() for phrase in _TOO_MUCH)
+    if status in (400, 422) and not too_much and any(phrase in text.lower() for phrase in _STORE_DOWN):
+        return partial(source, [text])
+    if status in (413, 422) or too_much:
         return TooMuch(f"{url} will not answer that much at once (HTTP {status}){said}")
     if status in (408, 429) or status >= 500:
         after = _retry_after(response.headers.get("Retry-After"))
@@ -129,30 +167,33 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
 
 
 def _error_text(response: requests.Response) -> str:
-    """The server's own words, one line, where it answers in JSON or plain text."""
-    import requests
+    """The server's own words, one line, where it answers in JSON or plain text. Only the first kilobytes are read."""
+    from gpucost.collect.limits import beginning
 
-    try:
-        body = response.content[:4000].decode("utf-8", "replace")
-    except requests.exceptions.RequestException:
-        return ""
+    body = beginning(response).decode("utf-8", "replace")
     if "html" in response.headers.get("Content-Type", "") or body.lstrip().startswith("<"):
         return ""
+    if not body.lstrip().startswith("{"):
+        return _one_line(body)
+    found = re.search(r'"(?:error|message)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)  # the document may be longer
     try:
-        document = response.json()
-        text = str(document.get("error") or "") if isinstance(document, dict) else ""
+        return _one_line(json.loads(found[1] + '"')) if found else ""
     except ValueError:
-        text = body
-    return " ".join(text.split())[:300]
+        return ""
+
+
+def _one_line(text: str) -> str:
+    """At most 300 characters, none of which moves a terminal's cursor."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[:4000]).split())[:300]
 
 
 def _retry_after(header: str | None) -> float | None:
     """Seconds to wait: the header holds a number of seconds or an HTTP date (RFC 9110, 10.2.3)."""
     if not header:
         return None
-    if header.strip().isdigit():
+    if re.fullmatch("[0-9]{1,9}", header.strip()):
         return float(header)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -21,12 +21,14 @@ _ONES = np.uint64(0x0101010101010101)
 _TOPS = np.uint64(0x8080808080808080)
 _TEN_POWERS = 10.0 ** np.arange(9)
 _PADDING = b"\x00" * 24
+_HALF = np.uint64(0xFFFFFFFF)
+_BETWEEN = np.uint64(int.from_bytes(b'"],[', "little"))
 
 
 def samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]] | None:
     """Moments (ms), values and byte positions of samples in text like `1700000000.123,"45"],[1700000060.123,"46"`.
 
-    None where a number is not of the usual shape: seconds of ten digits with no or three decimals, and an unsigned
+    None where anything is not of the usual shape: seconds of ten digits with no or three decimals, and an unsigned
     decimal value of at most eight characters. Values are rounded as correctly as by strtod.
     """
     padded = text + _PADDING
@@ -41,19 +43,24 @@ def samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArra
     end = np.append(starts[1:] - 4, len(text) - 1)
     seconds, valid = _seconds(words, starts)
     values, usual = _values(words[begin], end - begin)
-    if not (valid & usual).all():
+    millis, whole = _milliseconds(chars, starts + 11)
+    if not (valid & usual & (whole | ~fraction) & (chars[begin - 1] == ord('"'))).all():
         return None
-    return seconds * 1000 + np.where(fraction, _milliseconds(chars, starts + 11), 0), values, starts
+    if text[-1:] != b'"' or not ((words[starts[1:] - 4] & _HALF) == _BETWEEN).all():
+        return None
+    return seconds * 1000 + np.where(fraction, millis, 0), values, starts
 
 
 def _seconds(words: NDArray[np.uint64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     head, tail = words[at], words[at + 2]  # ten digits as two words that share six
-    return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), _digits(head) & _digits(tail)
+    valid = _digits(head) & _digits(tail) & ((head & np.uint64(0xFF)) != np.uint64(ord("0")))
+    return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), valid
 
 
-def _milliseconds(chars: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    digits = [chars[at + place].astype(np.int64) - ord("0") for place in range(3)]
-    return digits[0] * 100 + digits[1] * 10 + digits[2]
+def _milliseconds(chars: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    first, second, third = (chars[at + place].astype(np.int64) - ord("0") for place in range(3))
+    valid = (np.minimum(np.minimum(first, second), third) >= 0) & (np.maximum(np.maximum(first, second), third) <= 9)
+    return first * 100 + second * 10 + third, valid
 
 
 def _values(word: NDArray[np.uint64], length: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -1,14 +1,19 @@
-"""Reads an instant query's JSON answer (a matrix) from a stream of bytes, without building Python objects per sample."""
+"""Reads an instant query's JSON answer (a matrix) from a stream of bytes, without building Python objects per sample.
+
+Every byte is accounted for: what is not laid out as Prometheus does it is read by json.loads, and what that can't read, or what
+is no matrix of numbers, is garbled.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpucost.collect.prometheus_failures import TooMuch
 from gpucost.collect.prometheus_numbers import samples
-from gpucost.errors import SourceError
 from gpucost.store.samples import Answer
 from gpucost.store.series import Labels
 
@@ -24,12 +29,22 @@ _END = b"]]"
 _NEXT = b'"]]},'
 _BETWEEN = b"],["
 
+_PIECE = 1 << 20
 _HEAD_LIMIT = 1 << 16
 _CACHE_LIMIT = 300_000
+# One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
+_TEXT_LIMIT = 32 << 20
+
+_NUMBER = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3}+)?+"
+_TIME = rb"(?:0|[1-9][0-9]{0,11}+)(?:\.[0-9]++)?+(?:[eE][+]?[0-9]{1,2}+)?+"
+_VALUE = rb"(?:%b|NaN|[+-]?Inf)" % _NUMBER
+_SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, _VALUE, _TIME, _VALUE))
+_ANY_VALUE = re.compile(_VALUE.decode())
+_LATEST_SECOND = 1e12
 
 
-class Truncated(Exception):
-    """The body ended before the answer did."""
+class Garbled(Exception):
+    """The body ends before the answer does, or is none. Asking again may bring a whole one."""
 
 
 class LabelCache:
@@ -42,10 +57,13 @@ class LabelCache:
         self._known: dict[tuple[str, bytes], Labels] = {}
 
     def labels(self, metric: str, text: bytes) -> Labels:
-        """The labels that `text` (a JSON object) says, `__name__` replaced by `metric`."""
+        """The labels that `text` (a JSON object) says, `__name__` replaced by `metric`. Raises Garbled."""
         known = self._known.get((metric, text))
         if known is None:
-            known = Labels(json.loads(text))
+            found = whole_json(text)
+            if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+                raise Garbled("the answer holds labels that are none")
+            known = Labels(found)
             known["__name__"] = metric
             if len(self._known) >= _CACHE_LIMIT:
                 self._known.clear()
@@ -54,30 +72,65 @@ class LabelCache:
 
 
 class MatrixReader:
-    """Takes the body in chunks of any size; `finish` gives the answer, the server's warnings beside it.
+    """Takes the body in chunks of any size; `finish` gives the answer, `warnings` and `is_partial` what the server says of it.
 
-    Whole series are parsed as they arrive, so that only one chunk and an unfinished series are held as text.
+    Whole series are parsed as they arrive, so that only one chunk and an unfinished series are held as text. Raises Garbled,
+    and TooMuch where the answer holds more than `most_samples`.
     """
 
-    def __init__(self, metric: str, cache: LabelCache) -> None:
+    def __init__(self, metric: str, cache: LabelCache, most_samples: int = 1 << 62) -> None:
         self._metric = metric
         self._cache = cache
+        self._most_samples = most_samples
+        self._samples = 0
+        self._pieces: list[bytes] = []
+        self._waiting = 0
         self._head: bytes | None = None
         self._rest = b""
         self._foreign: bytearray | None = None
         self._series: list[Labels] = []
         self._parts: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]] = []
         self.warnings: list[str] = []
+        self.is_partial = False
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the body."""
+        self._pieces.append(chunk)
+        self._waiting += len(chunk)
+        if self._waiting >= _PIECE:
+            self._take_in()
+
+    def finish(self) -> Answer:
+        """The whole answer."""
+        self._take_in()
         if self._foreign is not None:
-            self._foreign += chunk
-            return
-        self._rest += chunk
+            self._whole(bytes(self._foreign))
+        elif self._head is None:
+            self._whole(self._rest)  # empty, or short and laid out with spaces by some proxy
+        else:
+            closing = self._last()
+            # In place of the series a mark: so they did stand where an answer has them.
+            if self._checked(whole_json(self._head + b"0" + closing)) != [0]:
+                raise Garbled("the answer is no matrix")
+        if not self._parts:
+            return Answer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+        index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        return Answer(self._series, index, ts_ms, values)
+
+    def _take_in(self) -> None:
+        piece, self._pieces, self._waiting = b"".join(self._pieces), [], 0
+        if self._foreign is not None:
+            self._foreign += piece
+        else:
+            self._rest += piece
+            self._take_series()
+        if len(self._rest if self._foreign is None else self._foreign) > _TEXT_LIMIT:
+            raise TooMuch(f"the answer holds more than {_TEXT_LIMIT >> 20} MiB that have to be read at once")
+
+    def _take_series(self) -> None:
         if self._head is None:
             at = self._rest.find(_RESULT)
-            if at < 0:
+            if at < 0 or not self._rest.startswith(_SERIES, at + len(_RESULT)):
                 if len(self._rest) > _HEAD_LIMIT:
                     self._foreign, self._rest = bytearray(self._rest), b""
                 return
@@ -87,101 +140,147 @@ class MatrixReader:
             self._take(self._rest[:last])
             self._rest = self._rest[last:]
 
-    def finish(self) -> Answer:
-        """The whole answer. Raises Truncated for a body cut short, SourceError for one that is no matrix."""
-        if self._foreign is not None:
-            self._whole(bytes(self._foreign))
-        elif self._head is None or not self._rest.startswith(_SERIES):
-            # Empty, or laid out with spaces by some proxy: no series was taken yet, and the slow way reads everything.
-            self._whole((self._head or b"") + self._rest)
-        else:
-            self._check(_document(self._head + self._last()))
-        if not self._parts:
-            return Answer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
-        index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        return Answer(self._series, index, ts_ms, values)
-
     def _last(self) -> bytes:
         """Takes the last series; returns the bytes after it, which close the document."""
         values = self._rest.find(_VALUES)
         end = self._rest.find(_END, values) + len(_END) if values >= 0 else -1
         if end >= len(_END) and self._rest[end : end + 2] == b"}]":
-            self._take(self._rest[: end + 1])
+            self._take(self._rest[: end + 1] + b",")
             return self._rest[end + 1 :]
         try:
             item, length = json.JSONDecoder().raw_decode(text := self._rest.decode())
-        except ValueError as error:
-            raise Truncated("the answer ends in the middle of a series") from error
+        except (ValueError, RecursionError) as error:
+            raise Garbled("the answer ends in the middle of a series") from error
         self._take_slowly(item)
         return text[length:].encode()
 
     def _take(self, text: bytes) -> None:
-        """Parses complete series: their labels one by one, all their samples at once."""
+        """Parses complete series, each with a comma after it: their labels one by one, all their samples at once."""
         bodies: list[bytes] = []
         first = len(self._series)
-        for part in text.split(_SERIES)[1:]:
+        before, *parts = text.split(_SERIES)
+        if before:
+            raise Garbled("the answer holds something between its series")
+        for part in parts:
             at = part.find(_VALUES)
-            if at < 0:
-                continue  # only native histograms
-            body = part[at + len(_VALUES) :]
-            # Native histograms may follow the values; they end with another bracket.
-            bodies.append(body[: 1 - len(_NEXT)] if body.endswith(_NEXT) else body[: body.find(_END)])
+            if at < 0 or not part.endswith(_NEXT):
+                self._flush(first, bodies)
+                self._take_listed(part)  # beside native histograms
+                first, bodies = len(self._series), []
+                continue
+            bodies.append(part[at + len(_VALUES) : 1 - len(_NEXT)])
             self._series.append(self._cache.labels(self._metric, b"{" + part[:at]))
+        self._flush(first, bodies)
+
+    def _flush(self, first: int, bodies: list[bytes]) -> None:
+        """Takes the samples of the last series, of which `first` is the first one."""
         if not bodies:
             return
         joined = _BETWEEN.join(bodies)
         ts_ms, values, starts = samples(joined) or _any_samples(joined)
         ends = np.cumsum([len(body) + len(_BETWEEN) for body in bodies])
         counts = np.diff(np.searchsorted(starts, ends), prepend=0)
-        self._parts.append((np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts), ts_ms, values))
+        self._add(np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts), ts_ms, values)
+
+    def _add(self, index: NDArray[np.int32], ts_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        self._parts.append((index, ts_ms, values))
+        self._samples += len(ts_ms)
+        if self._samples > self._most_samples:
+            raise TooMuch(f"the answer holds more than {self._most_samples:,} samples")
+
+    def _take_listed(self, part: bytes) -> None:
+        """Takes one series, without its opening, and with the comma after it."""
+        if not part.endswith(b"},"):
+            raise Garbled("the answer holds something between its series")
+        self._take_slowly(whole_json(_SERIES + part[:-1]))
 
     def _whole(self, body: bytes) -> None:
-        document = _document(body)
-        self._check(document)
-        for item in document["data"]["result"] or []:
+        for item in self._checked(whole_json(body)):
             self._take_slowly(item)
 
-    def _take_slowly(self, item: dict[str, Any]) -> None:
+    def _take_slowly(self, item: object) -> None:
+        if not isinstance(item, dict) or not isinstance(item.get("metric"), dict) or not {"values", "histograms"} & item.keys():
+            raise Garbled("the answer holds a series without labels or samples")
         pairs = item.get("values") or []
+        if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise Garbled("the answer holds a sample that is none")
+        labels = self._cache.labels(self._metric, json.dumps(item["metric"]).encode())
         if not pairs:
             return
         index = np.full(len(pairs), len(self._series), dtype=np.int32)
-        self._series.append(self._cache.labels(self._metric, json.dumps(item["metric"]).encode()))
-        times = np.rint(np.array([float(t) for t, _ in pairs]) * 1000).astype(np.int64)
-        values = np.array([float("nan" if v is None else v) for _, v in pairs], dtype=np.float64)
-        self._parts.append((index, times, values))
+        self._series.append(labels)
+        times = np.array([_second(t) for t, _ in pairs])
+        self._add(index, _milliseconds(times), np.array([_value(v) for _, v in pairs], dtype=np.float64))
 
-    def _check(self, document: dict[str, Any]) -> None:
-        if document.get("status") != "success":
-            raise SourceError(f"the server answered: {document.get('error') or document.get('status')}")
-        data = document.get("data")
-        if not isinstance(data, dict) or data.get("resultType", "matrix") != "matrix":
-            raise SourceError("the server did not answer with a matrix: is it a Prometheus?")
-        self.warnings = [str(w) for w in document.get("warnings") or []]
-        if document.get("isPartial"):
-            self.warnings.append("the server says that its answer is partial")
+    def _checked(self, document: object) -> list[Any]:
+        """The series of a whole document, whose warnings are kept."""
+        data = document.get("data") if isinstance(document, dict) else None
+        if not isinstance(document, dict) or not isinstance(data, dict):
+            raise Garbled("the answer is not Prometheus' JSON")
+        if document.get("status") != "success" or data.get("resultType") != "matrix":
+            raise Garbled(f"the answer is no matrix: {document.get('error') or document.get('status')}")
+        result = data.get("result", 0)
+        if result is not None and not isinstance(result, list):
+            raise Garbled("the answer is no matrix")
+        self.warnings, self.is_partial = heard(document)
+        return result or []
+
+
+def heard(document: dict[str, Any]) -> tuple[list[str], bool]:
+    """What a server says of its answer beside the data, and whether that means that there is more than it answered.
+
+    Prometheus annotates queries (`PromQL info: …`, `PromQL warning: …`), as warnings or as infos; any other warning comes from
+    a store that did not answer. VictoriaMetrics says `isPartial`. Raises Garbled.
+    """
+    warnings, infos = document.get("warnings") or [], document.get("infos") or []
+    if not isinstance(warnings, list) or not isinstance(infos, list):
+        raise Garbled("the answer holds warnings that are none")
+    said = [str(text) for text in (*warnings, *infos)]
+    is_partial = not all(text.startswith(("PromQL info:", "PromQL warning:")) for text in map(str, warnings))
+    if document.get("isPartial") not in (None, False):
+        return [*said, "the server says that its answer is partial"], True
+    return said, is_partial
+
+
+def whole_json(text: bytes) -> object:
+    """What a whole JSON text says, in well-formed UTF-8. Raises Garbled."""
+    try:
+        decoded = text.decode()
+        document: object = json.loads(decoded)
+        if "\\u" in decoded:
+            json.dumps(document, ensure_ascii=False).encode()  # half a pair of surrogates is no text
+    except (ValueError, RecursionError) as error:
+        raise Garbled("the answer is no complete JSON document") from error
+    return document
 
 
 def _any_samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """The same as `samples` for numbers of any shape, more slowly."""
+    if not _SAMPLES.fullmatch(text):
+        raise Garbled("the answer holds a sample that is no number")
     starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(np.frombuffer(text, np.uint8) == ord("[")) + 1))
     plain = text.translate(None, b'[]"')
     if b"null" in plain:  # how some servers write NaN
         plain = plain.replace(b"null", b"nan")
-    try:
-        numbers = np.fromstring(plain, dtype=np.float64, sep=",")
-    except ValueError:
-        numbers = np.empty(0)
-    if len(numbers) != 2 * len(starts):
-        raise SourceError("the server's answer holds a sample that is no number")
-    return np.rint(numbers[::2] * 1000).astype(np.int64), numbers[1::2].copy(), starts
+    numbers = np.fromstring(plain, dtype=np.float64, sep=",")
+    return _milliseconds(numbers[::2]), numbers[1::2].copy(), starts
 
 
-def _document(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise Truncated("the answer is no complete JSON document") from error
-    if not isinstance(document, dict):
-        raise SourceError("the server did not answer like a Prometheus")
-    return document
+def _milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    if not ((seconds >= 0) & (seconds < _LATEST_SECOND)).all():
+        raise Garbled("the answer holds a sample at an impossible time")
+    return np.rint(seconds * 1000).astype(np.int64)
+
+
+def _second(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LATEST_SECOND:
+        raise Garbled("the answer holds a sample at an impossible time")
+    return float(value)
+
+
+def _value(value: object) -> float:
+    if value is None:
+        return float("nan")
+    if not isinstance(value, str) or not _ANY_VALUE.fullmatch(value):
+        raise Garbled("the answer holds a sample that is no number")
+    return float(value)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from gpucost.catalog.accelerators import claim_metrics, devices, other_resources
 from gpucost.store.activity import MEMORY_METRIC
 
 if TYPE_CHECKING:
@@ -15,20 +17,19 @@ if TYPE_CHECKING:
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
 
-# Resources that are GPUs or the like, as kube-state-metrics spells them (every character outside [a-zA-Z0-9_] becomes "_").
-GPU_RESOURCES = r"nvidia_com_.+|amd_com_gpu|habana_ai_.+|aws_amazon_com_neuron.*|gpu_intel_com_.+|google_com_tpu"
-_GPU_ONLY = f'resource=~"{GPU_RESOURCES}"'
-# The same as Kubernetes spells them, in Kueue's metrics.
-_GPU_QUOTA_ONLY = (
-    r'resource=~"nvidia\\.com/.+|amd\\.com/gpu|habana\\.ai/.+|aws\\.amazon\\.com/neuron.*|gpu\\.intel\\.com/.+|google\\.com/tpu"'
-)
+# What counts devices, slices or slots of accelerators, as kube-state-metrics spells it (every character outside
+# [a-zA-Z0-9_] becomes "_"); and as Kubernetes does, in Kueue's metrics.
+GPU_RESOURCES = devices()
+_GPU_QUOTA_ONLY = f'resource=~"{GPU_RESOURCES.replace("_", "[./_-]")}"'
+# Of pods and nodes everything is asked for but what is known to be none: an accelerator that no table lists is to be named.
+_ACCELERATORS = f'resource!~"{other_resources()}"'
 _HOST_ONLY = 'resource=~"cpu|memory"'
 
 # Names of one and the same metric, by exporter version: dcgm-exporter 1.x said dcgm_gpu_utilization.
 _OLD_NAMES = {"DCGM_FI_DEV_GPU_UTIL": ("dcgm_gpu_utilization",)}
 
 # One regular expression of names must stay a readable query; more than this many, and all of them are asked for.
-_MOST_NAMES = 150
+MOST_NAMES = 150
 _HEX = "0123456789abcdef"
 
 
@@ -76,10 +77,14 @@ def selectors(activity: Activity, cost_basis: str = "node") -> list[Selector]:
 def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
     """A selector narrowed to some values of a label, unless they are too many to list."""
     wanted = sorted(set(names))
-    if len(wanted) > _MOST_NAMES:
+    if len(wanted) > MOST_NAMES:
         return selector
-    listed = "|".join(re.escape(name).replace("\\", "\\\\").replace('"', '\\"') for name in wanted)
-    return selector.with_matchers(f'{label}=~"{listed}"')
+    return selector.with_matchers(one_of(label, wanted))
+
+
+def one_of(label: str, values: Iterable[str]) -> str:
+    """A matcher of these values of a label, whatever characters they hold: PromQL's strings take JSON's escapes."""
+    return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
 
 
 def _activity(activity: Activity) -> list[Selector]:
@@ -98,21 +103,29 @@ def _pod(metric: str, *matchers: str) -> Selector:
 
 
 _REQUESTS = [
-    Selector("kube_pod_container_resource_requests", (_GPU_ONLY,), "requests", "uid"),
-    Selector("kube_pod_container_resource_limits", (_GPU_ONLY,), "requests", "uid"),
-    Selector("kube_pod_init_container_resource_requests", (_GPU_ONLY,), "requests", "uid"),
+    Selector("kube_pod_container_resource_requests", (_ACCELERATORS,), "requests", "uid"),
+    Selector("kube_pod_container_resource_limits", (_ACCELERATORS,), "requests", "uid"),
+    Selector("kube_pod_init_container_resource_requests", (_ACCELERATORS,), "requests", "uid"),
+    # KAI and Run:ai: pods that ask for a part of a GPU request none
+    Selector("kube_pod_annotations", ('annotation_gpu_fraction!=""',), "requests", "uid"),
+    Selector("kube_pod_annotations", ('annotation_gpu_fraction=""', 'annotation_gpu_memory!=""'), "requests", "uid"),
+    *(Selector(metric, (), "requests", "uid") for metric in claim_metrics("pod")),
 ]
 
-GPU_CAPACITY = Selector("kube_node_status_capacity", (_GPU_ONLY,))
+GPU_CAPACITY = Selector("kube_node_status_capacity", (_ACCELERATORS,))
 
 _CLUSTER = [
     Selector("kube_node_info"),
     Selector("kube_node_created"),
     Selector("kube_node_labels"),
     GPU_CAPACITY,
-    Selector("kube_node_status_allocatable", (_GPU_ONLY,)),
+    Selector("kube_node_status_allocatable", (_ACCELERATORS,)),
     Selector("kube_node_status_condition", ('condition="Ready"', 'status="true"')),
     Selector("kube_node_spec_unschedulable"),
+    # one series a shard
+    Selector("kube_state_metrics_total_shards", shard_label="instance"),
+    Selector("kube_state_metrics_shard_ordinal", shard_label="instance"),
+    *(Selector(metric, shard_label="resourceclaim") for metric in claim_metrics("device")),
 ]
 
 # Kueue's counters stand still between admissions, and its gauges between changes: runs of equal values hold both cheaply.

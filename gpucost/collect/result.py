@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
+
+from gpucost.model import iso
 
 if TYPE_CHECKING:
     from gpucost.model import Period
+    from gpucost.store.runs import Family
     from gpucost.store.samples import MetricSamples
+
+_MISSING: dict[Family, str] = {
+    "nodes": "kube-state-metrics of {cluster} was silent",
+    "gpus": "no GPU of {cluster} was measured",
+    "partial": "the server's answer was partial",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +48,27 @@ class Dropped:
     samples: int
 
 
+@dataclass(frozen=True, slots=True)
+class MissingTime:
+    """Time of which a cluster lacks something; all of a source's clusters where `cluster` is None."""
+
+    family: Family
+    cluster: str | None
+    period: Period
+
+    def __str__(self) -> str:
+        hours = (self.period.end - self.period.start) / timedelta(hours=1)
+        what = _MISSING[self.family].format(cluster=f"cluster {self.cluster}" if self.cluster else "every cluster")
+        return f"{what} from {iso(self.period.start)} to {iso(self.period.end)} ({hours:,.1f} h)"
+
+
 @dataclass(slots=True)
 class CollectResult:
     """What one run brought from one source.
 
-    `gaps` are whole hours without any state sample between the first and the last; `not_collected` lies before the
-    server's oldest data; `resumed` counts windows that an earlier, killed run had committed.
+    `gaps` are silences of more than ten minutes that lie in what was asked for; `incomplete` is what closed days lack and will
+    not be asked for again; `asked_again` are incomplete hours of earlier runs; `not_collected` lies before the server's oldest
+    data; `resumed` counts windows that an earlier, killed run had committed.
     """
 
     source: str
@@ -54,7 +79,9 @@ class CollectResult:
     new_series: int = 0
     metrics: dict[str, MetricSamples] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
-    gaps: list[Period] = field(default_factory=list)
+    gaps: list[MissingTime] = field(default_factory=list)
+    incomplete: list[MissingTime] = field(default_factory=list)
+    asked_again: int = 0
     not_collected: Period | None = None
     failed_windows: list[FailedWindow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.model import MS_PER_HOUR, Period, from_ms
+from gpucost.errors import SourceError
+from gpucost.model import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
+
+    import duckdb
 
     from gpucost.config import Config
     from gpucost.store import Store
@@ -50,18 +54,46 @@ def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
     return merge(widened)
 
 
+def until(spans: Iterable[Span], newest_ms: int | None) -> list[Span]:
+    """What of `spans` is not past the newest sample; all where there is none."""
+    return [(a, b if newest_ms is None else min(b, newest_ms + 1)) for a, b in spans]
+
+
 def default_spans(month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]) -> list[Span]:
     """What a run without a period collects.
 
     The first one takes the current month so far. Later ones take whatever was asked for and never loaded (windows that
     failed, runs that were killed), and go on from the last collected moment less an overlap, for data that came late.
+    Raises SourceError where the last collected hour is still to come.
     """
-    had = merge(loaded)
-    if not had:
+    known = merge(loaded)
+    if not known:
         return whole_hours([*asked, (min(month_start_ms, now_ms - 1), now_ms)], now_ms)
-    last = had[-1][1]
+    last = known[-1][1]
+    if last // MS_PER_HOUR * MS_PER_HOUR > now_ms:
+        raise SourceError(
+            f"the clock says {iso(from_ms(now_ms))}, but the store holds data up to {iso(from_ms(last - 1))} already",
+            "set the clock of this machine, or name a period with --from and --to",
+        )
     wanted = [*asked, (min(month_start_ms, last), now_ms)]
-    return whole_hours([*subtract(wanted, had), (last - OVERLAP_MS, now_ms)], now_ms)
+    # the last sample is a scrape older than what was there to be had
+    again = last + runs.SHORT_SILENCE_MS - OVERLAP_MS
+    return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
+
+
+def late_spans(
+    con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None = None
+) -> list[Span]:
+    """Hours of the last `late_hours` that are incomplete, and may no longer be when they are asked for again.
+
+    `newest_ms` is the source's newest sample: what lies past it was never loaded.
+    """
+    newest_ms = runs.newest_sample(con, source) if newest_ms is None else newest_ms
+    if newest_ms is None or not late_hours:
+        return []
+    end = min(now_ms, newest_ms + 1)
+    found = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
+    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in found if not one.is_settled)
 
 
 def halves(span: Span) -> list[Span]:
@@ -73,16 +105,22 @@ def halves(span: Span) -> list[Span]:
     return [(start, middle), (middle, end)] if middle < end else [span]
 
 
-def uncollected(config: Config, store: Store, period: Period) -> dict[str, list[Period]]:
-    """By the name of each configured Prometheus, what of `period` was never collected from it, with an overlap for late data."""
-    wanted = [(period.start_ms, period.end_ms)]
+def uncollected(config: Config, store: Store, period: Period, now: datetime) -> dict[str, list[Period]]:
+    """By the name of each configured Prometheus, what of `period` is to be collected from it.
+
+    What was never collected, with an overlap for late data, and incomplete hours that are to be asked for again.
+    """
+    now_ms = to_ms(now)
+    wanted = [(period.start_ms, min(period.end_ms, now_ms))]
     found: dict[str, list[Period]] = {}
     for source in config.prometheus:
-        had: list[runs.Span] = []
+        missing = wanted
         if store.exists:
             with store.read() as con:
-                had = runs.loaded(con, "prometheus", source.source)
-        found[source.source] = [
-            Period(from_ms(max(period.start_ms, start - OVERLAP_MS)), from_ms(end)) for start, end in subtract(wanted, had)
-        ]
+                newest_ms = runs.newest_sample(con, source.source)
+                missing = subtract(wanted, until(runs.loaded(con, "prometheus", source.source), newest_ms))
+                late = late_spans(con, source.source, now_ms, source.late_hours, newest_ms)
+            missing = [(max(period.start_ms, start - OVERLAP_MS), end) for start, end in missing]
+            missing += subtract(wanted, subtract(wanted, late))
+        found[source.source] = [Period(from_ms(start), from_ms(end)) for start, end in merge(missing)]
     return found

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from gpucost.config.section import Section
-from gpucost.model import MS_PER_HOUR
+from gpucost.model import MS_PER_HOUR, from_ms, to_ms
+from gpucost.timeline import local_midnight
 
 _HOURS = re.compile(
     r"^(?:(mon|tue|wed|thu|fri|sat|sun)(?:-(mon|tue|wed|thu|fri|sat|sun))? )?(\d\d:\d\d)-(\d\d:\d\d)$", re.IGNORECASE
 )
+_EVER = (0, 9_223_372_036_854_775_807)
+# How far before and after what was collected hours are told.
+_BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Moment = datetime | date
@@ -77,7 +82,7 @@ class ClusterHours(Section):
             raise ValueError("needs one of from, until and hours")
         return self
 
-    def spans(self) -> list[tuple[frozenset[int], time, time]]:
+    def weekly(self) -> list[tuple[frozenset[int], time, time]]:
         """The weekdays (0 is Monday) on which it starts, and from when to when; past midnight where the end is not later."""
         found: list[tuple[frozenset[int], time, time]] = []
         for text in self.hours:
@@ -101,3 +106,35 @@ def _is_clock(text: str) -> bool:
 
 def _end(text: str) -> time:
     return time(0) if text == "24:00" else time.fromisoformat(text)
+
+
+def instant_ms(moment: Moment, tz: ZoneInfo) -> int:
+    """Milliseconds since 1970 of a date (local midnight) or a time (local, where it names no zone)."""
+    if not isinstance(moment, datetime):
+        return to_ms(local_midnight(moment, tz))
+    return to_ms(moment if moment.tzinfo else moment.replace(tzinfo=tz))
+
+
+def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> list[tuple[int, int]]:
+    """When the cluster is declared off, [from, to) in milliseconds; hours of the week from 40 days before `seen` to 400 after."""
+    off = []
+    if cluster.start is not None:
+        off.append((_EVER[0], instant_ms(cluster.start, tz)))
+    if cluster.until is not None:
+        off.append((instant_ms(cluster.until, tz), _EVER[1]))
+    weekly = cluster.weekly()
+    if not weekly:
+        return off
+    day = (from_ms(seen[0]) - _BEFORE).astimezone(tz).date()
+    last = (from_ms(seen[1]) + _AFTER).astimezone(tz).date()
+    at = instant_ms(day, tz)
+    while day <= last:
+        for days, start, end in sorted(weekly, key=lambda one: one[1]):
+            if day.weekday() in days:
+                ends = day if end > start else day + timedelta(days=1)
+                opens, closes = (instant_ms(datetime.combine(*one), tz) for one in ((day, start), (ends, end)))
+                if opens > at:
+                    off.append((at, opens))
+                at = max(at, closes)
+        day += timedelta(days=1)
+    return off

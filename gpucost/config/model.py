@@ -15,7 +15,7 @@ from gpucost.config.prices import Prices
 from gpucost.config.section import Section
 from gpucost.config.servers import PrometheusSource
 from gpucost.config.teams import SharedCost, Team, TeamLabels, WorkloadTypeRule
-from gpucost.config.usage import Activity, FindingsSettings, Idle, Mig, Targets, Waste
+from gpucost.config.usage import Activity, FindingsSettings, Hami, Idle, Mig, Targets, Waste
 from gpucost.config.work import Mlflow, Unit
 
 _Named = PrometheusSource | SharedCost | Budget | Unit | ClusterHours
@@ -40,6 +40,7 @@ class Config(Section):
     idle: Idle = Field(default=Idle(), description="Idleness.")
     activity: Activity = Field(default=Activity(), description="Metrics of activity.")
     mig: Mig = Field(default=Mig(), description="MIG slices.")
+    hami: Hami = Field(default=Hami(), description="GPUs shared by HAMi.")
     targets: Targets = Field(default=Targets(), description="Targets.")
     team_labels: TeamLabels = Field(default=TeamLabels(), description="Labels that name the team.")
     teams: list[Team] = Field(default_factory=list, description="Teams by pattern.")

@@ -41,6 +41,16 @@ class Mig(Section):
     )
 
 
+class Hami(Section):
+    """How HAMi shares GPUs."""
+
+    default_mem: int | None = Field(
+        default=None,
+        gt=0,
+        description="MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.",
+    )
+
+
 class Targets(Section):
     """What the report measures teams against."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpucost.diff.effects import Cell, Item, Parts, Use, parts_of, sums
+from gpucost.diff.effects import Cell, Item, Parts, Pool, Use, parts_of, sums
 from gpucost.model import MS_PER_HOUR, Period, to_ms
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _DAY_MS = 24 * MS_PER_HOUR
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two periods: its cost, unallocated GPUs included where nothing narrows the comparison.
+    """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
 
     `days` are those of 24 hours from its start to its end, or to where what was collected ends.
     """
@@ -43,7 +43,7 @@ class Side:
 class DiffRow:
     """One combination of dimension values; `before` and `after` are what it used, `parts` why its cost changed.
 
-    Rows of kind 'unallocated' are of GPUs that nobody held.
+    Rows of kind 'unallocated' are of GPUs that nobody held, those of 'not_collected' of what was billed while nobody saw who did.
     """
 
     kind: str
@@ -110,7 +110,10 @@ def _uses(view: ReportView) -> dict[Cell, Use]:
         kind = tuple(row.keys[name] for name in _KIND)
         if row.unallocated:
             use = Use(_exact(row.unallocated.unallocated_gpu_hours), _ZERO, row.unallocated.unallocated_cost)
-            found[Cell(kind, kind, is_free=True)] = use
+            found[Cell(kind, kind, "unallocated")] = use
+        elif row.not_collected:
+            use = Use(_exact(row.not_collected.not_collected_gpu_hours), _ZERO, row.not_collected.not_collected_cost)
+            found[Cell(kind, kind, "not_collected")] = use
         else:
             held = row.measures
             use = Use(_exact(held.allocated_gpu_hours), _exact(held.idle_gpu_hours), held.cost)
@@ -138,19 +141,19 @@ def _side(name: str, view: ReportView, uses: Iterable[Use]) -> Side:
 
 
 def _rows(uses0: dict[Cell, Use], uses1: dict[Cell, Use], parts: dict[Cell, Parts], by: tuple[str, ...]) -> tuple[DiffRow, ...]:
-    def key(cell: Cell) -> tuple[bool, Item]:
+    def key(cell: Cell) -> tuple[Pool, Item]:
         known = dict(zip(_KIND, cell.kind, strict=True))
-        if not cell.is_free:
+        if cell.of == "allocated":
             known |= dict(zip(_WORKLOAD, cell.item, strict=True))
-        return (cell.is_free, tuple(known.get(name) for name in by))
+        return (cell.of, tuple(known.get(name) for name in by))
 
     before, after = sums(uses0.items(), key), sums(uses1.items(), key)
-    summed: dict[tuple[bool, Item], Parts] = defaultdict(Parts)
+    summed: dict[tuple[Pool, Item], Parts] = defaultdict(Parts)
     for cell, part in parts.items():
         summed[key(cell)] += part
     rows = [
         DiffRow(
-            kind="unallocated" if found[0] else "allocated",
+            kind=found[0],
             keys=dict(zip(by, found[1], strict=True)),
             before=before.get(found, Use()),
             after=after.get(found, Use()),

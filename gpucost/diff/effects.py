@@ -10,24 +10,27 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from typing import Literal
 
 _ZERO = Decimal(0)
 _MICRO = Decimal("0.000000001")
 _DIGITS = 60
 
 Item = tuple[str | None, ...]
+Pool = Literal["allocated", "unallocated", "not_collected"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """The smallest part that is compared: what one workload used of one kind of GPU.
 
-    `item` is the workload, or the pool of GPUs that nobody held where `is_free`; `kind` the GPU: cluster, model, capacity type.
+    `item` is the workload, or the pool of GPUs that nobody held, or saw, as `of` tells; `kind` the GPU: cluster, model, capacity
+    type.
     """
 
     item: Item
     kind: Item
-    is_free: bool = False
+    of: Pool = "allocated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Parts:
     new: Decimal = _ZERO
     gone: Decimal = _ZERO
     unallocated: Decimal = _ZERO
+    not_collected: Decimal = _ZERO
     host: Decimal = _ZERO
 
     @property
@@ -72,7 +76,7 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
     idle = c0 (I1 - I0) / H0, volume = c0 (H1 - H0) / H0 - idle, mix = h1 p0 - c0 H1 / H0, price = c1 - h1 p0.
     A kind of GPU that a workload had not used before has the p0 that all workloads together paid for it, else its own p1.
     Workloads of only one period are new or gone, whole. Cost without GPU-hours is `host`. Of GPUs that nobody held, volume,
-    idle and mix are `unallocated`.
+    idle and mix are `unallocated`; what was billed while nobody saw who held them is `not_collected`, whole.
     """
     items0, items1 = _by_item(before), _by_item(after)
     fleet = _fleet_prices(before)
@@ -82,7 +86,9 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
         for cell in dict.fromkeys((*before, *after)):
             whole0, whole1 = items0.get(_item(cell)), items1.get(_item(cell))
             use0, use1 = before.get(cell, Use()), after.get(cell, Use())
-            if cell.is_free:
+            if cell.of == "not_collected":
+                found[cell] = Parts(not_collected=use1.cost - use0.cost)
+            elif cell.of == "unallocated":
                 found[cell] = _free(use0, use1)
             elif whole0 is None:
                 found[cell] = Parts(new=use1.cost)
@@ -128,18 +134,18 @@ def _money(amount: Decimal) -> Decimal:
     return amount.quantize(_MICRO)
 
 
-def _item(cell: Cell) -> tuple[bool, Item]:
-    return (cell.is_free, cell.item)
+def _item(cell: Cell) -> tuple[Pool, Item]:
+    return (cell.of, cell.item)
 
 
-def _by_item(uses: Mapping[Cell, Use]) -> dict[tuple[bool, Item], Use]:
+def _by_item(uses: Mapping[Cell, Use]) -> dict[tuple[Pool, Item], Use]:
     """What each item used; one that used and cost nothing was not there."""
     return {item: use for item, use in sums(uses.items(), _item).items() if use.hours or use.cost}
 
 
-def sums(uses: Iterable[tuple[Cell, Use]], key: Callable[[Cell], tuple[bool, Item]]) -> dict[tuple[bool, Item], Use]:
+def sums(uses: Iterable[tuple[Cell, Use]], key: Callable[[Cell], tuple[Pool, Item]]) -> dict[tuple[Pool, Item], Use]:
     """What the cells used by `key`."""
-    found: dict[tuple[bool, Item], Use] = defaultdict(Use)
+    found: dict[tuple[Pool, Item], Use] = defaultdict(Use)
     for cell, use in uses:
         had = found[key(cell)]
         found[key(cell)] = Use(had.hours + use.hours, had.idle_hours + use.idle_hours, had.cost + use.cost)
@@ -147,5 +153,6 @@ def sums(uses: Iterable[tuple[Cell, Use]], key: Callable[[Cell], tuple[bool, Ite
 
 
 def _fleet_prices(uses: Mapping[Cell, Use]) -> dict[Item, Decimal]:
-    held = sums(((cell, use) for cell, use in uses.items() if not cell.is_free and use.hours), lambda cell: (False, cell.kind))
+    used = ((cell, use) for cell, use in uses.items() if cell.of == "allocated" and use.hours)
+    held = sums(used, lambda cell: (cell.of, cell.kind))
     return {kind: use.cost / use.hours for (_, kind), use in held.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 from gpucost.config import Config, load_config
 from gpucost.config.file import places
 from gpucost.doctor.check import Check, Status
-from gpucost.doctor.local import check_prices, check_store
+from gpucost.doctor.local import check_coverage, check_prices, check_store
 from gpucost.doctor.server import check_server
 from gpucost.errors import ConfigError
 
@@ -34,6 +34,7 @@ def examine(
     for source in config.prometheus:
         yield from check_server(source, config, now)
     yield from check_prices(config)
+    yield from check_coverage(config, now)
 
 
 def _config_file(config: Config, environ: Mapping[str, str]) -> Check:

@@ -10,11 +10,12 @@ from gpucost import pipeline
 from gpucost.config import Config
 from gpucost.doctor.check import Check, Status
 from gpucost.errors import GpucostError
-from gpucost.model import iso
+from gpucost.model import from_ms, iso, to_ms
 from gpucost.store import Store, StoreInfo
 
 # A daily collection is late after a day and a half.
 STALE_AFTER = timedelta(hours=36)
+COVERAGE_DAYS = 31
 SHOWN_OF_A_KIND = 3
 
 
@@ -86,3 +87,36 @@ def _found_by_attribution(config: Config, store: Store) -> Iterator[Check]:
             more = f" (and {count - number} more)" if number == SHOWN_OF_A_KIND < count else ""
             look = f"gpucost sql \"from warnings where code = '{code}'\""
             yield Check(area, subject or code, status, message + more, fix or look)
+
+
+_COVERAGE = """
+SELECT c.cluster, c.end_ms, coalesce(g.kind, ''), coalesce(count(g.kind), 0), coalesce(sum(g.to_ms - g.from_ms), 0),
+    max(g.from_ms), arg_max(g.to_ms, g.from_ms), arg_max(g.families, g.from_ms), arg_max(g.reason, g.from_ms)
+FROM (SELECT cluster, min(from_ms) AS first_ms, max(to_ms) AS end_ms FROM collected GROUP BY cluster) AS c
+LEFT JOIN (SELECT * REPLACE (greatest(from_ms, $1) AS from_ms, least(to_ms, $2) AS to_ms) FROM coverage_gaps
+    WHERE kind IN ('not_collected', 'partial') AND accepted_by IS NULL) AS g
+ON g.cluster = c.cluster AND g.from_ms >= c.first_ms AND g.from_ms < g.to_ms AND g.to_ms <= c.end_ms
+GROUP BY ALL ORDER BY ALL"""
+
+
+def check_coverage(config: Config, now: datetime) -> Iterator[Check]:
+    """Until when each cluster is collected, and what of the last month before that is missing. Attribution is up to date."""
+    store = Store(config.store)
+    if not store.exists:
+        return
+    try:
+        with store.read() as con:
+            since = to_ms(now - timedelta(days=COVERAGE_DAYS))
+            rows = con.execute(_COVERAGE, [since, to_ms(now)]).fetchall()
+    except GpucostError:
+        return  # said before
+    for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
+        text = f"collected until {iso(from_ms(end_ms))}"
+        if not count:
+            yield Check("coverage", cluster, Status.ok, f"{text}, nothing missing in the {COVERAGE_DAYS} days before")
+            continue
+        start, end = iso(from_ms(from_ms_)), iso(from_ms(to_ms_))
+        lacks = "from answers that were partial" if kind == "partial" else "missing"
+        text += f"; {missing_ms / 3_600_000:.1f} h {lacks} in the last {COVERAGE_DAYS} days, in {count} gap(s)"
+        text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
+        yield Check("coverage", cluster, Status.warn, text, f"gpucost collect prometheus --from {start} --to {end}")

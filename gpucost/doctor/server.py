@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
-from typing import Any
 
 from gpucost.collect.needs import (
     ACTIVITY_LOST,
+    ANNOTATIONS,
+    CONDITIONAL_NEEDS,
     DCGM_FIX,
+    FRACTIONS,
+    FRACTIONS_FIX,
+    FRACTIONS_LOST,
     GPU_REQUESTS,
     KSM,
-    KUEUE_NEEDS,
-    KUEUE_PENDING,
+    KSM_FIX,
     MIG_ACTIVITY_LOST,
     MIG_REQUESTS,
     NODE_FACTS,
@@ -23,6 +26,7 @@ from gpucost.collect.needs import (
     NODE_LABELS_LOST,
     POD_LABELS,
     REQUESTS,
+    RESERVATIONS,
     TYPE_LABELS,
     Need,
     mig_fix,
@@ -30,11 +34,9 @@ from gpucost.collect.needs import (
 )
 from gpucost.config import Config, PrometheusSource
 from gpucost.doctor.check import Check, Status
+from gpucost.doctor.times import Ask, by_cluster, check_clock, check_times, ends
 from gpucost.errors import SourceError
 from gpucost.model import label_name
-
-# Asks the server for a path under /api/v1 and returns the answer's data. Raises SourceError.
-Ask = Callable[[str, Mapping[str, str]], Any]
 
 LOOK_BACK = timedelta(days=1)
 
@@ -45,19 +47,39 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
     connected: AbstractContextManager[Ask] = nullcontext(ask) if ask else _connected(source)
     try:
         with connected as asked:
-            asked("query", {"query": "vector(1)"})
+            answer = asked("query", {"query": "vector(1)"})
             yield Check(area, source.url, Status.ok, _about(asked))
-            seen = Seen(asked, now)
-            yield _requests(area, seen)
-            for need in needs(config.prices.cost_basis):
-                yield _needed(area, seen, need)
-            yield from _kueue(area, seen)
-            yield from _node_labels(area, seen)
-            yield from _team_labels(area, seen, config)
-            yield _type_labels(area, seen, config)
-            yield from _activity(area, seen, config)
+            yield from check_clock(area, answer)
+            yield from _partial(area, source, asked)
+            found = ends(asked, config, source.cluster_label, now)
+            yield from check_times(area, found, config)
+            if found.activity and not found.states:
+                yield Check(area, KSM, Status.fail, "no sample of it: no pod and no node is known", KSM_FIX)
+            else:
+                looked_at = found.looked_at(found.states)
+                yield from _states(area, Seen(asked, looked_at), config)
+                yield from _shards(area, asked, looked_at, source.cluster_label)
+            yield from _activity(area, Seen(asked, found.looked_at(found.activity)), config)
     except SourceError as error:
         yield Check(area, source.url, Status.fail, error.message, error.fix or "check [prometheus] url in gpucost.toml")
+
+
+def _states(area: str, seen: Seen, config: Config) -> Iterator[Check]:
+    """What kube-state-metrics, and what exports with it, say of pods and nodes."""
+    yield _requests(area, seen)
+    for need in needs(config.prices.cost_basis):
+        yield _needed(area, seen, need)
+    if (labels := seen.labels("kube_pod_info")) and not labels & {"uid", "exported_uid"}:
+        found = "has no label uid: pods are told apart by name, node and start alone"
+        yield Check(area, "kube_pod_info: uid", Status.warn, found, "keep it in metric_relabel_configs")
+    for sign, wanted in CONDITIONAL_NEEDS:
+        if seen.labels(sign):
+            for need in wanted:
+                yield _needed(area, seen, need)
+    yield from _fractions(area, seen)
+    yield from _node_labels(area, seen)
+    yield from _team_labels(area, seen, config)
+    yield _type_labels(area, seen, config)
 
 
 class Seen:
@@ -89,6 +111,48 @@ def _about(ask: Ask) -> str:
     return said
 
 
+def _partial(area: str, source: PrometheusSource, ask: Ask) -> Iterator[Check]:
+    """What answers may leave out: Thanos names its stores, and what was last wrong with them."""
+    try:
+        stores = [store for kind in ask("stores", {}).values() for store in kind]
+        down = sorted(str(store["name"]) for store in stores if store["lastError"])
+    except (SourceError, LookupError, TypeError, AttributeError):
+        down = []
+    if down:
+        found = f"no answer from {', '.join(down)}: what they hold is missing"
+        yield Check(area, "stores", Status.fail, found, "start them; their page is /stores")
+    if source.partial_response == "accept":
+        found = "partial answers are accepted: their hours are loaded, and marked"
+        yield Check(
+            area, "partial_response", Status.warn, found, 'partial_response = "refuse" in [prometheus], once all stores answer'
+        )
+
+
+def _shards(area: str, ask: Ask, at: datetime, label: str) -> Iterator[Check]:
+    """Is every shard of kube-state-metrics heard, and would it be noticed if one were not?"""
+    targets = by_cluster(ask, f"count by ({label}) (count by ({label}, instance) (kube_pod_info))", at, label)
+    totals = by_cluster(ask, f"max by ({label}) (kube_state_metrics_total_shards)", at, label)
+    ordinals = f"count by ({label}, shard_ordinal) (kube_state_metrics_shard_ordinal)"
+    heard = by_cluster(ask, f"count by ({label}) ({ordinals})", at, label)
+    for cluster, total in sorted(totals.items()):
+        if 0 < heard.get(cluster, 0.0) < total:
+            found = (
+                f"{heard[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the pods of the others are missing"
+            )
+            yield Check(area, "kube_state_metrics_total_shards", Status.fail, found, "see why the others are not scraped")
+    for cluster, count in sorted(targets.items()):
+        if count > 1 and cluster not in totals:
+            found = (
+                f"not there, though {count:.0f} {KSM} report pods{_of(cluster)}: if they are shards, nobody notices one that dies"
+            )
+            fix = f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)"
+            yield Check(area, "kube_state_metrics_total_shards", Status.warn, found, fix)
+
+
+def _of(cluster: str) -> str:
+    return f" of cluster {cluster}" if cluster else ""
+
+
 def _requests(area: str, seen: Seen) -> Check:
     if resources := seen.values(GPU_REQUESTS, "resource"):
         return Check(area, REQUESTS, Status.ok, "GPUs requested as " + ", ".join(sorted(resources)))
@@ -110,11 +174,15 @@ def _needed(area: str, seen: Seen, need: Need) -> Check:
     return Check(area, need.metric, Status.ok, "there")
 
 
-def _kueue(area: str, seen: Seen) -> Iterator[Check]:
-    """What `gpucost queue` needs, where there is Kueue."""
-    if seen.labels(KUEUE_PENDING):
-        for need in KUEUE_NEEDS:
-            yield _needed(area, seen, need)
+def _fractions(area: str, seen: Seen) -> Iterator[Check]:
+    """What tells who shares the GPUs that KAI or Run:ai reserves, where it does."""
+    if seen.labels(RESERVATIONS):
+        told_by = [label for label in FRACTIONS if label in seen.labels(ANNOTATIONS)]
+        if told_by:
+            yield Check(area, ANNOTATIONS, Status.ok, ", ".join(told_by))
+        else:
+            found = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
+            yield Check(area, ANNOTATIONS, Status.fail, found, FRACTIONS_FIX)
 
 
 def _node_labels(area: str, seen: Seen) -> Iterator[Check]:

@@ -32,6 +32,7 @@ _HELP = {
     "gpucost_fleet_cost": "What all GPU nodes cost in the period, with and without anybody on their GPUs.",
     "gpucost_fleet_idle_cost": "What GPUs cost while somebody held them and they idled.",
     "gpucost_fleet_unallocated_cost": "What GPUs cost that nobody held, of all models and capacity types.",
+    "gpucost_fleet_not_collected_cost": "What was billed of GPU nodes while nobody saw who held them.",
     "gpucost_fleet_capacity_gpu_hours": "GPU-hours that all GPU nodes offered.",
     "gpucost_fleet_estimated_cost": "The part of the nodes' cost that no bill covers yet.",
     "gpucost_fleet_efficiency_ratio": "Active share of all measured GPU-hours.",
@@ -41,6 +42,7 @@ _HELP = {
     "gpucost_gpu_price_per_hour": "What a GPU-hour cost on average, held or not.",
     "gpucost_measured_ratio": "Measured share of the GPU-hours held.",
     "gpucost_not_collected_seconds": "Time of the period that the cluster that misses most was not collected for.",
+    "gpucost_bridged_seconds": "Time that nobody saw and that counts as collected, of the cluster that has most of it.",
     "gpucost_period_start_timestamp_seconds": "When the period begins.",
     "gpucost_period_end_timestamp_seconds": "When the collected part of the period ends.",
     "gpucost_period_elapsed_ratio": "Share of the whole period that the collected part covers.",
@@ -99,9 +101,11 @@ def _of_period(views: PeriodViews) -> Iterator[Sample]:
     yield "gpucost_period_end_timestamp_seconds", period, to_ms(views.end) / 1000
     yield "gpucost_period_elapsed_ratio", period, round(elapsed, 9)
     yield "gpucost_not_collected_seconds", period, round(view.coverage.not_collected_hours * 3600, 3)
+    yield "gpucost_bridged_seconds", period, round(view.coverage.bridged_hours * 3600, 3)
     if view.node_totals is not None:
         yield "gpucost_fleet_cost", money, view.node_totals.node_cost
         yield "gpucost_fleet_unallocated_cost", money, view.node_totals.unallocated_cost
+        yield "gpucost_fleet_not_collected_cost", money, view.node_totals.not_collected_cost
         yield "gpucost_fleet_capacity_gpu_hours", period, view.node_totals.capacity_gpu_hours
     yield "gpucost_fleet_idle_cost", money, view.totals.idle_cost
     yield "gpucost_fleet_estimated_cost", money, view.coverage.estimated_cost

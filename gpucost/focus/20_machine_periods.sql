@@ -1,5 +1,5 @@
 -- reads: focus_charges, billed_hours, billed_nodes, nodes, collected
--- writes: focus_machine_periods, one row per (machine, charge period) that is charged: how much of what was billed metrics saw, 0 to 1
+-- writes: focus_machine_periods, one row per (machine, charge period) that is charged: how long it was billed, and how much of that metrics saw, 0 to 1
 -- invariant: a machine that is no node was not seen
 CREATE OR REPLACE TEMP TABLE focus_machine_periods AS
 WITH charged AS (
@@ -13,13 +13,13 @@ billed AS (
 ),
 seen AS (
     SELECT b.instance_key, b.from_ms, b.to_ms, count(n.node_id) > 0 AS has_node,
-        coalesce(sum(greatest(0, least(n.up_to_ms, k.to_ms, b.to_ms) - greatest(n.up_from_ms, k.from_ms, b.from_ms))), 0) AS seen_ms
+        coalesce(sum(greatest(0, least(n.up_to_ms, k.to_ms, b.to_ms) - greatest(n.up_from_ms, k.from_ms, b.from_ms))) FILTER (k.cluster IS NOT NULL), 0) AS seen_ms
     FROM billed AS b
     LEFT JOIN billed_nodes AS m USING (instance_key)
     LEFT JOIN nodes AS n USING (node_id)
     LEFT JOIN collected AS k ON k.cluster = n.cluster AND k.from_ms < b.to_ms AND b.from_ms < k.to_ms
     GROUP BY ALL
 )
-SELECT instance_key, from_ms, to_ms, has_node,
+SELECT instance_key, from_ms, to_ms, has_node, billed_ms,
     CASE WHEN billed_ms > 0 THEN least(1, seen_ms / billed_ms) WHEN seen_ms > 0 THEN 1 ELSE 0 END AS seen_ratio
 FROM billed JOIN seen USING (instance_key, from_ms, to_ms);

@@ -1,11 +1,12 @@
 -- reads: focus_machine_periods, billed_nodes, cost_hourly, nodes, allocations
 -- writes: focus_holders, one row per (machine, charge period, holder): its share of what the machine was charged, and its GPU-hours
--- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, and time that no metrics saw, are holders of their own
+-- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, what was not collected, and time that no metrics saw, are holders of their own
 CREATE OR REPLACE TEMP TABLE focus_holders AS
 WITH cells AS (
-    SELECT p.instance_key, p.from_ms, p.to_ms, p.seen_ratio, c.kind, c.team, n.cluster, n.node, n.gpu_model, n.capacity_type, a.namespace, a.workload,
+    SELECT p.instance_key, p.from_ms, p.to_ms, p.seen_ratio, p.billed_ms, c.kind, c.team, n.cluster, n.node, n.gpu_model, n.capacity_type, a.namespace, a.workload,
         (least(c.to_ms, p.to_ms) - greatest(c.from_ms, p.from_ms)) / (c.to_ms - c.from_ms) AS part,
-        c.cost + c.unallocated_cost AS cost, c.allocated_gpu_ms + c.unallocated_gpu_ms AS gpu_ms
+        c.cost + c.unallocated_cost + c.not_collected_cost AS cost, c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms AS gpu_ms,
+        c.not_collected_gpu_ms / nullif(n.gpu_count, 0) AS unseen_ms
     FROM focus_machine_periods AS p
     JOIN billed_nodes AS m USING (instance_key)
     JOIN nodes AS n USING (node_id)
@@ -13,21 +14,25 @@ WITH cells AS (
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 ),
 summed AS (
-    SELECT instance_key, from_ms, to_ms, seen_ratio, kind, team, cluster, node, gpu_model, capacity_type, namespace, workload,
+    SELECT instance_key, from_ms, to_ms, seen_ratio, billed_ms, kind, team, cluster, node, gpu_model, capacity_type, namespace, workload,
         -- decimals: sums of doubles hang on the order of rows
-        sum((cost * part)::DECIMAL(38, 9)) AS cost, sum((gpu_ms * part)::DECIMAL(38, 6)) AS gpu_ms
+        sum((cost * part)::DECIMAL(38, 9)) AS cost, sum((gpu_ms * part)::DECIMAL(38, 6)) AS gpu_ms,
+        coalesce(sum((unseen_ms * part)::DECIMAL(38, 6)), 0) AS unseen_ms
     FROM cells
     GROUP BY ALL
 ),
 weighed AS (
     -- cost tells what each takes, also where cores and memory are charged; time only where nothing cost anything
+    -- what nobody saw takes its part of the time that was billed, and the others share what was seen
     SELECT *, CASE WHEN sum(cost) OVER w > 0 THEN cost / sum(cost) OVER w WHEN sum(gpu_ms) OVER w > 0 THEN gpu_ms / sum(gpu_ms) OVER w ELSE 0 END AS weight
     FROM summed
-    WINDOW w AS (PARTITION BY instance_key, from_ms, to_ms)
+    WINDOW w AS (PARTITION BY instance_key, from_ms, to_ms, kind = 'not_collected')
 ),
 held AS (
     SELECT instance_key, from_ms, to_ms, kind, team, cluster, node, namespace, workload, gpu_model, capacity_type,
-        weight * seen_ratio AS share, gpu_ms / 3600000 AS gpu_hours
+        weight * CASE WHEN kind = 'not_collected'
+            THEN least(1 - seen_ratio, sum(unseen_ms) OVER (PARTITION BY instance_key, from_ms, to_ms) / nullif(billed_ms, 0))
+            ELSE seen_ratio END AS share, gpu_ms / 3600000 AS gpu_hours
     FROM weighed
     WHERE weight > 0
 ),

@@ -6,7 +6,7 @@ SELECT c.from_ms // 86400000 * 86400000 AS from_ms, c.kind AS holder, c.team, n.
     n.provider, n.region, n.zone, n.gpu_model, n.capacity_type, a.namespace, a.workload,
     sum(c.estimated_cost)::DECIMAL(38, 12) AS cost,
     -- of a cell that a bill covers in part, the part that it does not
-    sum(((c.allocated_gpu_ms + c.unallocated_gpu_ms) * (c.estimated_cost / (c.cost + c.unallocated_cost)))::DECIMAL(38, 6)) / 3600000 AS gpu_hours
+    sum(((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) * (c.estimated_cost / (c.cost + c.unallocated_cost + c.not_collected_cost)))::DECIMAL(38, 6)) / 3600000 AS gpu_hours
 FROM cost_hourly AS c
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id

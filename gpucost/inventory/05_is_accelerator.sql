@@ -1,5 +1,5 @@
--- reads: nothing
--- writes: is_accelerator(resource), whether a resource (as kube-state-metrics names it) is a GPU or another accelerator that is attributed
--- invariant: the one place that lists them
+-- reads: the variables accelerators and other_resources (pricing/resources.csv)
+-- writes: is_accelerator(resource), whether a resource (as kube-state-metrics names it, lower-cased) is a GPU or another accelerator, or a part of one
+-- invariant: what holds accelerators is found by it alone
 CREATE OR REPLACE TEMP MACRO is_accelerator(resource) AS
-    resource SIMILAR TO '(nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron).*';
+    regexp_full_match(resource, getvariable('accelerators')) AND NOT regexp_full_match(resource, getvariable('other_resources'));

@@ -1,9 +1,18 @@
 -- reads: series, states, target_intervals
--- writes: facts, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last
--- invariant: first_ms < end_ms
+-- writes: facts, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
+-- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples
 CREATE OR REPLACE TEMP TABLE facts AS
-WITH usual AS (
-    SELECT coalesce(quantile_disc(interval_ms, 0.5), 60000) AS interval_ms FROM target_intervals
+WITH intervals AS (
+    SELECT source, cluster, job, instance, hour, interval_ms FROM target_intervals
+    UNION ALL
+    -- a target of which one scrape alone is known is scraped as the others of its job
+    SELECT source, cluster, job, NULL, hour, quantile_disc(interval_ms, 0.5) FROM target_intervals GROUP BY ALL
+),
+named AS (
+    SELECT series_id, source, cluster, metric, labels, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance
+    FROM series
+    -- Kueue tells nothing of pods and nodes
+    WHERE NOT starts_with(metric, 'kueue_')
 )
 SELECT
     s.cluster,
@@ -17,14 +26,17 @@ SELECT
     coalesce(s.labels['exported_node'], s.labels['node']) AS node,
     regexp_replace(lower(s.labels['resource']), '[^a-z0-9]', '_', 'g') AS resource,
     t.value,
+    t.first_ms - coalesce(b.interval_ms, bj.interval_ms, 60000) AS begin_ms,
     t.first_ms,
     t.last_ms,
-    t.last_ms + coalesce(i.interval_ms, usual.interval_ms) AS end_ms
+    t.last_ms + coalesce(e.interval_ms, ej.interval_ms, 60000) AS end_ms
 FROM states AS t
-JOIN series AS s USING (series_id)
-CROSS JOIN usual
-LEFT JOIN target_intervals AS i
-    ON i.source = s.source AND i.cluster = s.cluster
-    AND i.job = coalesce(s.labels['job'], '') AND i.instance = coalesce(s.labels['instance'], '')
--- Kueue tells nothing of pods and nodes
-WHERE NOT starts_with(s.metric, 'kueue_');
+JOIN named AS s USING (series_id)
+LEFT JOIN intervals AS b
+    ON b.source = s.source AND b.cluster = s.cluster AND b.job = s.job AND b.instance = s.instance AND b.hour = t.first_ms // 3600000
+LEFT JOIN intervals AS e
+    ON e.source = s.source AND e.cluster = s.cluster AND e.job = s.job AND e.instance = s.instance AND e.hour = t.last_ms // 3600000
+LEFT JOIN intervals AS bj
+    ON bj.source = s.source AND bj.cluster = s.cluster AND bj.job = s.job AND bj.instance IS NULL AND bj.hour = t.first_ms // 3600000
+LEFT JOIN intervals AS ej
+    ON ej.source = s.source AND ej.cluster = s.cluster AND ej.job = s.job AND ej.instance IS NULL AND ej.hour = t.last_ms // 3600000;

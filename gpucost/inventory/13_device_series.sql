@@ -1,12 +1,12 @@
 -- reads: series, blocks, settings
--- writes: device_series, one row per activity series: the device it measures, the pod it names, and how it was scraped
--- invariant: first_ms <= last_ms; interval_ms > 0; host and node_label are '' where the exporter names none
+-- writes: device_series, one row per activity series: the device it measures, the pod it names, and the target that it was scraped from
+-- invariant: first_ms <= last_ms < end_ms; host and node_label are '' where the exporter names none
 CREATE OR REPLACE TEMP TABLE device_series AS
 WITH spans AS (
     SELECT
         series_id,
-        sum(samples) AS samples,
-        quantile_disc(gap_ms, 0.5) AS gap_ms,
+        -- how it was scraped in the last hour that says so: it speaks for that long after its last sample
+        coalesce(arg_max(gap_ms, hour) FILTER (samples >= 3), max(gap_ms), 60000) AS gap_ms,
         min(hour::BIGINT * 3600000 + first_offset_ms) AS first_ms,
         max(hour::BIGINT * 3600000 + last_offset_ms) AS last_ms
     FROM blocks
@@ -14,7 +14,7 @@ WITH spans AS (
 ),
 named AS (
     SELECT
-        s.series_id, s.source, s.cluster, s.labels,
+        s.series_id, s.cluster,
         coalesce(s.labels['UUID'], s.labels['uuid']) AS uuid,
         coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
         nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
@@ -26,33 +26,15 @@ named AS (
         nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') AS namespace,
         nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '') AS pod,
         s.labels['dra_claim_name'] IS NOT NULL AS by_claim,
-        p.samples, p.gap_ms, p.first_ms, p.last_ms
+        hash(s.source, s.cluster, s.labels['job']) AS job_id,
+        -- what one target tells is scraped at once; an aggregator in between may give all of them one instance
+        hash(s.source, s.cluster, s.labels['job'], s.labels['instance'], host) AS target_id,
+        p.first_ms, p.last_ms, p.last_ms + p.gap_ms AS end_ms
     FROM spans AS p JOIN series AS s USING (series_id)
-),
-jobs AS (
-    -- a series of fewer than three samples takes the interval of its scrape job
-    SELECT source, cluster, coalesce(labels['job'], '') AS job, quantile_disc(gap_ms, 0.5) AS gap_ms
-    FROM named
-    WHERE samples >= 3 AND gap_ms > 0
-    GROUP BY ALL
-),
-targets AS (
-    -- what one target tells is scraped at once: a series with longer gaps than the others lost samples that made no sense
-    SELECT source, cluster, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance,
-        quantile_disc(gap_ms, 0.5) AS gap_ms
-    FROM named
-    WHERE samples >= 3 AND gap_ms > 0
-    GROUP BY ALL
 )
-SELECT
-    n.series_id, n.cluster, n.uuid, n.gpu_instance_id, n.profile, n.host, n.node_label, n.model_name, n.namespace, n.pod,
-    n.by_claim, n.first_ms, n.last_ms,
-    coalesce(CASE WHEN n.samples >= 3 AND n.gap_ms > 0 THEN least(n.gap_ms, t.gap_ms) END, j.gap_ms, n.gap_ms, 60000)::BIGINT AS interval_ms
+SELECT n.* EXCLUDE (metric)
 FROM named AS n
 CROSS JOIN settings AS c
-LEFT JOIN jobs AS j ON j.source = n.source AND j.cluster = n.cluster AND j.job = coalesce(n.labels['job'], '')
-LEFT JOIN targets AS t
-    ON t.source = n.source AND t.cluster = n.cluster AND t.job = coalesce(n.labels['job'], '') AND t.instance = coalesce(n.labels['instance'], '')
 WHERE n.uuid IS NOT NULL
     AND CASE WHEN n.gpu_instance_id = ''
         THEN n.metric = lower(c.device_metric)

@@ -35,7 +35,7 @@ undated AS (
 ),
 -- a cluster without any kube_node_* metrics is known by its exporters' host names alone
 bare AS (
-    SELECT cluster, host AS node, min(first_ms) AS up_from_ms, max(last_ms + interval_ms) AS up_to_ms
+    SELECT cluster, host AS node, min(first_ms) AS up_from_ms, max(end_ms) AS up_to_ms
     FROM device_series AS d
     WHERE host <> '' AND NOT EXISTS (FROM seen AS s WHERE s.cluster = d.cluster)
     GROUP BY ALL

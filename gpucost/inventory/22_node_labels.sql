@@ -7,7 +7,7 @@ WITH spans AS (
         coalesce(labels['label_nvidia_com_gpu_product'], labels['label_cloud_google_com_gke_accelerator'],
             labels['label_amd_com_gpu_product_name'], labels['label_karpenter_k8s_aws_instance_gpu_name']) AS product
     FROM label_spans
-    WHERE kind = 'node' AND cardinality(labels) > 0
+    WHERE kind = 'node'
 )
 SELECT node_id, from_ms, to_ms, labels, product,
     -- a -MIG- product or a GKE partition says that a plain nvidia.com/gpu is a slice, and what is counted are slices

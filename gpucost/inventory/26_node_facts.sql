@@ -1,9 +1,10 @@
--- reads: node_lives, node_labels, node_devices, facts, catalog_instances, gpu_aliases, gpu_models, mig_profiles
--- writes: node_facts, one row per node life that has GPUs: where it is, how it was bought, which GPUs and how they are cut
--- invariant: gpu_count > 0; capacity_type is never null
-CREATE OR REPLACE TEMP TABLE node_facts AS
+-- reads: node_lives, node_labels, node_devices, facts, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
+-- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs
+-- invariant: in node_facts gpu_count > 0; capacity_type is never null
+CREATE OR REPLACE TEMP TABLE node_traits AS
 WITH labeled AS (
-    SELECT n.*, l.labels, l.product, l.unit_profile AS labeled_profile, l.is_mig_single, l.replicas, l.counted,
+    SELECT n.*, l.labels, l.product, l.unit_profile AS labeled_profile, l.is_mig_single, l.replicas,
+        coalesce(l.counted, try_cast(l.labels['label_gpu_intel_com_device_count'] AS DOUBLE)) AS counted,
         lower(regexp_extract(n.machine_id, '^([a-zA-Z]+)://', 1)) AS scheme,
         coalesce(l.labels['label_topology_kubernetes_io_zone'], l.labels['label_failure_domain_beta_kubernetes_io_zone']) AS zone,
         coalesce(l.labels['label_topology_kubernetes_io_region'], l.labels['label_failure_domain_beta_kubernetes_io_region']) AS region,
@@ -29,21 +30,41 @@ measured AS (
     GROUP BY node_id
 ),
 offered AS (
-    SELECT n.node_id, max(f.value) FILTER (NOT f.resource LIKE '%\_mig\_%' ESCAPE '\') AS units, max(f.value) AS any_units
-    FROM node_lives AS n
+    SELECT n.node_id, k.vendor, k.kind, k.resource, k.size, c.size AS cores, max(f.value) AS value, bool_or(v.resource IS NOT NULL) AS virtual
+    FROM labeled AS n
     JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
-    WHERE is_accelerator(f.resource)
-    GROUP BY n.node_id
+    JOIN resource_kinds AS k USING (resource)
+    LEFT JOIN resources AS c ON k.kind = 'core' AND c.kind = 'core' AND regexp_full_match(lower(n.instance_type), c.instance_type)
+    LEFT JOIN virtual_devices AS v ON v.cluster = n.cluster AND v.resource = k.resource AND (v.node = n.node OR coalesce(n.replicas, 1) <= 1)
+    WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit', 'total_memory')
+    GROUP BY ALL
+),
+vendors AS (
+    SELECT node_id, vendor,
+        coalesce(
+            -- whole GPUs stand beside partitions of others; a scheduler of memory and cores offers ten virtual devices each, unless told otherwise
+            max(CASE WHEN virtual OR kind = 'virtual' THEN value / 10 WHEN kind IN ('device', 'slot', 'unsplit') THEN value END)
+                + coalesce(sum(value / size) FILTER (kind = 'partition'), 0),
+            sum(value / size) FILTER (kind = 'partition'),
+            max(value / coalesce(cores, 2)) FILTER (kind = 'core'),
+            -- memory alone tells no number of devices: a unit counts as one, and the report says so
+            max(value) FILTER (kind = 'total_memory')) AS units,
+        max(value) FILTER (kind = 'slice') AS slices
+    FROM offered
+    GROUP BY ALL
+),
+counts AS (
+    SELECT node_id, max(units) AS units, max(slices) AS slices FROM vendors GROUP BY ALL
 ),
 named AS (
     SELECT l.*, m.only_profile,
         coalesce(l.labeled_profile, CASE WHEN l.is_mig_single THEN m.only_profile END) AS unit_profile,
-        regexp_replace(coalesce(l.product, m.model_name), '(-MIG-.*|-SHARED)$', '') AS whole_name,
+        regexp_replace(coalesce(l.product, m.model_name, l.labels['label_cloud_google_com_gke_tpu_accelerator']), '(-MIG-.*|-SHARED)$', '') AS whole_name,
         lower(regexp_replace(whole_name, '[^a-zA-Z0-9]', '', 'g')) AS spelled,
         regexp_replace(whole_name, '^(NVIDIA|Tesla)[ -]', '') AS given_name,
-        coalesce(m.uuids, 0) AS uuids, o.units, o.any_units
-    FROM labeled AS l LEFT JOIN measured AS m USING (node_id) LEFT JOIN offered AS o USING (node_id)
+        coalesce(m.uuids, 0) AS uuids, o.units, o.slices
+    FROM labeled AS l LEFT JOIN measured AS m USING (node_id) LEFT JOIN counts AS o USING (node_id)
 ),
 modeled AS (
     SELECT s.*, i.gpu_count AS catalog_count,
@@ -62,7 +83,7 @@ counted AS (
             WHEN m.catalog_count > 0 THEN m.catalog_count
             WHEN m.uuids > 0 THEN m.uuids
             WHEN m.unit_profile IS NOT NULL AND m.counted > 0 THEN ceil(m.counted / coalesce(p.max_per_gpu, g.mig_slices, 7))
-            ELSE coalesce(m.units / greatest(coalesce(m.replicas, 1), 1), m.any_units)
+            ELSE coalesce(m.units / greatest(coalesce(m.replicas, 1), 1), m.slices)
         END AS gpu_count,
         coalesce(nullif(g.mig_slices, 0), CASE WHEN m.gpu_model SIMILAR TO '(A30|RTX[- ]?PRO[- ]?6000).*' THEN 4 ELSE 7 END) AS mig_slices
     FROM modeled AS m
@@ -87,5 +108,6 @@ SELECT
     gpu_model, gpu_count::DOUBLE AS gpu_count,
     labels,
     only_profile, mig_slices::DOUBLE AS mig_slices
-FROM counted
-WHERE gpu_count > 0;
+FROM counted;
+
+CREATE OR REPLACE TEMP TABLE node_facts AS FROM node_traits WHERE gpu_count > 0;

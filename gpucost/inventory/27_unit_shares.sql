@@ -1,9 +1,9 @@
--- reads: node_facts, node_labels, facts, mig_profiles, settings
+-- reads: node_facts, node_labels, facts, mig_profiles, settings, resource_kinds, resources, virtual_devices
 -- writes: unit_shares, one row per (node, span of labels, resource): which part of a physical GPU one unit of it is
--- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares
+-- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares; offered_share is what a unit of the node's capacity is
 CREATE OR REPLACE TEMP TABLE unit_shares AS
 WITH spans AS (
-    SELECT n.node_id, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas,
+    SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas,
         coalesce(l.unit_profile, CASE WHEN l.is_mig_single THEN n.only_profile END) AS unit_profile,
         coalesce(l.from_ms, 0) AS from_ms, coalesce(l.to_ms, 9223372036854775807) AS to_ms
     FROM node_facts AS n LEFT JOIN node_labels AS l USING (node_id)
@@ -25,14 +25,20 @@ requested AS (
     JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node
     WHERE f.metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)'
 ),
-resources AS (
+offered AS (
     SELECT node_id, from_ms, resource, max(units) AS units
     FROM (FROM capacities UNION ALL FROM requested)
-    WHERE is_accelerator(resource)
     GROUP BY ALL
 ),
 described AS (
-    SELECT s.node_id, s.from_ms, s.to_ms, r.resource, r.units, s.gpu_count, s.gpu_model, s.mig_slices,
+    SELECT s.node_id, s.from_ms, s.to_ms, r.resource, r.units, s.gpu_count, s.gpu_model, s.mig_slices, k.size,
+        CASE WHEN k.kind = 'device' AND EXISTS (
+            FROM virtual_devices AS v
+            WHERE v.cluster = s.cluster AND v.resource = r.resource AND (v.node = s.node OR coalesce(s.replicas, 1) <= 1)
+        ) THEN 'virtual' ELSE k.kind END AS kind,
+        CASE WHEN k.kind = 'core' THEN (
+            SELECT max(c.size) FROM resources AS c WHERE c.kind = 'core' AND regexp_full_match(lower(s.instance_type), c.instance_type)
+        ) END AS cores,
         -- gpu.replicas speaks of nvidia.com/gpu alone; gpu-feature-discovery writes mig-<profile>.replicas beside it
         CASE WHEN starts_with(r.resource, 'nvidia_com_mig_')
             THEN try_cast(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'] AS DOUBLE)
@@ -44,20 +50,24 @@ described AS (
         END AS profile,
         ends_with(r.resource, '_shared') AS renamed,
         bool_or(ends_with(r.resource, '_shared')) OVER (PARTITION BY s.node_id, s.from_ms) AS any_renamed
-    FROM spans AS s JOIN resources AS r USING (node_id, from_ms)
+    FROM spans AS s JOIN offered AS r USING (node_id, from_ms) JOIN resource_kinds AS k USING (resource)
+    WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit')
 ),
 cut AS (
     SELECT d.*,
         CASE
+            WHEN d.kind = 'partition' THEN 1 / d.size
+            -- two cores may be offered as one
+            WHEN d.kind = 'core' THEN least(1, coalesce(d.gpu_count / d.units, 1 / coalesce(d.cores, 2)))
             WHEN d.profile IS NULL THEN 1
             WHEN c.mig_share = 'max_compute_memory' THEN greatest(
                 regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices, coalesce(p.memory_slices::DOUBLE / p.memory_slices_total, 0))
             ELSE regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices
         END AS part,
-        renamed OR (NOT any_renamed AND coalesce(d.replicas, 1) > 1
+        renamed OR (NOT any_renamed AND coalesce(d.replicas, 1) > 1 AND d.kind <> 'virtual'
             AND (starts_with(d.resource, 'nvidia_com_mig_') OR d.resource = 'nvidia_com_gpu')) AS shared,
         -- one GPU fewer than a moment ago is a GPU lost, not a GPU shared
-        d.profile IS NULL AND d.units >= 2 * d.gpu_count AS outnumbers
+        d.profile IS NULL AND d.kind IN ('device', 'slot') AND d.units >= 2 * d.gpu_count AS outnumbers
     FROM described AS d
     CROSS JOIN settings AS c
     LEFT JOIN mig_profiles AS p ON p.gpu_model = d.gpu_model AND p.profile = d.profile
@@ -69,5 +79,7 @@ SELECT node_id, from_ms, to_ms, resource, profile, part,
         -- no label tells the replicas: what the node offers over what it has does
         WHEN outnumbers THEN gpu_count / units
         ELSE part
-    END AS share
+    END AS share,
+    CASE WHEN kind = 'virtual' THEN least(1, coalesce(gpu_count / units, 1)) ELSE share END AS offered_share,
+    kind = 'virtual' AS virtual
 FROM cut;

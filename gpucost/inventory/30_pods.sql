@@ -1,4 +1,4 @@
--- reads: facts, node_devices
+-- reads: facts, node_devices, claim_pods
 -- writes: pods, one row per pod (cluster, uid) that asks for GPUs (or for what else the cost basis charges) and was bound to a node, with the interval it held them, until when it was seen Pending and whether it failed
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
@@ -9,7 +9,13 @@ asking AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, bool_or(is_accelerator(resource)) AS asks_gpus
     FROM named
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND value > 0
-        AND (is_accelerator(resource) OR is_host_resource(resource))
+        AND (is_accelerator(resource) OR is_unlisted(resource) OR is_host_resource(resource))
+    GROUP BY ALL
+    UNION ALL
+    -- who asks for a part of a GPU that another pod reserves, or holds some claim
+    SELECT cluster, uid, any_value(namespace), any_value(pod), false
+    FROM named
+    WHERE metric = 'kube_pod_annotations' OR (metric = 'kube_pod_info' AND (cluster, uid) IN (SELECT (cluster, uid) FROM claim_pods))
     GROUP BY ALL
     UNION ALL
     -- a device claim shows in the exporter's labels alone

@@ -1,12 +1,13 @@
--- reads: allocated, pod_units, node_devices, node_facts, blocks, unit_shares
+-- reads: allocated, pod_units, claim_shares, device_names, node_devices, node_facts, blocks, unit_shares
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 CREATE OR REPLACE TEMP TABLE allocation_devices AS
 WITH labeled AS (
-    SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms, d.interval_ms,
+    SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms,
         count(*) OVER (PARTITION BY d.series_id) AS namesakes
     FROM allocated AS a
-    JOIN node_devices AS d ON d.node_id = a.node_id AND d.namespace = a.namespace AND d.pod = a.pod
+    JOIN device_names AS m USING (cluster, uid)
+    JOIN node_devices AS d ON d.node_id = a.node_id AND d.namespace = m.namespace AND d.pod = m.pod
         AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
     WHERE a.gpus > 0
 ),
@@ -56,7 +57,12 @@ sized AS (
 ),
 held AS (
     SELECT a.allocation_id, u.sliced, sum(u.units) AS units, sum(u.gpus) AS gpus, bool_or(u.shared) AS shared
-    FROM allocated AS a JOIN pod_units AS u USING (cluster, uid)
+    FROM allocated AS a
+    JOIN (
+        SELECT cluster, uid, 0 AS from_ms, 9223372036854775807 AS to_ms, sliced, units, gpus, shared FROM pod_units
+        UNION ALL
+        SELECT cluster, uid, from_ms, to_ms, sliced, units, gpus, shared FROM claim_shares
+    ) AS u ON u.cluster = a.cluster AND u.uid = a.uid AND u.from_ms <= a.held_from_ms AND a.held_to_ms <= u.to_ms
     GROUP BY ALL
 ),
 own AS (

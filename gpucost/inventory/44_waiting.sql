@@ -1,4 +1,4 @@
--- reads: facts, pods, pod_requests, unit_shares, node_facts
+-- reads: facts, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
 -- writes: waiting, one row per pod that asked for GPUs while it was on no node: how many, and when
 -- invariant: one row per (cluster, uid); from_ms < to_ms; to_ms is no later than the moment it was bound
 CREATE OR REPLACE TEMP TABLE waiting AS
@@ -13,9 +13,18 @@ worth AS (
     SELECT n.cluster, u.resource, min(u.share) AS share FROM unit_shares AS u JOIN node_facts AS n USING (node_id) GROUP BY ALL
 ),
 asked AS (
-    SELECT r.cluster, r.uid, sum(r.units * coalesce(w.share, 1))::DOUBLE AS gpus
-    FROM pod_requests AS r LEFT JOIN worth AS w USING (cluster, resource)
-    WHERE is_accelerator(r.resource)
+    SELECT cluster, uid, sum(gpus)::DOUBLE AS gpus
+    FROM (
+        SELECT cluster, uid, gpus FROM pod_parts
+        UNION ALL
+        SELECT r.cluster, r.uid, r.units * coalesce(w.share, 1)
+        FROM pod_requests AS r
+        JOIN resource_kinds AS k USING (resource)
+        LEFT JOIN worth AS w USING (cluster, resource)
+        ANTI JOIN pod_parts AS q ON q.cluster = r.cluster AND q.uid = r.uid AND q.resource = r.resource
+        -- memory and cores are parts of a device, never devices
+        WHERE is_accelerator(r.resource) AND k.devices IS NULL AND k.kind <> 'unsplit_part'
+    )
     GROUP BY ALL
 )
 SELECT u.cluster, u.namespace, u.pod, u.uid, a.gpus, u.from_ms, least(u.to_ms, coalesce(p.held_from_ms, u.to_ms)) AS to_ms

@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, collected_time
+-- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, collected, reservations
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -22,19 +22,13 @@ JOIN team_globs AS g ON a.namespace GLOB g.pattern AND (len(g.clusters) = 0 OR l
 GROUP BY a.cluster, a.namespace
 HAVING count(DISTINCT g.team) > 1
 UNION ALL
-SELECT 'unsupported_resource', cluster, resource, min(first_ms), max(end_ms),
-    'pods request ' || resource || ', which is not understood and not attributed', NULL
-FROM facts
-WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_requests' AND value > 0
-    AND NOT is_accelerator(resource) AND resource NOT IN ('cpu', 'memory')
-GROUP BY cluster, resource
-UNION ALL
 SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_ms, p.held_to_ms,
     'pod ' || p.namespace || '/' || p.pod || ' ran on node ' || p.node || ', of which no such GPUs are known: not attributed',
     'export kube_node_created and kube_node_status_capacity from kube-state-metrics'
 FROM pods AS p LEFT JOIN allocated AS a ON a.cluster = p.cluster AND a.uid = p.uid AND a.gpus > 0
+ANTI JOIN (FROM reservations WHERE gives_way) AS r ON r.cluster = p.cluster AND r.uid = p.uid
 WHERE p.asks_gpus AND a.uid IS NULL AND EXISTS (
-    FROM collected_time AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
+    FROM collected AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
 UNION ALL
 SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
     count(DISTINCT d.uuid) || ' GPUs measured on host ' || d.host || ' belong to no known node',

@@ -72,6 +72,8 @@ def _figures(view: ReportView, config: Config) -> list[Line]:
     figures.append(("Idle", _money(totals.idle_cost, view), _share(totals.idle_cost, whole)))
     if nodes is not None:
         figures.append(("Unallocated", _money(nodes.unallocated_cost, view), _share(nodes.unallocated_cost, whole)))
+        if nodes.not_collected_cost:
+            figures.append(("Not collected", _money(nodes.not_collected_cost, view), _share(nodes.not_collected_cost, whole)))
     targets = config.targets
     is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
     figures.append(_targeted("Efficiency", totals.efficiency, float(targets.efficiency), is_known=is_measured))

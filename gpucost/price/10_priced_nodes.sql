@@ -1,6 +1,6 @@
--- reads: nodes, catalog_prices, list_prices, spot_prices, $node_id
--- writes: priced_nodes, the nodes to price (one, or all where $node_id is null), spelled as prices are
--- invariant: one row per node life; text is lower-cased, but for labels and their values
+-- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, $node_id
+-- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all where $node_id is null), spelled as prices are
+-- invariant: one row per node life; text is lower-cased, but for labels and their values; billed_to_ms is up_to_ms, or later where the node was there when its cluster was last seen: then its bill alone tells how long it ran
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
 WITH sellers AS (
     SELECT lower(instance_type) AS instance_type, min(lower(provider)) AS seller
@@ -10,8 +10,14 @@ WITH sellers AS (
         UNION SELECT instance_type, provider FROM spot_prices
     )
     GROUP BY ALL
+),
+silences AS (
+    SELECT cluster, to_ms AS from_ms, coalesce(lead(from_ms) OVER (PARTITION BY cluster ORDER BY from_ms), 9223372036854775807) AS to_ms FROM collected
+),
+lives AS (
+    SELECT *, lead(up_from_ms) OVER (PARTITION BY cluster, node ORDER BY up_from_ms) AS next_ms FROM (FROM nodes UNION ALL BY NAME FROM unlisted_nodes)
 )
-SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, n.gpu_count::DECIMAL(12, 6) AS gpu_count, n.gpu_model, n.labels,
+SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesce(least(g.to_ms, n.next_ms), 0)) AS billed_to_ms, n.gpu_count::DECIMAL(12, 6) AS gpu_count, n.gpu_model, n.labels,
     lower(n.provider) AS provider, lower(n.zone) AS zone, lower(n.instance_type) AS instance_type,
     -- aws spells a zone us-east-1a or us-west-2-lax-1a, gcp us-central1-a, azure eastus-1
     coalesce(lower(n.region),
@@ -23,6 +29,7 @@ SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, n.gpu_count::DECIMAL(12, 6) 
     -- aws:///us-east-1a/i-0123
     lower(regexp_extract(n.machine_id, '[^/]+$')) AS instance_id,
     CASE n.capacity_type WHEN 'unknown' THEN 'on_demand' ELSE n.capacity_type END AS capacity_type
-FROM nodes AS n
+FROM lives AS n
+LEFT JOIN silences AS g ON g.cluster = n.cluster AND n.up_to_ms BETWEEN g.from_ms - 600000 AND g.from_ms + 600000
 LEFT JOIN sellers AS s ON s.instance_type = lower(n.instance_type)
 WHERE $node_id IS NULL OR n.node_id = $node_id;

@@ -7,7 +7,7 @@ WITH told AS (
         greatest(sum(h.effective_cost) OVER w, 0) / nullif(sum(h.instance_hours) OVER w, 0) AS own_price
     FROM billed_hours AS h
     JOIN billed_nodes AS n USING (instance_key)
-    JOIN priced_nodes AS l ON l.node_id = n.node_id AND h.from_ms < l.up_to_ms AND l.up_from_ms < h.to_ms
+    JOIN priced_nodes AS l ON l.node_id = n.node_id AND h.from_ms < l.billed_to_ms AND l.up_from_ms < h.to_ms
     WHERE h.price_per_hour IS NOT NULL
     WINDOW w AS (PARTITION BY l.node_id, h.from_ms)
     -- a later billing period's correction of an hour is in the price already

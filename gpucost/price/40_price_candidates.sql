@@ -1,6 +1,6 @@
 -- reads: priced_nodes, bill_candidates, book_candidates, spot_candidates, list_candidates
 -- writes: price_candidates, every price that a node might have at a moment of its life, per hour of the whole node
--- invariant: per (node, rank), half-open intervals that do not overlap, within [up_from_ms, up_to_ms); the highest rank wins
+-- invariant: per (node, rank), half-open intervals that do not overlap, within [up_from_ms, up_to_ms), a bill's within [up_from_ms, billed_to_ms); the highest rank wins
 CREATE OR REPLACE TEMP TABLE price_candidates AS
 WITH offered AS (
     SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, price_source, price_as_of, origin FROM bill_candidates
@@ -14,5 +14,7 @@ WITH offered AS (
 SELECT o.node_id, greatest(o.from_ms, n.up_from_ms) AS from_ms, least(o.to_ms, n.up_to_ms) AS to_ms,
     o.rank, o.price_per_hour::DECIMAL(38, 12) AS price_per_hour, o.currency, o.price_source, o.price_as_of, o.origin
 FROM offered AS o
-JOIN priced_nodes AS n USING (node_id)
+JOIN (
+    SELECT node_id, up_from_ms, unnest([up_to_ms, billed_to_ms]) AS up_to_ms, unnest([false, true]) AS is_bill FROM priced_nodes
+) AS n ON n.node_id = o.node_id AND n.is_bill = (o.price_source = 'bill')
 WHERE greatest(o.from_ms, n.up_from_ms) < least(o.to_ms, n.up_to_ms);

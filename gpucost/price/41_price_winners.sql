@@ -3,7 +3,7 @@
 -- invariant: per node, half-open intervals that do not overlap; where no candidate is in force there is no row
 CREATE OR REPLACE TEMP TABLE price_winners AS
 WITH ranks AS (
-    SELECT c.node_id, c.rank, sum(c.to_ms - c.from_ms) = n.up_to_ms - n.up_from_ms AS is_whole_life
+    SELECT c.node_id, c.rank, sum(greatest(0, least(c.to_ms, n.up_to_ms) - c.from_ms)) = n.up_to_ms - n.up_from_ms AS is_whole_life
     FROM price_candidates AS c
     JOIN priced_nodes AS n USING (node_id)
     GROUP BY c.node_id, c.rank, n.up_from_ms, n.up_to_ms

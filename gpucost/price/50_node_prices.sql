@@ -1,13 +1,13 @@
--- reads: price_segments
+-- reads: price_segments, nodes
 -- writes: node_prices (stored), the one price of each node at each moment of its life
--- invariant: per node, half-open segments that do not overlap, within [up_from_ms, up_to_ms); where nothing fits there is no row
+-- invariant: per node, half-open segments that do not overlap, within [up_from_ms, up_to_ms), a bill's until billed_to_ms; where nothing fits there is no row
 DELETE FROM node_prices;
 INSERT INTO node_prices BY NAME
 WITH changes AS (
     SELECT s.*, lag(s.to_ms) OVER lives IS DISTINCT FROM s.from_ms
         OR (s.price_per_hour, s.price_source, s.price_as_of) IS DISTINCT FROM lag((s.price_per_hour, s.price_source, s.price_as_of)) OVER lives
         AS changed
-    FROM price_segments AS s
+    FROM price_segments AS s SEMI JOIN nodes USING (node_id)
     WINDOW lives AS (PARTITION BY s.node_id ORDER BY s.from_ms)
 ),
 runs AS (

@@ -41,6 +41,7 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
     said = {"currency": config.currency, "book": str(config.prices.book) if config.prices.book else None}
     run_stage(con, __name__, "60_unpriced_nodes", said)
     run_stage(con, __name__, "61_stale_prices", {"days": config.prices.stale_after_days})
+    run_stage(con, __name__, "62_unlisted_resources", {"currency": config.currency})
 
 
 def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = None) -> None:
@@ -50,6 +51,8 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     """
     fx = rates(config)
     load_catalog(con)
+    # inventory makes it; who asks for one node does without
+    con.execute("CREATE TEMP TABLE IF NOT EXISTS unlisted_nodes AS FROM nodes LIMIT 0")
     run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
     load_book(con, config, fx)
     run_stage(con, __name__, "12_list_steps")
@@ -92,6 +95,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, _BILL, "40_settled_capacity_types")
     run_stage(con, _BILL, "45_settled_warnings")
     run_stage(con, _BILL, "50_bill_warnings")
+    run_stage(con, _BILL, "60_unbilled_time")
 
 
 def wanting(con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int) -> list[tuple[str, str]]:

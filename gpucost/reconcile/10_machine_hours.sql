@@ -20,7 +20,8 @@ asked AS (
 ),
 seen AS (
     SELECT a.machine_hour, any_value(n.node) AS node, any_value(n.cluster) AS cluster,
-        sum(greatest(0, least(n.up_to_ms, c.to_ms, a.to_ms) - greatest(n.up_from_ms, c.from_ms, a.from_ms))) AS seen_ms
+        sum(greatest(0, least(n.up_to_ms, c.to_ms, a.to_ms) - greatest(n.up_from_ms, c.from_ms, a.from_ms)))
+            FILTER (c.cluster IS NOT NULL) AS seen_ms
     FROM asked AS a
     JOIN billed_nodes AS b USING (instance_key)
     JOIN nodes AS n USING (node_id)

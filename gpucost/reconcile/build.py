@@ -32,7 +32,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         raise _no_rate(lost["currency"], currency, f"{from_ms(lost['from_ms']):%Y-%m-%d}", month)
     sqlfiles.run(con, "machine_charges")
     run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
-    for name in ("20_bill_lines", "30_metric_lines"):
+    for name in ("30_metric_lines", "35_bill_lines"):
         run_stage(con, _PACKAGE, name)
     sums = _ask(con, "40_lines", {"by": []})
     (total,) = _ask(con, "41_total", {})

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpucost.report.view import Gap
 
 DIMENSIONS = ("day", "node", "team")
 CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
@@ -12,6 +16,7 @@ CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
 LINES = {
     "attributed": "attributed to teams",
     "unallocated": "unallocated: nobody held the GPUs",
+    "not_collected": "billed while nobody saw who held the GPUs",
     "outside_node_life": "billed time outside the node's life",
     "seen_beyond_billed_hours": "nodes seen longer than billed",
     "instances_without_metrics": "billed instances that no metrics saw",
@@ -63,6 +68,7 @@ class Reconciliation:
     """The account of one billing period. Money in `currency`, but for causes and `beside`, which are in the bill's.
 
     `effective_cost` of GPU instances = sum of `lines` + `difference`, which should be under half a cent.
+    `not_collected` is what metrics miss of the period, as pipeline.reconcile tells.
     """
 
     month: str
@@ -80,6 +86,7 @@ class Reconciliation:
     unseen: tuple[Machine, ...]
     unbilled: tuple[Machine, ...]
     unexplained_hours: float
+    not_collected: tuple[Gap, ...] = ()
 
     @property
     def difference(self) -> Decimal:

@@ -26,9 +26,11 @@ sums AS (
         sum(utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS utilization_gpu_ms,
         sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated_gpu_ms,
         sum(unavailable_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unavailable_gpu_ms,
+        sum(not_collected_gpu_ms::DECIMAL(38, 6))::DOUBLE AS not_collected_gpu_ms,
         sum(cost)                                       AS cost,
         sum(idle_cost)                                  AS idle_cost,
         sum(unallocated_cost)                           AS unallocated_cost,
+        sum(not_collected_cost)                         AS not_collected_cost,
         sum(estimated_cost)                             AS estimated_cost
     FROM cells
     GROUP BY ALL

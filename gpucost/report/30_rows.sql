@@ -27,10 +27,12 @@ SELECT
     sum((CASE WHEN capacity_type <> 'unknown' THEN allocated_gpu_ms ELSE 0 END)::DECIMAL(38, 6))::DOUBLE AS known_capacity,
     sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE                                                      AS unallocated,
     sum(unavailable_gpu_ms::DECIMAL(38, 6))::DOUBLE                                                      AS unavailable,
+    sum(not_collected_gpu_ms::DECIMAL(38, 6))::DOUBLE                                                    AS not_collected,
     sum(cost)                                                                                            AS cost,
     sum(idle_cost)                                                                                       AS idle_cost,
     sum(CASE WHEN capacity_type = 'spot' THEN cost ELSE 0 END)                                           AS spot_cost,
     sum(unallocated_cost)                                                                                AS unallocated_cost,
+    sum(not_collected_cost)                                                                              AS not_collected_cost,
     sum(estimated_cost)                                                                                  AS estimated_cost
 FROM report_facts
 GROUP BY ALL

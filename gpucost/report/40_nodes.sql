@@ -1,6 +1,6 @@
 -- reads: report_node_cells, nodes; $clusters filters (empty: all)
 -- writes: nothing; answers one row per price source: capacity, excess, node cost, and the oldest day its prices are of
--- invariant: node_cost over all sources is cost + unallocated_cost over report_facts, where no pod is filtered out
+-- invariant: node_cost over all sources is cost + unallocated_cost + not_collected_cost over report_facts, where no pod is filtered out
 SELECT
     h.price_source,
     sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE       AS capacity,

@@ -55,7 +55,7 @@ def build(
     if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
         check_names(con, query, sharing.shared_teams(con) if is_shared else frozenset())
     nodes = priced_nodes(con, query)
-    totals, unallocated = total(con)
+    totals, unallocated, unseen = total(con)
     by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
     rows = rows_by(con, query.dimensions)
     shared = None
@@ -65,7 +65,7 @@ def build(
     is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and is_collected(con, query))
     if not nodes and not rows and not is_known:
         raise _no_data(con, query, config.tz)
-    whole = None if query.is_narrowed else node_totals(nodes, unallocated)
+    whole = None if query.is_narrowed else node_totals(nodes, unallocated, unseen)
     compared = changes(totals, whole, earlier, earlier_name) if earlier else None
     if earlier:
         rows = with_changes(rows, earlier.rows)

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.model import MS_PER_HOUR, Period, from_ms
-from gpucost.report.rows import NO_MEASURES
-from gpucost.report.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Unallocated, Value
+from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, NO_MEASURES
+from gpucost.report.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Value
 from gpucost.timeline import is_month, local_midnight, month_period
 
 if TYPE_CHECKING:
@@ -40,19 +40,20 @@ def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
     """The rows with their change; rows that were there only before follow those of their kind, with nothing but that."""
     known = {_key(row): row for row in earlier}
     there = {_key(row) for row in rows}
-    found = [replace(row, change=change(_cost(row), _cost(known.get(_key(row))))) for row in rows]
+    found = [replace(row, change=change(row.own_cost, _cost(known.get(_key(row))))) for row in rows]
     gone = [
         replace(
             row,
             measures=NO_MEASURES,
-            unallocated=Unallocated(0.0, 0.0, _ZERO) if row.unallocated else None,
+            unallocated=ALL_HELD if row.unallocated else None,
+            not_collected=ALL_COLLECTED if row.not_collected else None,
             shared=None,
-            change=change(_ZERO, _cost(row)),
+            change=change(_ZERO, row.own_cost),
         )
         for row in earlier
-        if _key(row) not in there and row.kind != "shared" and _cost(row)
+        if _key(row) not in there and row.kind != "shared" and row.own_cost
     ]
-    order = {"allocated": 0, "unallocated": 1, "shared": 2}
+    order = {"allocated": 0, "unallocated": 1, "not_collected": 2, "shared": 3}
     return sorted([*found, *gone], key=lambda row: order[row.kind])
 
 
@@ -70,6 +71,7 @@ def changes(totals: Measures, nodes: NodeTotals | None, earlier: ReportView, nam
         period_name=name,
         cost=change(totals.cost, earlier.totals.cost),
         unallocated_cost=change(nodes.unallocated_cost, before.unallocated_cost) if nodes and before else None,
+        not_collected_cost=change(nodes.not_collected_cost, before.not_collected_cost) if nodes and before else None,
         node_cost=change(nodes.node_cost, before.node_cost) if nodes and before else None,
     )
 
@@ -108,6 +110,4 @@ def _key(row: Row) -> tuple[str, tuple[str | None, ...]]:
 
 
 def _cost(row: Row | None) -> Decimal:
-    if row is None:
-        return _ZERO
-    return row.unallocated.unallocated_cost if row.unallocated else row.measures.cost
+    return row.own_cost if row else _ZERO

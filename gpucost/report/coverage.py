@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.report.query import Query
 from gpucost.report.rows import BILL, NO_PRICE, ZERO, PricedNodes, ask, hours, ratio, unpriced_ms
 from gpucost.report.view import Coverage, Gap, Notice, PriceSource
+from gpucost.report.words import alike_gaps, clusters_text, gap_text, local_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 # A running period always lacks its last hours; that is worth a warning only after a missed daily collect.
 _LATE_AFTER = timedelta(hours=25)
+# What is collected ends with the last sample: up to here the next one is not late.
+_END_MS = 10 * 60_000
+
+_SPANS = """
+FROM coverage_gaps
+UNION ALL BY NAME SELECT cluster, from_ms, to_ms, 'collected' AS kind FROM collected
+ORDER BY cluster, from_ms, to_ms, kind
+"""
 
 
 def coverage(
@@ -32,29 +43,32 @@ def coverage(
     cost_basis: str,
 ) -> Coverage:
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
-    spans = _collected(con, query)
-    newest = max((to for parts in spans.values() for _, to in parts), default=query.period.start_ms)
-    due = min(query.period.end_ms, max(to_ms(now), newest))
-    gaps = [gap for cluster, parts in spans.items() for gap in _gaps(cluster, parts, query.period.start_ms, due)]
-    missing: dict[str, float] = {}
-    for gap in gaps:
-        missing[gap.cluster] = missing.get(gap.cluster, 0.0) + gap.hours
+    spans = _spans(con, query.clusters)
+    due = _due(spans, query.period, now)
+    gaps = _gaps(spans, query.period, due, tz)
+    missing = [gap for gap in gaps if gap.kind == "not_collected"]
+    is_running = due < query.period.end_ms
     sources = _price_sources(nodes, now)
     unpriced, time = unpriced_ms(nodes), sum(node.capacity_gpu_ms for node in nodes)
-    ends = [parts[-1][1] for parts in spans.values() if parts]
+    reached = _reached(spans, query.period, due)
     return Coverage(
         measured_ratio=measured_ratio,
         price_sources=sources,
         # what a bill says of its hours does not grow old
         price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
-        not_collected_hours=round(max(missing.values(), default=0.0), 9),
-        not_collected=tuple(gaps),
-        collected_to=from_ms(min(ends)).astimezone(tz) if ends else None,
+        not_collected_hours=_most_hours(missing),
+        bridged_hours=_most_hours(gap for gap in gaps if gap.kind == "bridged"),
+        gaps=tuple(gaps),
+        collected_to=from_ms(reached).astimezone(tz) if reached is not None else None,
         unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
         unpriced_gpu_hours=hours(unpriced),
         unpriced_ratio=ratio(unpriced, time),
-        warnings=(*_gap_notices(gaps, due < query.period.end_ms, due, tz, _asked_from(con)), *_stored_notices(con, query)),
-        is_complete=due >= query.period.end_ms and not gaps,
+        warnings=(
+            *_gap_notices(missing, from_ms(due) if is_running else None, _asked_from(con)),
+            *_partial_notices(gap for gap in gaps if gap.kind == "partial"),
+            *_stored_notices(con, query),
+        ),
+        is_complete=not is_running and all(gap.accepted_by for gap in missing),
         cost_basis=cost_basis,
         billed_cost=sum((node.node_cost for node in nodes), ZERO) - estimated_cost,
         estimated_cost=estimated_cost,
@@ -63,30 +77,79 @@ def coverage(
 
 def is_collected(con: DuckDBPyConnection, query: Query) -> bool:
     """Whether any of the query's period was collected."""
-    return any(_collected(con, query).values())
+    return any(
+        span["kind"] == "collected" and _clipped(span, query.period.start_ms, query.period.end_ms)
+        for span in _spans(con, query.clusters)
+    )
 
 
-def _collected(con: DuckDBPyConnection, query: Query) -> dict[str, list[tuple[int, int]]]:
-    """Per cluster the collected intervals in order, clipped to the period."""
-    start, end = query.period.start_ms, query.period.end_ms
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for cluster, begin, until in con.execute("SELECT cluster, from_ms, to_ms FROM collected ORDER BY ALL").fetchall():
-        if query.clusters and cluster not in query.clusters:
+def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:
+    """What of `period` was not seen, or seen in part, of any cluster, as far as it is due by `now`."""
+    spans = _spans(con, ())
+    return _gaps(spans, period, _due(spans, period, now), tz)
+
+
+def _spans(con: DuckDBPyConnection, clusters: Sequence[str]) -> list[dict[str, Any]]:
+    """Collected and other time of the clusters asked for (none: all), in order of cluster and time."""
+    answer = con.execute(_SPANS)
+    names = [column[0] for column in answer.description]
+    spans = (dict(zip(names, row, strict=True)) for row in answer.fetchall())
+    return [span for span in spans if not clusters or span["cluster"] in clusters]
+
+
+def _due(spans: list[dict[str, Any]], period: Period, now: datetime) -> int:
+    newest = max((span["to_ms"] for span in spans if span["kind"] == "collected"), default=0)
+    return max(period.start_ms, min(period.end_ms, max(to_ms(now), newest)))
+
+
+def _clipped(span: dict[str, Any], start: int, end: int) -> tuple[int, int] | None:
+    begin, until = max(span["from_ms"], start), min(span["to_ms"], end)
+    return (begin, until) if begin < until else None
+
+
+def _gaps(spans: list[dict[str, Any]], period: Period, due: int, tz: ZoneInfo) -> list[Gap]:
+    """The parts of the period up to `due` that are not simply collected, by time and cluster."""
+    newest = {span["cluster"]: span["to_ms"] for span in spans if span["kind"] == "collected"}
+    found = []
+    for span in spans:
+        part = _clipped(span, period.start_ms, due)
+        is_end = span["kind"] == "not_collected" and span["from_ms"] == newest.get(span["cluster"])
+        # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
+        is_all_off = span["kind"] == "off" and part == (period.start_ms, due)
+        if span["kind"] == "collected" or part is None or is_all_off or (is_end and part[1] - part[0] <= _END_MS):
             continue
-        parts = spans.setdefault(cluster, [])
-        if begin < end and until > start:
-            parts.append((max(begin, start), min(until, end)))
-    return spans
+        found.append(
+            Gap(
+                cluster=span["cluster"],
+                kind=span["kind"],
+                start=from_ms(part[0]).astimezone(tz),
+                end=from_ms(part[1]).astimezone(tz),
+                hours=round((part[1] - part[0]) / MS_PER_HOUR, 9),
+                families=tuple(span["families"]),
+                reason=span["reason"],
+                accepted_by=span["accepted_by"],
+                accepted_why=span["accepted_why"],
+            )
+        )
+    return sorted(found, key=lambda gap: (gap.start, gap.cluster, gap.end))
 
 
-def _gaps(cluster: str, parts: list[tuple[int, int]], start: int, due: int) -> list[Gap]:
-    gaps: list[Gap] = []
-    at = start
-    for begin, until in [*parts, (due, due)]:
-        if begin > at:
-            gaps.append(Gap(cluster, Period(from_ms(at), from_ms(begin)), round((begin - at) / MS_PER_HOUR, 9)))
-        at = max(at, until)
-    return gaps
+def _reached(spans: list[dict[str, Any]], period: Period, due: int) -> int | None:
+    """Where the known time of the cluster that lags most ends, of those of which any of the period was collected."""
+    ends = []
+    for _, parts in groupby(spans, key=lambda span: span["cluster"]):
+        known = [(span["kind"], part[1]) for span in parts if (part := _clipped(span, period.start_ms, due))]
+        if any(kind == "collected" for kind, _ in known):
+            ends.append(max(end for kind, end in known if kind in ("collected", "off")))
+    return min(ends, default=None)
+
+
+def _most_hours(gaps: Iterable[Gap]) -> float:
+    """Hours of the cluster that has most of them."""
+    sums: dict[str, float] = {}
+    for gap in gaps:
+        sums[gap.cluster] = sums.get(gap.cluster, 0.0) + gap.hours
+    return round(max(sums.values(), default=0.0), 9)
 
 
 def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource, ...]:
@@ -114,32 +177,40 @@ def _asked_from(con: DuckDBPyConnection) -> tuple[int, int]:
     return (asked, had) if had is not None else (0, 0)
 
 
-def _gap_notices(gaps: list[Gap], is_running: bool, due: int, tz: ZoneInfo, asked: tuple[int, int]) -> list[Notice]:
-    by_span: dict[tuple[int, int], list[Gap]] = {}
-    for gap in gaps:
-        is_tail = is_running and gap.period.end_ms == due
-        if not (is_tail and gap.period.end - gap.period.start < _LATE_AFTER):
-            by_span.setdefault((gap.period.start_ms, gap.period.end_ms), []).append(gap)
+def _gap_notices(missing: list[Gap], running_to: datetime | None, asked: tuple[int, int]) -> list[Notice]:
+    """What nobody signed. A period that runs, and is due to `running_to`, may lack its last hours."""
+    open_gaps = [
+        gap for gap in missing if not gap.accepted_by and not (gap.end == running_to and gap.end - gap.start < _LATE_AFTER)
+    ]
     notices: list[Notice] = []
-    for (begin, until), alike in sorted(by_span.items()):
-        start, end = _local(begin, tz), _local(until, tz)
-        span = f"{alike[0].hours:,.1f} h from {start.replace('T', ' ')} to {end.replace('T', ' ')}"
-        clusters = ", ".join(gap.cluster for gap in alike)
-        word = "cluster" if len(alike) == 1 else "clusters"
-        lost = asked[0] <= begin and until < asked[1] + MS_PER_HOUR
-        message = f"{span} were not collected for {word} {clusters}"
-        if lost:
-            notices.append(Notice("not_collected", f"{message}: the server had nothing that old, and that time is lost", None))
+    for alike in alike_gaps(open_gaps):
+        gap = alike[0]
+        if asked[0] <= to_ms(gap.start) and to_ms(gap.end) < asked[1] + MS_PER_HOUR:
+            lost = f"{gap_text(alike)}; the server had nothing that old, and that time is lost"
+            notices.append(Notice("not_collected", lost, None))
         else:
-            notices.append(Notice("not_collected", message, f"gpucost collect prometheus --from {start} --to {end}"))
+            notices.append(Notice("not_collected", gap_text(alike), _collect(gap.start, gap.end)))
     return notices
 
 
-def _local(ms: int, tz: ZoneInfo) -> str:
-    """Local time as --from and --to take it; with its offset where clocks show it twice."""
-    local = from_ms(ms - ms % 60_000).astimezone(tz)
-    is_plain = local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset()
-    return local.strftime("%Y-%m-%dT%H:%M") if is_plain else local.isoformat(timespec="minutes")
+def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
+    """One per cluster: hours whose answers their server called partial, and that were accepted as they are."""
+    by_cluster: dict[str, list[Gap]] = {}
+    for gap in gaps:
+        by_cluster.setdefault(gap.cluster, []).append(gap)
+    return [
+        Notice(
+            "partial",
+            f"{sum(gap.hours for gap in found):,.1f} h of {clusters_text(found[:1])} are known in part, between "
+            f"{local_text(found[0].start)} and {local_text(found[-1].end)}: {found[0].reason}",
+            _collect(found[0].start, found[-1].end),
+        )
+        for found in by_cluster.values()
+    ]
+
+
+def _collect(start: datetime, end: datetime) -> str:
+    return f"gpucost collect prometheus --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
 
 
 def _stored_notices(con: DuckDBPyConnection, query: Query) -> list[Notice]:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.model import iso
-from gpucost.report.view import Changes, Coverage, Measures, NodeTotals, ReportView, Row, Shared, Unallocated
+from gpucost.report.view import Changes, Coverage, Gap, Measures, NodeTotals, NotCollected, ReportView, Row, Shared, Unallocated
 from gpucost.store.table_files import harmless, save_rows
 
 SCHEMA = "gpucost.report/1"
+_GAPS = ("not_collected", "bridged", "partial", "off")
 _MEASURES = tuple(field.name for field in fields(Measures))
 _UNALLOCATED = tuple(field.name for field in fields(Unallocated))
+_NOT_COLLECTED = tuple(field.name for field in fields(NotCollected))
 
 
 def to_json(view: ReportView) -> str:
@@ -64,7 +66,7 @@ def to_parquet(view: ReportView, path: Path) -> None:
 def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     """The rows without any nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
     shared = _flat(_shared(view.totals_shared))
-    measures = {field.name: str(field.type) for kind in (Measures, Unallocated) for field in fields(kind)}
+    measures = {field.name: str(field.type) for kind in (Measures, Unallocated, NotCollected) for field in fields(kind)}
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
     columns |= {name: "DECIMAL(38,9)" if "Decimal" in told else "DOUBLE" for name, told in measures.items()}
     if view.changes:
@@ -84,6 +86,8 @@ def _row(row: Row) -> dict[str, Any]:
     flat = {"kind": row.kind} | row.keys | {name: getattr(row.measures, name) for name in _MEASURES}
     if row.unallocated:
         flat |= {name: getattr(row.unallocated, name) for name in _UNALLOCATED}
+    if row.not_collected:
+        flat |= {name: getattr(row.not_collected, name) for name in _NOT_COLLECTED}
     if row.change:
         flat |= asdict(row.change)
     return flat | _shared(row.shared, is_total=False)
@@ -100,6 +104,7 @@ def _changes(changes: Changes | None) -> dict[str, Any]:
         return {}
     return asdict(changes.cost) | {
         "previous_unallocated_cost": changes.unallocated_cost.previous_cost if changes.unallocated_cost else None,
+        "previous_not_collected_cost": changes.not_collected_cost.previous_cost if changes.not_collected_cost else None,
         "previous_node_cost": changes.node_cost.previous_cost if changes.node_cost else None,
     }
 
@@ -127,13 +132,25 @@ def coverage_dict(coverage: Coverage) -> dict[str, Any]:
         "price_sources": {source.name: source.share for source in coverage.price_sources},
         "price_as_of": coverage.price_as_of.isoformat() if coverage.price_as_of else None,
         "not_collected_hours": coverage.not_collected_hours,
-        "not_collected": [
-            {"cluster": gap.cluster, "from": iso(gap.period.start), "to": iso(gap.period.end)} for gap in coverage.not_collected
-        ],
+        "bridged_hours": coverage.bridged_hours,
+        **{kind: [gap_dict(gap) for gap in coverage.of_kind(kind)] for kind in _GAPS},
         "unknown_capacity_gpu_hours": coverage.unknown_capacity_gpu_hours,
         "unpriced_gpu_hours": coverage.unpriced_gpu_hours,
         **({"cost_basis": coverage.cost_basis} if coverage.cost_basis != "node" else {}),
         "warnings": [asdict(notice) for notice in coverage.warnings],
+    }
+
+
+def gap_dict(gap: Gap) -> dict[str, Any]:
+    """Time that was not seen in full, and, where it was not collected and somebody accepts that, who and why."""
+    return {
+        "cluster": gap.cluster,
+        "from": iso(gap.start),
+        "to": iso(gap.end),
+        "hours": gap.hours,
+        "families": list(gap.families),
+        "reason": gap.reason,
+        **({"accepted_by": gap.accepted_by, "accepted_why": gap.accepted_why} if gap.kind == "not_collected" else {}),
     }
 
 

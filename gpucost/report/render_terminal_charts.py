@@ -71,9 +71,9 @@ def with_trends(table: Table, series: Series) -> Table:
     stack = series.stacks[0]
     if stack.title != table.title:
         return table
-    names = {layer.name: layer.values for layer in stack.layers if layer.kind == "named"}
-    free = next((layer.values for layer in stack.layers if layer.kind == "unallocated"), ())
-    found = (free if line.is_sum and line.cells[0] == "Unallocated" else _known(names, line) for line in table.lines)
+    names = {(layer.name, False): layer.values for layer in stack.layers if layer.kind == "named"}
+    names |= {(layer.name, True): layer.values for layer in stack.layers if layer.kind in ("unallocated", "not_collected")}
+    found = (names.get((str(line.cells[0]), line.is_sum), ()) for line in table.lines)
     return replace(table, lines=tuple(replace(line, trend=trend) for line, trend in zip(table.lines, found, strict=True)))
 
 
@@ -90,10 +90,6 @@ def meter(share: float) -> str:
     """A share (0-1) of a whole, drawn."""
     full = min(_METER, max(round(share * _METER), 0))
     return _FULL * full + "·" * (_METER - full)
-
-
-def _known(names: dict[str, tuple[Decimal, ...]], line: Line) -> tuple[Decimal, ...]:
-    return () if line.is_sum else names.get(str(line.cells[0]), ())
 
 
 def _moments(table: Table) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.engine.local import answer_rows, run_stage
@@ -14,13 +14,12 @@ from gpucost.errors import GpucostError
 from gpucost.model import MS_PER_HOUR
 from gpucost.report.query import Query, nearest
 from gpucost.report.slots import slots
-from gpucost.report.view import Measures, NodeTotals, Row, Unallocated
+from gpucost.report.view import Measures, NodeTotals, NotCollected, Row, Unallocated
 from gpucost.timeline import is_whole_days, within
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Kind = Literal["allocated", "unallocated"]
 _PACKAGE = "gpucost.report"
 _NAMES_SHOWN = 8
 NO_PRICE = "none"
@@ -74,7 +73,7 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
 
 
 def rows_by(con: DuckDBPyConnection, by: Iterable[str], most: int = _ALL) -> list[Row]:
-    """The rows by these dimensions: allocated ones by cost descending, then keys; then the unallocated ones by keys."""
+    """The rows by these dimensions: allocated ones by cost descending, then keys; then unallocated and not collected ones."""
     names = list(by)
     answer = [
         Row(
@@ -82,10 +81,12 @@ def rows_by(con: DuckDBPyConnection, by: Iterable[str], most: int = _ALL) -> lis
             keys={name: sums[name] for name in names},
             measures=_measures(sums),
             unallocated=_unallocated(sums) if sums["kind"] == "unallocated" else None,
+            not_collected=_not_collected(sums) if sums["kind"] == "not_collected" else None,
         )
         for sums in ask(con, "30_rows", {"by": names, "most": most})
     ]
     # SQL orders by cost; equal costs are few, and follow the dimensions in the order asked for
+    answer.sort(key=lambda row: row.not_collected is not None)
     alike = groupby(answer, key=lambda row: (row.kind, row.measures.cost))
     return [row for _, rows in alike for row in sorted(rows, key=_keys)]
 
@@ -100,14 +101,15 @@ def _keys(row: Row) -> list[tuple[bool, str]]:
     return [(key is None, key or "") for key in row.keys.values()]
 
 
-def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated]:
-    """The sums over everything that passes the filters; estimated cost is of both, as in the rows."""
+def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]:
+    """The sums over everything that passes the filters; estimated cost is of all, as in the rows."""
     by_kind = {row.kind: row for row in rows_by(con, ())}
-    allocated, unallocated = by_kind.get("allocated"), by_kind.get("unallocated")
+    allocated, unallocated, unseen = (by_kind.get(kind) for kind in ("allocated", "unallocated", "not_collected"))
     estimated = sum((row.measures.estimated_cost for row in by_kind.values()), ZERO)
     return (
         replace(allocated.measures if allocated else NO_MEASURES, estimated_cost=estimated),
-        unallocated.unallocated if unallocated and unallocated.unallocated else Unallocated(0.0, 0.0, ZERO),
+        unallocated.unallocated if unallocated and unallocated.unallocated else ALL_HELD,
+        unseen.not_collected if unseen and unseen.not_collected else ALL_COLLECTED,
     )
 
 
@@ -129,7 +131,7 @@ def priced_nodes(con: DuckDBPyConnection, query: Query) -> list[PricedNodes]:
     ]
 
 
-def node_totals(nodes: list[PricedNodes], unallocated: Unallocated) -> NodeTotals:
+def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
     """What the nodes offered and cost, over all price sources."""
     return NodeTotals(
         capacity_gpu_hours=hours(sum(node.capacity_gpu_ms for node in nodes)),
@@ -137,6 +139,8 @@ def node_totals(nodes: list[PricedNodes], unallocated: Unallocated) -> NodeTotal
         unavailable_gpu_hours=unallocated.unavailable_gpu_hours,
         unallocated_cost=unallocated.unallocated_cost,
         over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
+        not_collected_gpu_hours=unseen.not_collected_gpu_hours,
+        not_collected_cost=unseen.not_collected_cost,
         node_cost=sum((node.node_cost for node in nodes), ZERO),
     )
 
@@ -163,7 +167,7 @@ def ratio(part: float | Decimal, whole: float | Decimal) -> float | None:
 
 _SUMS = (
     "allocated", "active", "idle", "unmeasured", "utilization", "spot", "known_capacity", "unallocated", "unavailable",
-    "cost", "idle_cost", "spot_cost", "unallocated_cost", "estimated_cost",
+    "not_collected", "cost", "idle_cost", "spot_cost", "unallocated_cost", "not_collected_cost", "estimated_cost",
 )  # fmt: skip
 
 
@@ -190,7 +194,13 @@ def _unallocated(sums: Mapping[str, Any]) -> Unallocated:
     return Unallocated(hours(sums["unallocated"]), hours(sums["unavailable"]), Decimal(sums["unallocated_cost"]))
 
 
+def _not_collected(sums: Mapping[str, Any]) -> NotCollected:
+    return NotCollected(hours(sums["not_collected"]), Decimal(sums["not_collected_cost"]))
+
+
 NO_MEASURES = _measures(dict.fromkeys(_SUMS, 0))
+ALL_HELD = Unallocated(0.0, 0.0, ZERO)
+ALL_COLLECTED = NotCollected(0.0, ZERO)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:

@@ -10,7 +10,7 @@ from gpucost.config import Config
 from gpucost.report.changes import change_cells, change_columns, change_note
 from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.rows import ratio
-from gpucost.report.shared_cells import all_cells, free_cells, held_cells, shared_columns
+from gpucost.report.shared_cells import all_cells, free_cells, held_cells, shared_columns, unseen_cells
 from gpucost.report.view import (
     Changes,
     Column,
@@ -19,6 +19,7 @@ from gpucost.report.view import (
     Line,
     Measures,
     NodeTotals,
+    NotCollected,
     Row,
     Shared,
     Status,
@@ -43,7 +44,7 @@ def cost_by(
     shared: Shared | None = None,
     compared: Changes | None = None,
 ) -> Table:
-    """The rows of the report; with `nodes`, unallocated GPUs stand among them and the total is what the nodes cost.
+    """The rows of the report; with `nodes`, what nobody held or saw stands among them and the total is what the nodes cost.
 
     With `shared`, columns tell what each was charged besides its cost, and the sum of both; with `compared`, how cost changed.
     """
@@ -63,13 +64,16 @@ def cost_by(
     )
     whole = nodes.node_cost if nodes else totals.cost
     title = f"Cost by {' and '.join(_phrase(key) for key in by)}"
-    held = [_cost_line(row, by, whole, compared) for row in rows if row.kind != "unallocated"]
+    held = [_cost_line(row, by, whole, compared) for row in rows if not (row.unallocated or row.not_collected)]
     blank = ("",) * (len(by) - 1)
     summed = _measured_cells(totals, whole, shared, change_cells(compared, compared.cost if compared else None))
     if nodes is None:
         return Table(title, columns, (*held, Line(("Total", *blank, *summed), is_sum=True)), change_note(compared))
     free = [_free_line(row, row.unallocated, whole, compared) for row in rows if row.unallocated and any(row.keys.values())]
-    gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours
+    unseen = [
+        _unseen_line(row, row.not_collected, whole, compared) for row in rows if row.not_collected and any(row.keys.values())
+    ]
+    gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours + nodes.not_collected_gpu_hours
     since = change_cells(compared, compared.node_cost if compared else None)
     all_shared = all_cells(shared, nodes.node_cost)
     in_all = (gpu_time, nodes.node_cost, *since, *all_shared, ratio(nodes.node_cost, whole), *_NO_MEASURES)
@@ -77,12 +81,17 @@ def cost_by(
     subtotal = Line(("Allocated", *blank, *summed), is_sum=True)
     since = change_cells(compared, compared.unallocated_cost if compared else None)
     left = Line(("Unallocated", *blank, *_free_cells(nodes, whole, shared, since)), is_sum=True)
+    if nodes.not_collected_gpu_hours or nodes.not_collected_cost:
+        since = change_cells(compared, compared.not_collected_cost if compared else None)
+        unseen.append(Line(("Not collected", *blank, *_unseen_cells(nodes, whole, shared, since)), is_sum=True))
     note = "The total is what the nodes cost, with and without anybody on their GPUs."
+    if unseen:
+        note += " Not collected is what was billed while nobody saw who held them."
     if shared and shared.costs:
         note += " Shared costs come on top of it."
     if compared:
         note += f" {change_note(compared)}"
-    return Table(title, columns, (*held, subtotal, *free, left, total), note)
+    return Table(title, columns, (*held, subtotal, *free, left, *unseen, total), note)
 
 
 def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | None, str]]) -> Table:
@@ -223,6 +232,19 @@ def _free_line(row: Row, part: Unallocated, whole: Decimal, compared: Changes | 
 def _free_cells(part: Unallocated | NodeTotals, whole: Decimal, shared: Shared | None, since: list[Value]) -> tuple[Value, ...]:
     left = (*since, *free_cells(shared, part.unallocated_cost))
     return (part.unallocated_gpu_hours, part.unallocated_cost, *left, ratio(part.unallocated_cost, whole), *_NO_MEASURES)
+
+
+def _unseen_line(row: Row, part: NotCollected, whole: Decimal, compared: Changes | None) -> Line:
+    """A node's billed time that was not collected: as with what nobody held, what only pods have is None."""
+    labels = (_label(key) if name in NODE_DIMENSIONS else key for name, key in row.keys.items())
+    return Line((*labels, *_unseen_cells(part, whole, row.shared, change_cells(compared, row.change))))
+
+
+def _unseen_cells(
+    part: NotCollected | NodeTotals, whole: Decimal, shared: Shared | None, since: list[Value]
+) -> tuple[Value, ...]:
+    left = (*since, *unseen_cells(shared, part.not_collected_cost))
+    return (part.not_collected_gpu_hours, part.not_collected_cost, *left, ratio(part.not_collected_cost, whole), *_NO_MEASURES)
 
 
 def _measured_cells(measures: Measures, whole: Decimal, shared: Shared | None, since: list[Value]) -> tuple[Value, ...]:

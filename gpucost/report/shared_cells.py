@@ -39,6 +39,13 @@ def free_cells(shared: Shared | None, unallocated_cost: Decimal) -> list[Value]:
     return [stays - unallocated_cost, *blank, stays]
 
 
+def unseen_cells(shared: Shared | None, not_collected_cost: Decimal) -> list[Value]:
+    """What was billed while nobody saw who held it is never shared."""
+    if shared is None:
+        return []
+    return [*[""] * ((shared.unallocated_cost is not None) + len(shared.costs)), not_collected_cost]
+
+
 def all_cells(shared: Shared | None, node_cost: Decimal) -> list[Value]:
     """The whole fleet: what unallocated cost went from one row to another is nothing in all."""
     if shared is None:

@@ -47,6 +47,14 @@ class Unallocated:
 
 
 @dataclass(frozen=True, slots=True)
+class NotCollected:
+    """What was billed of nodes while nobody saw who held them (docs/coverage.md), in GPU-hours and money."""
+
+    not_collected_gpu_hours: float
+    not_collected_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Shared:
     """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
 
@@ -76,40 +84,51 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One combination of dimension values; `unallocated` is there in rows of kind 'unallocated' only.
+    """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
 
-    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. `change` is of cost, in
-    rows of kind 'unallocated' of unallocated cost; None where nothing is compared.
+    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. `change` is of
+    `own_cost`; None where nothing is compared.
     """
 
-    kind: Literal["allocated", "unallocated", "shared"]
+    kind: Literal["allocated", "unallocated", "not_collected", "shared"]
     keys: dict[str, str | None]
     measures: Measures
     unallocated: Unallocated | None = None
+    not_collected: NotCollected | None = None
     shared: Shared | None = None
     change: Change | None = None
+
+    @property
+    def own_cost(self) -> Decimal:
+        """Its cost, which by its kind is that of held, of unallocated or of not collected time."""
+        if self.unallocated:
+            return self.unallocated.unallocated_cost
+        return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How the totals changed since the period before: cost, and where nothing narrows the report unallocated and node cost."""
+    """How the totals changed since the period before: cost, and where nothing narrows the report the nodes' other costs."""
 
     period: Period
     period_name: str
     cost: Change
     unallocated_cost: Change | None
+    not_collected_cost: Change | None
     node_cost: Change | None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTotals:
-    """What the nodes offered and cost: cost of allocated rows + unallocated_cost = node_cost, exactly."""
+    """What the nodes offered and cost: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost, exactly."""
 
     capacity_gpu_hours: float
     unallocated_gpu_hours: float
     unavailable_gpu_hours: float
     unallocated_cost: Decimal
     over_allocated_gpu_hours: float
+    not_collected_gpu_hours: float
+    not_collected_cost: Decimal
     node_cost: Decimal
 
 
@@ -125,11 +144,21 @@ class PriceSource:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Time of the period that a cluster's metrics were not collected for."""
+    """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
+
+    'not_collected' may be signed, by whom and why; 'bridged' is short enough to count as collected; of 'partial' time an answer
+    was accepted that its server called partial; 'off' is time that nothing was to be seen of. `families` are what was missing.
+    """
 
     cluster: str
-    period: Period
+    kind: Literal["not_collected", "bridged", "partial", "off"]
+    start: datetime
+    end: datetime
     hours: float
+    families: tuple[str, ...]
+    reason: str
+    accepted_by: str | None = None
+    accepted_why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +172,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most.
+    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
 
-    `collected_to`, in local time, is where the collected time of the cluster that lags most ends. Unpriced are the GPU-hours of
+    `gaps` tell of what; `is_complete` where the period is over and nobody needs to sign any more of them.
+    `collected_to`, in local time, is where the known time of the cluster that lags most ends. Unpriced are the GPU-hours of
     nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
     estimated cost add up to what the nodes, or those pods, cost. `state` (final or estimate, and
     the `reasons` for the latter) is told in a month's bundle alone; `reconciliation` says where the month's bill went.
@@ -155,7 +185,8 @@ class Coverage:
     price_sources: tuple[PriceSource, ...]
     price_as_of: date | None
     not_collected_hours: float
-    not_collected: tuple[Gap, ...]
+    bridged_hours: float
+    gaps: tuple[Gap, ...]
     collected_to: datetime | None
     unknown_capacity_gpu_hours: float
     unpriced_gpu_hours: float
@@ -168,6 +199,10 @@ class Coverage:
     state: str | None = None
     reasons: tuple[str, ...] = ()
     reconciliation: str | None = None
+
+    def of_kind(self, kind: str) -> list[Gap]:
+        """The gaps of one kind."""
+        return [gap for gap in self.gaps if gap.kind == kind]
 
 
 @dataclass(frozen=True, slots=True)

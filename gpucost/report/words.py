@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal
 
-from gpucost.report.view import Column, Coverage, Figure, Unit, Value
+from gpucost.report.view import Column, Coverage, Figure, Gap, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 _SOURCES = {
@@ -14,6 +16,8 @@ _SOURCES = {
     "catalog": "catalog list prices",
 }
 _NOT_KNOWN = "–"
+_CLUSTERS_SHOWN = 5
+_GAPS_SHOWN = 3
 _UNITS_OF_SUM = {"hours": " h"}
 
 
@@ -75,7 +79,8 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
         ("Measured", [_measured(coverage)]),
         ("Prices", _prices(coverage)),
         *_billed(coverage, currency),
-        ("Collected", [_collected(coverage)]),
+        ("Collected", _collected(coverage)),
+        *_accepted(coverage),
         *_unknown_capacity(coverage),
         *_cost_basis(coverage),
         *([("Reconciled", [coverage.reconciliation])] if coverage.reconciliation else []),
@@ -113,18 +118,75 @@ def _billed(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     return [("Billed", [f"{billed}; {estimated} is an estimate until its bill is collected"])]
 
 
-def _collected(coverage: Coverage) -> str:
-    if coverage.is_complete:
-        return "the whole period"
-    if not any(notice.code == "not_collected" for notice in coverage.warnings) and coverage.collected_to:
-        return f"until {coverage.collected_to:%Y-%m-%d %H:%M}; the period is not over yet"
-    clusters = len({gap.cluster for gap in coverage.not_collected})
-    which = (
-        f" in the cluster that misses most, of {clusters}"
-        if clusters > 1
-        else f" for cluster {coverage.not_collected[0].cluster}"
-    )
-    return f"all but {coverage.not_collected_hours:,.1f} h{which}"
+def _collected(coverage: Coverage) -> list[str]:
+    is_open = any(notice.code == "not_collected" for notice in coverage.warnings)
+    missing = coverage.of_kind("not_collected")
+    if is_open or (coverage.is_complete and missing):
+        clusters = len({gap.cluster for gap in missing})
+        which = f" in the cluster that misses most, of {clusters}" if clusters > 1 else f" of {clusters_text(missing)}"
+        first = f"all but {coverage.not_collected_hours:,.1f} h{which}"
+    elif coverage.is_complete:
+        first = "the whole period"
+    else:
+        until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
+        first = f"{until}the period is not over yet"
+    bridged = [f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []
+    return [first, *bridged, *(f"{hours:,.1f} h of {name} off" for name, hours in _off_hours(coverage))]
+
+
+def _off_hours(coverage: Coverage) -> list[tuple[str, float]]:
+    sums: dict[str, float] = {}
+    for gap in coverage.of_kind("off"):
+        sums[gap.cluster] = sums.get(gap.cluster, 0.0) + gap.hours
+    return sorted(sums.items())
+
+
+def _accepted(coverage: Coverage) -> list[tuple[str, list[str]]]:
+    """Who signed what was not collected, and why."""
+    texts = [signed_text(alike) for alike in alike_gaps(gap for gap in coverage.of_kind("not_collected") if gap.accepted_by)]
+    return [("Accepted", texts)] if texts else []
+
+
+def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
+    """Gaps of several clusters that are one: of the same time, families and reason."""
+    found: dict[tuple[object, ...], list[Gap]] = {}
+    for gap in gaps:
+        found.setdefault((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), []).append(gap)
+    return list(found.values())
+
+
+def gap_text(alike: Sequence[Gap]) -> str:
+    """`502.0 h of prod were not collected, 2026-10-10 04:00 to 2026-10-31 00:00: … (nodes, pods)`, of one of `alike_gaps`."""
+    gap = alike[0]
+    families = f" ({', '.join(gap.families)})" if gap.families else ""
+    span = f"{local_text(gap.start)} to {local_text(gap.end)}"
+    return f"{gap.hours:,.1f} h of {clusters_text(alike)} were not collected, {span}: {gap.reason}{families}"
+
+
+def signed_text(alike: Sequence[Gap]) -> str:
+    """The same, and who accepts it and why, where anybody does."""
+    gap = alike[0]
+    return gap_text(alike) + (f"; accepted by {gap.accepted_by}: {gap.accepted_why}" if gap.accepted_by else "")
+
+
+def missing_text(gaps: Iterable[Gap]) -> str | None:
+    """What was not collected of a period that is over, and nobody signed; None where nothing."""
+    texts = [gap_text(alike) for alike in alike_gaps(gap for gap in gaps if gap.kind == "not_collected" and not gap.accepted_by)]
+    more = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"] if len(texts) > _GAPS_SHOWN else []
+    return "; ".join([*texts[:_GAPS_SHOWN], *more]) or None
+
+
+def clusters_text(gaps: Iterable[Gap]) -> str:
+    """The clusters that they are of, the first few by name."""
+    names = list(dict.fromkeys(gap.cluster for gap in gaps))
+    more = f" and {len(names) - _CLUSTERS_SHOWN:,} more clusters" if len(names) > _CLUSTERS_SHOWN else ""
+    return ", ".join(names[:_CLUSTERS_SHOWN]) + more
+
+
+def local_text(moment: datetime, between: str = " ") -> str:
+    """Local time to the minute, with its offset where clocks show it twice; with `T` between as --from and --to take it."""
+    is_plain = moment.replace(fold=0).utcoffset() == moment.replace(fold=1).utcoffset()
+    return moment.strftime(f"%Y-%m-%d{between}%H:%M") if is_plain else moment.isoformat(between, timespec="minutes")
 
 
 def _unknown_capacity(coverage: Coverage) -> list[tuple[str, list[str]]]:

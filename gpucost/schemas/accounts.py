@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.schemas.base import Answer, Count, Currency, Instant, Part
+from gpucost.schemas.base import Answer, Count, Currency, Hours, Instant, Part, Span
 
 
 class Cause(Part):
@@ -33,6 +33,15 @@ class Machine(Part):
     cost: float
 
 
+class Gap(Span):
+    cluster: str
+    hours: Hours
+    families: list[str]
+    reason: str
+    accepted_by: str | None
+    accepted_why: str | None
+
+
 class Reconciliation(Answer):
     month: str
     currency: Currency
@@ -51,6 +60,7 @@ class Reconciliation(Answer):
     beside: list[Beside]
     instances_without_metrics: list[Machine]
     nodes_without_bill: list[Machine]
+    not_collected: list[Gap] = Field(description="Time of the billing period that metrics miss.")
     final_cost: float
     estimated_cost: float
 

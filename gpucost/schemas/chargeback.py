@@ -28,6 +28,7 @@ class Team(Charged):
 
 class Totals(Charged):
     unallocated_cost: float | None
+    not_collected_cost: float | None
     node_cost: float | None
     capacity_gpu_hours: Hours | None
 

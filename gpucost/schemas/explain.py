@@ -61,6 +61,7 @@ class NodeCost(Part):
     estimated_cost: float
     others_cost: float
     unallocated_cost: float
+    not_collected_cost: float
     node_cost: float
     node_cost_by_price_source: dict[str, float]
     prices: list[Price]

@@ -30,6 +30,7 @@ class Parts(Part):
     new: float
     gone: float
     unallocated: float
+    not_collected: float
     host: float
 
 
@@ -38,7 +39,7 @@ class DiffRow(Parts):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str | None]
-    kind: Literal["allocated", "unallocated"]
+    kind: Literal["allocated", "unallocated", "not_collected"]
     gpu_hours_before: Hours
     gpu_hours_after: Hours
     cost_before: float

@@ -3,17 +3,62 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
+from gpucost.model import MS_PER_HOUR
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import duckdb
+    from numpy.typing import NDArray
 
 Span = tuple[int, int]
+Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
+
+# A silence as long as this is none: a restart, or a scrape that failed.
+SHORT_SILENCE_MS = 10 * 60_000
 
 # A killed run is taken up again for this long; later, the source is asked anew: it may have learned more since.
 _TAKEN_UP_FOR = timedelta(days=1)
+
+
+class IncompleteHour(NamedTuple):
+    """An hour of which something is missing: the silence it lies in (to_ms is None where that has not ended).
+
+    `family` is 'nodes' (nobody spoke of the cluster's nodes), 'target' (one of its scrape targets did not), 'gpus', 'gpu'
+    (none of its GPUs, one GPU was measured), 'partial' (the server said so; cluster is None). Settled is what the server
+    answered twice, an hour apart.
+    """
+
+    hour: int
+    family: Family
+    cluster: str | None
+    from_ms: int
+    to_ms: int | None
+    is_settled: bool
+
+
+class Silence(NamedTuple):
+    """Time in which nobody spoke of a cluster's nodes (family 'nodes'), or measured its GPUs ('gpus')."""
+
+    family: Family
+    cluster: str
+    from_ms: int
+    to_ms: int
+
+
+class LaggingTargets(NamedTuple):
+    """Scrape targets of one metric, with the labels that the server knows them by, and the moment the first fell silent."""
+
+    metric: str
+    cluster: str
+    job: str
+    instances: list[str]
+    last_ms: int
 
 
 def log_load(
@@ -33,6 +78,14 @@ def log_load(
             "dropped": dropped,
             "loaded_at": _utc(),
         },
+    )
+
+
+def extend_load(con: duckdb.DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -> None:
+    """Has what a run logged as [span) end at `end_ms`: a later sample proves that what lies between is empty, not late."""
+    con.execute(
+        "UPDATE loads SET to_ms = $end WHERE run_id = $run AND from_ms = $from AND to_ms = $to",
+        {"run": run_id, "from": span[0], "to": span[1], "end": end_ms},
     )
 
 
@@ -79,6 +132,55 @@ def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | 
     """Where a source's data begins: the start of its first load that held any; None where none did."""
     first = sqlfiles.run(con, "first_data", {"kind": kind, "source": source}).fetchall()[0][0]
     return None if first is None else int(first)
+
+
+def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
+    """The moment of a source's newest sample; None where it has none."""
+    newest = sqlfiles.run(con, "newest_sample", {"source": source}).fetchall()[0][0]
+    return None if newest is None else int(newest)
+
+
+def log_answer(
+    con: duckdb.DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
+) -> None:
+    """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
+    hours: dict[str, NDArray[Any]] = {
+        "hour": np.fromiter(samples, dtype=np.int32, count=len(samples)),
+        "samples": np.fromiter(samples.values(), dtype=np.int64, count=len(samples)),
+    }
+    params = {"source": source, "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None), "is_partial": is_partial}
+    with sqlfiles.frames(con, window_hours=hours):
+        sqlfiles.run(con, "asked_hours", params)
+
+
+def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
+    """When a source's clusters as a whole fell silent between two moments, whatever source tells of their nodes.
+
+    Single targets and GPUs that did stay in the temporary table `silences`.
+    """
+    span = {"from_ms": from_ms, "to_ms": to_ms}
+    sqlfiles.run(con, "silences", {"source": source, "tolerance_ms": SHORT_SILENCE_MS, **span})
+    rows = con.execute(
+        "SELECT DISTINCT family, cluster, greatest(from_ms, $from_ms), least(coalesce(to_ms, $to_ms), $to_ms) FROM silences"
+        " WHERE family IN ('nodes', 'gpus') AND from_ms < $to_ms ORDER BY ALL",
+        span,
+    ).fetchall()
+    return [Silence(*row) for row in rows]
+
+
+def incomplete_hours(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[IncompleteHour]:
+    """The hours that a source was asked for, that begin at `from_ms` or later, end by `to_ms`, and are incomplete."""
+    find_silences(con, source, from_ms, to_ms)
+    hours = {"from_hour": -(-from_ms // MS_PER_HOUR), "to_hour": to_ms // MS_PER_HOUR}
+    return [IncompleteHour(*row) for row in sqlfiles.run(con, "incomplete_hours", {"source": source, **hours}).fetchall()]
+
+
+def lagging_targets(
+    con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
+) -> list[LaggingTargets]:
+    """Scrape targets that were heard of since `from_ms`, but no more since `to_ms`."""
+    params = {"source": source, "cluster_label": cluster_label, "from_ms": from_ms, "to_ms": to_ms}
+    return [LaggingTargets(*row) for row in sqlfiles.run(con, "lagging_targets", params).fetchall()]
 
 
 def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str) -> None:

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 class Answer:
     """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
-    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64.
+    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. `is_partial`: the server
+    said that it is not all that there is, and the settings accept that.
     """
 
     series: Sequence[Mapping[str, str]]
     series_index: NDArray[np.int32]
     ts_ms: NDArray[np.int64]
     values: NDArray[np.float64]
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,12 @@ class MetricSamples:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one window brought. `dropped` counts by (metric, reason); `state_hours` are epoch hours with a state sample."""
+    """What one window brought. `dropped` counts by (metric, reason)."""
 
     rows: int
     new_series: int
     dropped: dict[tuple[str, str], int] = field(default_factory=dict)
     metrics: dict[str, MetricSamples] = field(default_factory=dict)
-    state_hours: frozenset[int] = frozenset()
 
 
 def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadResult:
@@ -92,11 +93,11 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
                 thresholds = part.thresholds[part.series_index] if wanted else np.empty(0)
                 into.append(blocks.Samples(ids[part.series_index], part.ts_ms, part.values, thresholds))
     rows = blocks.load(con, activity, window.from_ms, window.to_ms)
-    state_rows, hours = states.load(con, state, known, window)
+    rows += states.load(con, state, known, window)
     dropped.write(con, window)
     span = (window.from_ms, window.to_ms)
-    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows + state_rows, dropped=dropped.total)
-    return LoadResult(rows + state_rows, known.new, dropped.by_metric(), metrics, hours)
+    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total)
+    return LoadResult(rows, known.new, dropped.by_metric(), metrics)
 
 
 def _summarize(metrics: dict[str, MetricSamples], answer: Answer, index: NDArray[np.int32], ts_ms: NDArray[np.int64]) -> None:

@@ -19,16 +19,14 @@ if TYPE_CHECKING:
     from gpucost.store.samples import SampleWindow
     from gpucost.store.series import Known
 
-# A silence longer than this ends a run: the source may have said something else meanwhile.
-LONGEST_SILENCE_MS = 15 * 60_000
+# A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
+LONGEST_SILENCE_MS = 10 * 60_000
 
 
-def load(
-    con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow
-) -> tuple[int, frozenset[int]]:
-    """Merges the window's runs into the stored ones; returns the number of samples, and kube-state-metrics' epoch hours."""
+def load(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow) -> int:
+    """Merges the window's runs into the stored ones; returns the number of samples."""
     if not parts:
-        return 0, frozenset()
+        return 0
     samples = ordered(parts)
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
         sqlfiles.run(con, "states_touched", {"silence": LONGEST_SILENCE_MS})
@@ -37,14 +35,7 @@ def load(
         sqlfiles.run(con, "states_delete")
         sqlfiles.run(con, "states_insert")
     _load_gaps(con, samples, known, window)
-    return len(samples.ts_ms), _hours(samples, known)
-
-
-def _hours(samples: Samples, known: Known) -> frozenset[int]:
-    """Epoch hours in which kube-state-metrics was heard; Kueue tells nothing of pods and nodes."""
-    kueue = [number for number, labels in known.labels.items() if labels["__name__"].startswith("kueue_")]
-    times = samples.ts_ms[~np.isin(samples.series_id, kueue)] if kueue else samples.ts_ms
-    return frozenset(np.unique(times // MS_PER_HOUR).tolist())
+    return len(samples.ts_ms)
 
 
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:

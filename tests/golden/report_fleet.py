@@ -19,7 +19,10 @@ OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
-ATTRIBUTED = ("nodes", "allocations", "node_hourly", "cost_hourly", "collected", "warnings", "loads")
+ATTRIBUTED = ("nodes", "allocations", "node_hourly", "cost_hourly", "collected", "coverage_gaps", "warnings", "loads")
+FAMILIES = ["nodes", "pods", "requests", "phases"]
+SILENT = "kube-state-metrics was silent"
+EVER = (0, 2**63 - 1)
 
 
 @dataclass
@@ -83,8 +86,9 @@ class Fleet:
             idle = time * measured * (1 - active)
             idle_cost = (cost * Decimal(str(measured * (1 - active)))).quantize(Decimal("0.000000001"))
             times = (time, time * measured * active, idle, time * (1 - measured), time * measured * active * 0.9)
+            costs = (cost, idle_cost, Decimal(0), cost)
             self.rows["cost_hourly"].append(
-                ("allocated", at, end, node_id, allocation_id, team, *times, 0.0, 0.0, cost, idle_cost, Decimal(0), cost)
+                ("allocated", at, end, node_id, allocation_id, team, *times, 0.0, 0.0, *costs, 0.0, Decimal(0))
             )
             left -= cost
             used += count
@@ -110,12 +114,45 @@ class Fleet:
                     Decimal(0),
                     left,
                     left,
+                    0.0,
+                    Decimal(0),
                 )
             )
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 
+    def unseen(self, at: int, node_id: int, *, until: int | None = None) -> None:
+        """One cell of a node that is billed, and of which nobody saw who held it."""
+        end = until or at + HOUR
+        price, gpus, _, as_of = self.prices[node_id]
+        cost = (price * (end - at) / HOUR).quantize(Decimal("0.000000001"))
+        nothing = (0.0,) * 7 + (Decimal(0),) * 4
+        self.rows["cost_hourly"].append(("not_collected", at, end, node_id, None, None, *nothing, gpus * (end - at), cost))
+        self.rows["node_hourly"].append((at, end, node_id, 0.0, 0.0, cost, "bill", as_of))
+
+    def gap(self, start: int, end: int, kind: str = "not_collected", *, cluster: str = "prod", by: str | None = None) -> None:
+        """Time that was not seen, or not in full; signed `by` somebody."""
+        families, reason = ([], "declared") if kind == "off" else (FAMILIES, SILENT)
+        self.rows["coverage_gaps"].append((cluster, start, end, kind, families, reason, by, by and "it was moved"))
+
+    def _rest(self) -> list[tuple[Any, ...]]:
+        """All the time of each cluster that neither `collected` nor a gap tells of."""
+        found = []
+        covers = [row[:3] for row in self.rows["collected"]]
+        covers += [row[:3] for row in self.rows["coverage_gaps"] if row[3] in ("not_collected", "off")]
+        for cluster in {row[0] for row in covers}:
+            at = EVER[0]
+            for start, end in [*sorted(row[1:] for row in covers if row[0] == cluster), (EVER[1], EVER[1])]:
+                if start > at:
+                    reason = (
+                        "before its first sample" if at == EVER[0] else "after its last sample" if start == EVER[1] else SILENT
+                    )
+                    found.append((cluster, at, start, "not_collected", FAMILIES, reason, None, None))
+                at = max(at, end)
+        return found
+
     def write(self, path: Path, tz: ZoneInfo = UTC_ZONE) -> None:
         """Make a store of the rows at `path`, summed by the days of `tz` as attribution sums them."""
+        self.rows["coverage_gaps"] += self._rest()
         with Store(path).write() as con:
             for table, rows in self.rows.items():
                 for part in (rows[at : at + 200] for at in range(0, len(rows), 200)):

@@ -228,8 +228,7 @@ def _hold(
     threshold: float,
     lines: dict[tuple[str, str, str], Timeline] | None,
 ) -> _Hold:
-    units = _units(pod)
-    gpus = units * unit_share(node, pod["resource"])
+    gpus = held_gpus(node, pod)
     devices = list(_known_devices(fleet, node, pod, gpus))
     if lines is None:
         timelines = [told(fleet, node, device, threshold) for device in devices]
@@ -261,6 +260,13 @@ def _known_devices(fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, A
         others = [p for p in fleet["pods"] if is_on(p, node) and any(device_key(d) == device_key(device) for d in p["devices"])]
         if obvious or not fleet.get("label_one") or others[0] is pod:
             yield device
+
+
+def held_gpus(node: dict[str, Any], pod: dict[str, Any]) -> Fraction:
+    """GPUs that a pod holds on a node: as its devices' parts are told, else by what a unit of its resource is."""
+    if any("part" in device for device in pod["devices"]):
+        return sum((Fraction(device["part"]) for device in pod["devices"]), Fraction(0))
+    return _units(pod) * unit_share(node, pod["resource"])
 
 
 def unit_share(node: dict[str, Any], resource: str) -> Fraction:

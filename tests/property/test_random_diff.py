@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 KINDS = [("prod", "H100", "spot"), ("prod", "H100", "on_demand"), ("prod", None, "unknown"), ("edge", "L4", "reserved")]
 CELLS = [Cell((team, kind[0], "ns", name), kind) for team in ("a", "b") for name in ("Job/x", "Job/y") for kind in KINDS]
-CELLS += [Cell(kind, kind, is_free=True) for kind in KINDS]
+CELLS += [Cell(kind, kind, "unallocated") for kind in KINDS]
 
 
 @st.composite
@@ -70,7 +70,7 @@ def test_back_is_the_opposite_of_forth(period: dict[Cell, Use]) -> None:
     forth, back = parts_of({}, period), parts_of(period, {})
     for cell, parts in forth.items():
         assert parts.change == -back[cell].change
-        assert cell.is_free or parts.new == -back[cell].gone
+        assert cell.of == "unallocated" or parts.new == -back[cell].gone
 
 
 @settings(RARELY_SLOW, max_examples=5, phases=[Phase.explicit, Phase.generate])

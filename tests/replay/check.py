@@ -7,10 +7,9 @@ from typing import Any
 
 from gpucost.store import Store
 from tests.oracle import Figures
-from tests.oracle.calculation import unit_share
+from tests.oracle.calculation import held_gpus
 from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences, slack_of_pods
 from tests.replay.fleet import Fleet, is_on, period_of, read_expected, read_fleet
-from tests.replay.kube import containers_of
 from tests.replay.result import by_pod, total, unpaid
 
 
@@ -40,7 +39,7 @@ def check_figures(case: Path, store: Store) -> None:
         figures = sum((f for key, f in names.items() if key[:2] == where), Figures())
         wrong += differences(told["namespace"], _told(figures), told, (*HOURS, *MONEY), slack_of_pods(fleet, slacks[where]))
     slack = slack_of_pods(fleet, [pod for pods_held in slacks.values() for pod in pods_held])
-    slack |= _slack_of_nodes(fleet, expected, slack)
+    slack |= slack_of_nodes(fleet, expected, slack)
     wrong += differences("total", _told(everything), expected["total"], (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY), slack)
     assert not wrong, "\n".join(wrong)
     assert not unpaid(store)
@@ -55,13 +54,13 @@ def _held(fleet: Fleet, uid: str, cluster: str) -> tuple[float, int]:
     """GPUs that a pod holds, and how many of its two edges no timestamp metric fixes."""
     pod = next(p for p in fleet["pods"] if p["uid"] == uid and p["cluster"] == cluster)
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
-    gpus = float(sum(c.get("count") or 0 for c in containers_of(pod)) * unit_share(node, pod["resource"]))
+    gpus = float(held_gpus(node, pod))
     listed = min(pod["keep_until"], fleet["end"])
     ends_known = pod["to"] >= fleet["end"] or (listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"])
     return gpus, (not pod.get("timestamps", True)) + (not ends_known)
 
 
-def _slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:
+def slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:
     """A node's last moment is known to one scrape; so is what a pod at its edge leaves unallocated."""
     interval = fleet["scrape"] / 3600
     ended = [n for n in fleet["nodes"] if n["to"] < fleet["end"]]

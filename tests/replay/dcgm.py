@@ -90,7 +90,7 @@ def _device(
 
 
 def _on(pod: Item, device: Item) -> bool:
-    return any(device_key(d) == device_key(device) for d in pod["devices"])
+    return any(device_key(d) == device_key(device) and d.get("labeled", True) for d in pod["devices"])
 
 
 def _holder(fleet: Fleet, node: Item, pod: Item | None) -> Item:

@@ -84,3 +84,10 @@ def _merged(parts: list[Series]) -> list[Series]:
         labels: dict[str, object] = {label: part.labels[label] for label in sorted(part.labels) if label != "__name__"}
         out.add(part.labels["__name__"], labels, part.times, part.values)
     return out.series()
+
+
+def thin(series: list[Series], seconds: int, hours: tuple[float, float]) -> list[Series]:
+    """Leaves of the samples in [from, to) hours those that a scrape every so many seconds would have brought."""
+    since, until = (1000 * (MORNING + 3600 * hour) for hour in hours)
+    kept = [(one, (one.times < since) | (one.times >= until) | (one.times % (1000 * seconds) == 0)) for one in series]
+    return [Series(one.labels, one.times[keep], one.values[keep]) for one, keep in kept if keep.any()]

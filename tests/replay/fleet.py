@@ -11,11 +11,15 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
                          created (where the node is older than `from`), mig_single (profile: plain GPUs are slices), sharing,
                          gke_partition, gke_shared_clients, gfd (false: no nvidia.com/gpu.* labels), beta_labels, labels (raw),
                          cordoned and not_ready [[from, to]], allocatable [[from, to, count]] (of plain GPUs, or of a resource
-                         named fourth), mig_replicas {profile: slots per slice}, dcgm (false: no exporter)
+                         named fourth), offers {resource: units} beside or instead of its devices, mig_replicas {profile: slots
+                         per slice}, dcgm (false: no exporter)
     pods               [{cluster, namespace, name, uid, container, node, resource, count, devices: [{uuid, gi}], owner, labels,
                          scheduled, from, to, end_phase, keep_until, created, restarts, image}], and containers:
-                         [{name, count, role}] with role main, init or sidecar instead of count; timestamps (false: no
-                         scheduled and start time), completes (false: its end brings no completion time, only restarts did)
+                         [{name, count, role}] with role main, init or sidecar instead of count; asks {resource: units} beside
+                         the resource; annotations {name: value}; claims [name]; a device's part: the part of it that the pod
+                         holds, where no rule of the node says it, and labeled: false where the exporter names another pod for it;
+                         timestamps (false: no scheduled and start time), completes (false: its end brings no completion time,
+                         only restarts did)
     namespaces         {name: {label: value}}
     util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
     silent, ksm_silent [[node, from, to]], [[from, to]] when the exporter or kube-state-metrics could not be reached
@@ -32,15 +36,12 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 Fleet = dict[str, Any]
 
 CASES = Path(__file__).parent / "cases"
-#: Names a folder of further cases outside the project.
-EXTRA_CASES_VARIABLE = "GPUCOST_REPLAY_CASES"
 
 
 def read_fleet(case: Path) -> Fleet:
@@ -56,9 +57,8 @@ def read_expected(case: Path) -> dict[str, Any]:
 
 
 def all_cases() -> list[Path]:
-    """The project's own cases, then those in the folder that GPUCOST_REPLAY_CASES names."""
-    folders = [CASES, *(Path(os.environ[name]) for name in (EXTRA_CASES_VARIABLE,) if name in os.environ)]
-    return [file.parent for folder in folders for file in sorted(folder.glob("*/fleet.json"))]
+    """The project's own cases."""
+    return [file.parent for file in sorted(CASES.glob("*/fleet.json"))]
 
 
 def period_of(fleet: Fleet) -> tuple[int, int]:

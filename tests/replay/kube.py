@@ -118,6 +118,7 @@ class _Target:
                 )
         for resource, count in {
             **resources_of(node),
+            **node.get("offers", {}),
             "cpu": node.get("vcpus", 64),
             **({"memory": round(node["memory_gib"] * GIB)} if "memory_gib" in node else {}),
         }.items():
@@ -200,6 +201,12 @@ class _Target:
                 seen,
                 gone,
             )
+        if pod.get("annotations"):
+            annotations = {f"annotation_{k}": v for k, v in pod["annotations"].items()}
+            self.put("kube_pod_annotations", cluster, {**ident, **annotations}, 1, seen, gone)
+        for claim in pod.get("claims", []):
+            named = {**ident, "claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
+            self.put("kube_pod_resourceclaim_info", cluster, named, 1, seen, gone)
         self._phases(pod, ident, seen, gone)
         if node and pod.get("timestamps", True):
             self.put(
@@ -335,6 +342,7 @@ def _asked(pod: Item, container: Item) -> dict[str, float]:
     """What a container requests, by resource."""
     asked = {
         pod["resource"]: container.get("count"),
+        **container.get("asks", {}),
         "cpu": container.get("cpu"),
         "memory": container.get("memory_gib", 0) * GIB,
     }

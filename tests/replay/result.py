@@ -29,7 +29,7 @@ _TOTAL = """
     WHERE from_ms >= $from_ms AND to_ms <= $to_ms
 """
 _BROKEN = """
-    SELECT n.from_ms, n.node_id, n.node_cost, coalesce(sum(c.cost + c.unallocated_cost), 0) AS paid
+    SELECT n.from_ms, n.node_id, n.node_cost, coalesce(sum(c.cost + c.unallocated_cost + c.not_collected_cost), 0) AS paid
     FROM node_hourly AS n LEFT JOIN cost_hourly AS c USING (from_ms, to_ms, node_id)
     GROUP BY ALL HAVING n.node_cost IS DISTINCT FROM paid
 """

@@ -1,32 +1,28 @@
-"""Every Azure export of a directory of real files: rows and sums as pandas has them, or a refusal that helps.
+"""Every real and generated Azure export: rows and sums as pandas has them, or a refusal that helps.
 
-Set GPUCOST_BILLING to a directory with `azure/` and `generated/`; own small files are in tests/unit/test_bill_azure.py.
+They lie in ../shared; own small files are in tests/unit/test_bill_azure.py.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.shared import SHARED, shared
 from tests.unit.bills import Bills
 
-BILLING = os.environ.get("GPUCOST_BILLING")
+pytestmark = pytest.mark.shared
+
 COSTS = {"costinbillingcurrency", "pretaxcost"}
 REFUSED = {"manifest.json": "is not there", "mock_response_empty.json": "without rows"}
 
 
 def files(pattern: str) -> list[Path]:
-    root = Path(BILLING or "/nonexistent")
+    root = SHARED / "data/billing"
     return sorted([*root.glob(f"azure/**/{pattern}"), *root.glob(f"generated/**/azure/{pattern}")])
 
 
-def needs_files(test: object) -> object:
-    return pytest.mark.skipif(not BILLING, reason="GPUCOST_BILLING names no directory of billing exports")(test)  # type: ignore[operator]
-
-
-@needs_files
 @pytest.mark.parametrize("path", files("*.csv"), ids=lambda path: f"{path.parent.name}/{path.name[:20]}")
 def test_rows_and_sums_are_those_of_pandas(path: Path, tmp_path: Path) -> None:
     import pandas as pd
@@ -42,7 +38,6 @@ def test_rows_and_sums_are_those_of_pandas(path: Path, tmp_path: Path) -> None:
     assert sums == [len(frame), pytest.approx(cost.sum(), abs=1e-9), pytest.approx(cost.sum(), abs=1e-9)]
 
 
-@needs_files
 @pytest.mark.parametrize("path", [*files("*.json")], ids=lambda path: f"{path.parent.name}/{path.name[:24]}")
 def test_json_files_load_as_answers_or_are_refused_with_a_sentence(path: Path, tmp_path: Path) -> None:
     bills = Bills(tmp_path)
@@ -53,10 +48,9 @@ def test_json_files_load_as_answers_or_are_refused_with_a_sentence(path: Path, t
         assert REFUSED.get(path.name, "no billing export that gpucost knows") in run.errors[0].message and run.errors[0].fix
 
 
-@needs_files
 def test_spot_and_on_demand_nodes_of_the_generated_fleet(tmp_path: Path) -> None:
     bills = Bills(tmp_path)
-    bills.load(Path(BILLING or "") / "generated/nise/dev-gpu/azure", provider="azure")
+    bills.load(shared("data/billing/generated/nise/dev-gpu/azure"), provider="azure")
     _, prices = bills.store.query(
         "SELECT pricing_category, regexp_extract(instance_key, '[^/]+/virtualmachines/.*$'), "
         "sum(effective_cost)::DOUBLE / sum(instance_hours) FROM charges WHERE kind = 'instance' GROUP BY 1, 2 ORDER BY 1"

@@ -1,29 +1,28 @@
-"""Every Google Cloud export of a directory of real files: rows and sums as pandas has them, read by another way.
+"""Every real and generated Google Cloud export: rows and sums as pandas has them, read by another way.
 
-Set GPUCOST_BILLING to a directory with `gcp/` and `generated/`; own small files are in tests/unit/test_bill_gcp.py.
+They lie in ../shared; own small files are in tests/unit/test_bill_gcp.py.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.shared import SHARED, shared
 from tests.unit.bills import Bills
 
-BILLING = os.environ.get("GPUCOST_BILLING")
+pytestmark = pytest.mark.shared
+
 EFFECTIVE = {"SUSTAINED_USAGE_DISCOUNT", "COMMITTED_USAGE_DISCOUNT", "COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE", "DISCOUNT"}
 EFFECTIVE |= {"RESELLER_MARGIN", "SUBSCRIPTION_BENEFIT", "FEE_UTILIZATION_OFFSET"}
 
 
 def files() -> list[Path]:
-    if not BILLING:
-        return []
-    root = Path(BILLING)
+    root = SHARED / "data/billing"
     found = [*root.glob("gcp/**/*.csv"), *root.glob("generated/**/gcp/*.csv"), *root.glob("generated/**/gcp-jsonl/*.json")]
     return sorted(found)
 
@@ -35,7 +34,6 @@ def credited(said: Any) -> tuple[float, float]:
     return sum(one["amount"] for one in parsed), sum(one["amount"] for one in parsed if one["type"] in EFFECTIVE)
 
 
-@pytest.mark.skipif(not BILLING, reason="GPUCOST_BILLING names no directory of billing exports")
 @pytest.mark.parametrize("path", files(), ids=lambda path: f"{path.parent.name}/{path.name[:20]}")
 def test_rows_and_sums_are_those_of_pandas(path: Path, tmp_path: Path) -> None:
     import pandas as pd
@@ -59,11 +57,10 @@ def test_rows_and_sums_are_those_of_pandas(path: Path, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.skipif(not BILLING, reason="GPUCOST_BILLING names no directory of billing exports")
 def test_machines_of_the_generated_fleet_have_their_price_per_hour(tmp_path: Path) -> None:
     """12 vCPUs, 85 GiB and one A100, as the generator's scenario prices them; the spot machine has a GPU row alone."""
     bills = Bills(tmp_path)
-    bills.load(Path(BILLING or "") / "generated/nise/dev-gpu/gcp", provider="gcp")
+    bills.load(shared("data/billing/generated/nise/dev-gpu/gcp"), provider="gcp")
     _, prices = bills.store.query(
         "SELECT instance_key, round(sum(effective_cost)::DOUBLE / sum(instance_hours), 6), sum(instance_hours) FROM charges "
         "WHERE kind = 'instance' GROUP BY 1 ORDER BY 1"

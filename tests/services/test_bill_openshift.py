@@ -1,9 +1,8 @@
-"""A generated GPU fleet, where GPUCOST_BILLING names a directory: OpenShift's usage priced by the cloud's bill, to the cent."""
+"""A generated GPU fleet in ../shared: OpenShift's usage priced by the cloud's bill, to the cent."""
 
 from __future__ import annotations
 
 import csv
-import os
 from collections import defaultdict
 from datetime import datetime
 from decimal import Decimal
@@ -17,11 +16,10 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.trees import LocalTree
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.shared import shared
 
-ROOT = Path(os.environ.get("GPUCOST_BILLING", ".")) / "generated" / "nise" / "dev-gpu"
-pytestmark = pytest.mark.skipif(
-    "GPUCOST_BILLING" not in os.environ, reason="GPUCOST_BILLING names no directory of billing exports"
-)
+FLEET = "data/billing/generated/nise/dev-gpu"
+pytestmark = pytest.mark.shared
 
 HOUR = 3600
 GPUS = 8
@@ -34,7 +32,7 @@ SLICES = {"3g.40gb": 3, "1g.10gb": 1}
 
 def read(kind: str) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
-    for path in sorted((ROOT / "ocp").glob(f"*-ocp_{kind}.csv")):
+    for path in sorted((shared(FLEET) / "ocp").glob(f"*-ocp_{kind}.csv")):
         with path.open(newline="") as file:
             rows += csv.DictReader(file)
     return rows
@@ -103,7 +101,7 @@ def usage() -> tuple[dict[str, Any], dict[str, dict[int, Decimal]]]:
 def billed() -> dict[str, dict[int, Decimal]]:
     """By instance and hour, what the bill says it cost: the plan's effective cost where one covers it."""
     costs: dict[str, dict[int, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-    for path in sorted((ROOT / "aws").glob("*.csv")):
+    for path in sorted((shared(FLEET) / "aws").glob("*.csv")):
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 if row["lineItem/UsageType"].startswith("BoxUsage") and row["lineItem/LineItemType"] in (
@@ -122,7 +120,7 @@ def test_pods_cost_what_the_bill_says_and_every_cent_is_named(tmp_path: Path) ->
     (tmp_path / "prices.csv").write_text("instance_type,price_per_hour,currency\np5.48xlarge,1,USD\np4d.24xlarge,1,USD\n")
     config = write_config(fleet, tmp_path, tmp_path / "prices.csv")
     store = load(fleet, scrape(fleet, lean=True), config, hours_per_window=48)
-    assert not collect_bills(store, [LocalTree(ROOT / "aws")], "aws").errors
+    assert not collect_bills(store, [LocalTree(shared(FLEET) / "aws")], "aws").errors
     pipeline.attribute(config, store)
     costs, places = billed(), {"train-a": "i-0aa11bb22cc33dd41", "serve-b": "i-0aa11bb22cc33dd41", "nb-c": "i-0aa11bb22cc33dd42"}
     said = dict(

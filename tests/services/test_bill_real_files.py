@@ -1,20 +1,18 @@
-"""Real and generated exports, where GPUCOST_BILLING names a directory of them: the same rows and sums as pandas counts."""
+"""Real and generated exports in ../shared: the same rows and sums as pandas counts."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from tests.shared import SHARED
 from tests.unit.bills import Bills
 
-ROOT = Path(os.environ.get("GPUCOST_BILLING", "."))
-pytestmark = pytest.mark.skipif(
-    "GPUCOST_BILLING" not in os.environ, reason="GPUCOST_BILLING names no directory of billing exports"
-)
+ROOT = SHARED / "data/billing"
+pytestmark = pytest.mark.shared
 
 AWS = sorted([*ROOT.glob("aws/**/*.csv*"), *ROOT.glob("generated/nise/dev-gpu/aws*/**/*.csv*")])
 FOCUS = sorted([*ROOT.glob("focus/**/*.csv"), *ROOT.glob("generated/focus-data-toolkit/**/*cost_and_usage*.csv")])

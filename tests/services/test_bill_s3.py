@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.collect.bill.s3 import S3Tree
 from gpucost.config import Aws
 from gpucost.store import Store
+from tests.shared import shared
 from tests.unit.bills import csv_text, usage
 
 ROWS = [usage(hour) for hour in range(6)]
@@ -121,9 +121,9 @@ def test_what_is_refused_is_said(s3: Any, endpoint: str, tmp_path: Path) -> None
     assert "there is nothing at s3://empty/x" in _load(store, endpoint, "s3://empty/x").errors[0].message
 
 
-@pytest.mark.skipif("GPUCOST_BILLING" not in os.environ, reason="GPUCOST_BILLING names no directory of billing exports")
+@pytest.mark.shared
 def test_the_generated_report_loads_once(s3: Any, endpoint: str, tmp_path: Path) -> None:
-    root = Path(os.environ["GPUCOST_BILLING"]) / "generated/nise/dev-gpu/aws-s3-layout/bucket"
+    root = shared("data/billing/generated/nise/dev-gpu/aws-s3-layout/bucket")
     s3.create_bucket(Bucket="gpucost-exports")
     for path in root.rglob("*"):
         if path.is_file():

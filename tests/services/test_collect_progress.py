@@ -5,7 +5,6 @@ GPUCOST_EXPOSITIONS names a folder with further scrapes: those of vLLM in it are
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -28,6 +27,7 @@ from tests.replay.load import write_config
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.server import prometheus_over_text, require_prometheus
 from tests.replay.work import BOOK, asked
+from tests.shared import SHARED
 
 pytestmark = pytest.mark.services
 
@@ -143,10 +143,11 @@ def test_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
 
 
 def _scrapes() -> list[Path]:
-    folder = os.environ.get("GPUCOST_EXPOSITIONS")
-    return [path for path in sorted(Path(folder).rglob("*.prom")) if "vllm:" in path.read_text()] if folder else []
+    paths = sorted((SHARED / "data/gpu").glob("exposition-*/**/*.prom"))
+    return [path for path in paths if "vllm:" in path.read_text()]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("path", _scrapes(), ids=lambda path: path.name)
 def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
     """Its series ten times, a minute apart, each value by one larger than the last."""

@@ -1,11 +1,10 @@
 """What exporters print, scraped for ten minutes, collected and reported: nothing crashes, nonsense is counted, idle is nobody's.
 
-GPUCOST_EXPOSITIONS names a folder of further *.prom or *.txt files to run the same way.
+Our own, and those in ../shared.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +18,15 @@ from gpucost.model import Period
 from gpucost.report import Query, ReportView
 from gpucost.store import Store
 from tests.replay.server import prometheus_over_text, require_prometheus
+from tests.shared import SHARED
 
 START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
 OWN = Path(__file__).parents[1] / "replay" / "expositions"
-FOLDERS = [OWN, *(Path(os.environ[name]) for name in ("GPUCOST_EXPOSITIONS",) if name in os.environ)]
-FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.prom"))]
+FILES = [
+    *sorted(OWN.rglob("*.prom")),
+    *(pytest.param(path, marks=pytest.mark.shared) for path in sorted((SHARED / "data/gpu").glob("exposition-*/**/*.prom"))),
+]
 SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)\{(.*)\} (\S+)$")
 
 

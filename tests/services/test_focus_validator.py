@@ -17,6 +17,7 @@ PROGRAM = os.environ.get("GPUCOST_FOCUS_VALIDATOR")
 
 pytestmark = [
     pytest.mark.services,
+    pytest.mark.slow,
     pytest.mark.skipif(PROGRAM is None, reason="GPUCOST_FOCUS_VALIDATOR names no focus-validator"),
 ]
 

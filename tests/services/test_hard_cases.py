@@ -14,7 +14,7 @@ from gpucost.config import Config
 from gpucost.model import MS_PER_HOUR, Period
 from gpucost.store import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
-from tests.replay.edits import drop, duplicate, relabel, revalue, switch
+from tests.replay.edits import drop, duplicate, relabel, revalue, switch, thin
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
@@ -218,3 +218,178 @@ def test_four_of_five_samples_make_no_sense(say: Say) -> None:
     )
     said = say(told, scrape(told, lean=True))
     assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1, 0, 4)
+
+
+GPU_LABELS = {f"label_nvidia_com_gpu_{name}": None for name in ("product", "count", "replicas", "sharing_strategy")}
+
+
+def test_pods_are_bound_before_their_nodes_labels_are_scraped(say: Say) -> None:
+    """The slots of 02:00-04:00 are quarters, as the first labels say that tell of GPUs: 2 pods x 2 h / 4."""
+    pods = [pod(name, "w", [0], 2, 4, uid=name) for name in ("a", "b")]
+    told = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
+    said = say(told, relabel(scrape(told, lean=True), "kube_node_labels", GPU_LABELS, hours=(0, 2.2)))
+    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
+    assert said.total("capacity_gpu_hours", "allocated_gpu_hours", "over_allocated_gpu_hours") == near(3.1, 1, 0)
+
+
+def test_a_node_loses_all_its_labels_for_good(say: Say) -> None:
+    """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
+    pods = [pod("a", "w", [0], 3, 5, uid="a")]
+    told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)], pods, busy("w", [0], 0, HOURS))
+    said = say(told, drop(scrape(told, lean=True), "kube_node_labels", hours=(2, HOURS)))
+    assert said.pod("a", "allocated_gpu_hours", "spot_gpu_hours") == near(0.5, 0.5)
+    assert said.pod("a", "cost") == near(0.5 * 0.48)
+
+
+def test_a_team_label_is_not_scraped_for_an_hour(say: Say) -> None:
+    """x until 01:30, nothing until 02:30, then y: of the hours that begin in between the first label after decides."""
+    told = of_team("x")
+    series = relabel(scrape(told, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2.5, HOURS))
+    assert say(told, drop(series, "kube_namespace_labels", hours=(1.5, 2.5))).teams() == {"x": 2, "y": 3}
+
+
+def reused_name() -> Fleet:
+    """A pod of a StatefulSet, 00:00-02:00 on GPU 0 and, three minutes later, of the same name and node until 05:00 on GPU 1."""
+    pods = [
+        pod("db-0", "w", [0], 0, 2, uid="first", keep_until=at(2)),
+        pod("db-0", "w", [1], 2.05, 5, uid="second"),
+    ]
+    return fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {**busy("w", [0], 0, 2), **busy("w", [1], 2, 5)})
+
+
+@pytest.mark.parametrize("hours", [(0, HOURS), (1, HOURS), (1, 3)], ids=["ever", "since 01:00", "for two hours"])
+@pytest.mark.parametrize("metrics", ["kube_pod_.*", "kube_pod_container_resource_.*"], ids=["all", "requests"])
+def test_uid_is_dropped(say: Say, metrics: str, hours: tuple[float, float]) -> None:
+    """Two pods of one name and node are two all the same, each once: 2 + 2.95 GPU-hours."""
+    told = reused_name()
+    said = say(told, relabel(scrape(told, lean=True), metrics, {"uid": None}, hours=hours))
+    figures = sorted(f.allocated_gpu_hours for f in by_pod(said.store, *said.ask()).values() if f.allocated_gpu_hours)
+    assert [float(hours) for hours in figures] == near(2, 2.95)
+    assert said.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
+    with said.store.read() as con:
+        warned = con.execute("SELECT message FROM warnings WHERE code = 'no_uid'").fetchall()
+    assert bool(warned) == (metrics == "kube_pod_.*" and hours[1] == HOURS)
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(0.1, [4.9]), (0.5, [2, 2.5])], ids=["restart", "two pods"])
+def test_neither_uid_nor_start_is_exported(say: Say, gap: float, expected: list[float]) -> None:
+    """Of one name on one node, ten minutes of silence part two pods."""
+    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2 + gap, 5, uid="b")]
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
+    series = drop(scrape(told, lean=True), "kube_pod_(start_time|status_scheduled_time|completion_time)")
+    said = say(told, relabel(series, "kube_pod_.*", {"uid": None}))
+    figures = sorted(f.allocated_gpu_hours for f in by_pod(said.store, *said.ask()).values() if f.allocated_gpu_hours)
+    assert [float(hours) for hours in figures] == pytest.approx(expected, abs=0.11)
+
+
+def test_a_name_without_uid_moves_to_another_node(say: Say) -> None:
+    """Without uid and start another node is another pod: 2 GPU-hours on v, 2.95 on w."""
+    nodes = [node(name, "g6.12xlarge", 0, HOURS) for name in ("v", "w")]
+    pods = [pod("a", "v", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2.05, 5, uid="b")]
+    told = fleet(HOURS, nodes, pods, {**busy("v", [0], 0, 2), **busy("w", [0], 2, 5)})
+    series = drop(scrape(told, lean=True), "kube_pod_(start_time|status_scheduled_time|completion_time)")
+    said = say(told, relabel(series, "kube_pod_.*", {"uid": None}))
+    assert said.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
+
+
+_FIRST_DAY = "SELECT * FROM cost_hourly WHERE from_ms < $day ORDER BY ALL"
+_FINGERPRINT = "SELECT fingerprint FROM attributed_days WHERE from_ms < $day ORDER BY ALL"
+
+
+@pytest.mark.parametrize(("before", "after"), [(60, 15), (15, 60)])
+def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp_path: Path, before: int, after: int) -> None:
+    """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
+    pods = [pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)), pod("b", "w", [1], 3.3, 70, uid="b")]
+    pods.append(pod("c", "v", [0], 1.2, 9.99, uid="c", timestamps=False))
+    nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
+    silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
+    util = {**busy("w", [0, 1], 0, 72), **busy("v", [0], 0, 72)}
+    told = fleet(72, nodes, pods, util, scrape=15, silent=silent)
+    series = thin(thin(scrape(told, lean=True), before, (0, 48)), after, (48, 72))
+    prices = tmp_path / "prices.csv"
+    prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
+    config = write_config(told, tmp_path, prices)
+    states: list[Any] = []
+
+    def attribute(store: Store) -> None:
+        pipeline.attribute(config, store)
+        with store.read() as con:
+            states.append([con.execute(query, {"day": at(24) * 1000}).fetchall() for query in (_FIRST_DAY, _FINGERPRINT)])
+
+    load(told, series, config, after=attribute)
+    assert len(states) == 3
+    assert states[0][0]
+    assert states[1] == states[2]
+
+
+def test_the_scrape_interval_changes_in_the_middle_of_an_hour(say: Say) -> None:
+    """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
+    told = fleet(
+        HOURS,
+        [node("w", "g6.12xlarge", 0, HOURS)],
+        [pod("a", "w", [0], 0, 4, uid="a")],
+        busy("w", [0], 2, 4),
+        scrape=15,
+        silent=[["w", at(3), at(3.5)]],
+    )
+    said = say(told, thin(scrape(told, lean=True), 60, (2.5, HOURS)))
+    assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1.5, 2, 0.5)
+
+
+def warnings(said: Said, code: str) -> list[str]:
+    """What the stored warnings of a kind say."""
+    said.ask()
+    with said.store.read() as con:
+        return [message for (message,) in con.execute("SELECT message FROM warnings WHERE code = $1", [code]).fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ("kube_pod_status_phase", "up to 2.0 GPU-hours and 2.40 USD between 2026-03-10T02:00Z and "),
+        (
+            "kube_pod_(status_phase|completion_time)",
+            "up to 8.0 GPU-hours and 9.60 USD between 2026-03-10T00:00Z and ",
+        ),
+        ("kube_pod_completion_time", None),
+    ],
+    ids=["phases", "phases and completion times", "completion times"],
+)
+def test_phases_are_not_scraped(say: Say, metrics: str, expected: str | None) -> None:
+    """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
+    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), pod("b", "w", [1], 1, 5, uid="b")]
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
+    said = say(told, drop(scrape(told, lean=True), metrics))
+    found = warnings(said, "unproven_end")
+    assert [expected in message for message in found if expected] == ([True] if expected else [])
+    assert bool(found) is bool(expected)
+    assert len(warnings(said, "missing_kube_pod_status_phase")) == (1 if expected else 0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "hours", "expected"),
+    [
+        ("kube_pod_owner", (0, HOURS), "has no kube_pod_owner: workloads show as single pods"),
+        (
+            "kube_pod_owner",
+            (0, 2),
+            "has no kube_pod_owner between 2026-03-10T00:00Z and 2026-03-10T02:00Z: ",
+        ),
+        (
+            "kube_node_labels",
+            (3, HOURS),
+            "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
+        ),
+        ("DCGM_.*", (0, HOURS), "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured"),
+        ("kube_pod_container_resource_.*", (0, HOURS), "no pod has ever asked for a GPU"),
+        ("kube_.*", (0, HOURS), "holds no sample of kube-state-metrics"),
+    ],
+)
+def test_what_is_not_exported_is_a_stored_warning(say: Say, metric: str, hours: tuple[float, float], expected: str) -> None:
+    """As `collect` says it, for the time that it concerns."""
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
+    said = say(told, drop(scrape(told), metric, hours=hours))
+    said.ask()
+    query = "SELECT message FROM warnings WHERE message LIKE '%' || $1 || '%'"
+    with said.store.read() as con:
+        assert len(con.execute(query, [expected]).fetchall()) == 1

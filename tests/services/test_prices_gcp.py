@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,6 +14,7 @@ from gpucost.collect.prices import PriceResult, collect_prices
 from gpucost.config import Config, Gcp
 from gpucost.store import Store
 from tests.services.price_clouds import Cloud, Reply, gcp_cloud, gcp_sku
+from tests.shared import shared
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 IOWA = "us-central1"
@@ -106,11 +106,11 @@ def test_machines_are_composed_of_their_parts(cloud: Cloud, store: Store) -> Non
     assert cloud.count("skus") > 5  # pages
 
 
-@pytest.mark.skipif("GPUCOST_GCP_SKUS" not in os.environ, reason="GPUCOST_GCP_SKUS names a page of skus.list as JSON")
+@pytest.mark.shared
 def test_skus_as_google_answered_them(store: Store) -> None:
     from google.cloud.billing_v1.types import ListSkusResponse
 
-    text = Path(os.environ["GPUCOST_GCP_SKUS"]).read_text(encoding="utf-8")
+    text = shared("data/billing/pricing-api-json/gcp-catalog-opencost/skus.json").read_text(encoding="utf-8")
     with gcp_cloud(list(ListSkusResponse.from_json(text, ignore_unknown_fields=True).skus)) as cloud:
         assert collect(cloud, store, IOWA).ok
     assert price(store, "a2-highgpu-1g") == Decimal("3.673385")

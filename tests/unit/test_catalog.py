@@ -39,6 +39,8 @@ KEYS = {
     "gpus.csv": "gpu_model",
     "gpu_aliases.csv": "alias",
     "mig_profiles.csv": "gpu_model profile",
+    "resources.csv": "resource instance_type",
+    "claim_series.csv": "metric",
     "sources.csv": "source_id",
 }
 PURCHASE_OPTIONS = {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block"}
@@ -93,7 +95,7 @@ def test_every_row_names_a_source_that_is_known() -> None:
     named = {row["source_id"] for name in KEYS if name not in {"sources.csv", "gpu_aliases.csv"} for row in rows(name)}
     assert named == set(sources)
     assert all(row["title"] and row["location"] and row["licence"] for row in sources.values())
-    assert all(date.fromisoformat(row["as_of"]) <= date(2026, 11, 21) for row in sources.values())
+    assert all(date.fromisoformat(row["as_of"]) <= date(2026, 11, 22) for row in sources.values())
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,10 @@ def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_pa
     sample(hours=48).write(path)
     result = run(path, tmp_path / "out")
     assert result.exit_code == 4
-    assert "2026-10 is incomplete: 696.0 hours were not collected" in result.stderr
+    assert (
+        "2026-10 is incomplete: 696.0 h of prod were not collected, 2026-10-03 00:00 to 2026-11-01 00:00: after its last sample"
+        in result.stderr
+    )
     assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect.result import CollectResult, Dropped, FailedWindow, Finding
+from gpucost.collect.result import CollectResult, Dropped, FailedWindow, Finding, MissingTime
 from gpucost.config import Config
 from gpucost.errors import GpucostError, SourceError
 from gpucost.model import Period
@@ -94,7 +94,32 @@ def test_what_is_missing_is_said_with_the_fix(asked: Asked) -> None:
     assert "dropped 7 samples as sentinel: DCGM_FI_DEV_FB_USED, DCGM_FI_DEV_GPU_UTIL" in err
     assert err.count("was silent") == 5
     assert "and 2 more of gap" in err
+    out, err = collect("-q")
+    assert out == "" and err == "warning: kube-state-metrics was silent\n" * 5 + "  and 2 more of gap\n"
+    result.findings = result.findings[:1]
     assert collect("-q") == ("", "")
+
+
+def test_a_run_that_loads_nothing_says_so_under_q(asked: Asked) -> None:
+    asked.results[0].samples = 0
+    assert collect("-q") == ("", f"warning: main: no sample of {HOUR}\n")
+    assert collect()[1] == ""  # the summary says it
+
+
+def test_a_closed_day_that_stays_incomplete_ends_with_4(asked: Asked) -> None:
+    asked.results[0].incomplete = [MissingTime("nodes", "home", HOUR), MissingTime("partial", None, HOUR)]
+    lines = [
+        "error: main: kube-state-metrics of cluster home was silent from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h),"
+        " and it will not be asked for again",
+        "error: main: the server's answer was partial from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h),"
+        " and it will not be asked for again",
+    ]
+    for words in ([], ["-q"]):
+        _, err = collect(*words, code=4)
+        assert err.splitlines()[:2] == lines and err.splitlines()[2].startswith("fix: ")
+    # what failed can still be collected, so that is told first
+    asked.errors = [SourceError("nothing answers at http://b", "start it")]
+    collect(code=1)
 
 
 def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(asked: Asked) -> None:

@@ -16,8 +16,9 @@ from gpucost.cli.app import app
 from gpucost.collect.needs import GPU_REQUESTS, NEEDS, NODE_FACTS, NODE_LABELS_FIX, POD_LABELS, REQUESTS, TYPE_LABELS
 from gpucost.collect.prometheus_client import PrometheusClient
 from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
+from gpucost.config.coverage import ClusterHours
 from gpucost.doctor import Check, Status
-from gpucost.doctor.local import check_prices, check_store
+from gpucost.doctor.local import check_coverage, check_prices, check_store
 from gpucost.doctor.server import check_server
 from gpucost.errors import SourceError
 from gpucost.model import label_name, to_ms
@@ -29,6 +30,7 @@ UTIL = "DCGM_FI_DEV_GPU_UTIL"
 HEALTHY: dict[str, set[str]] = {
     REQUESTS: {"namespace", "pod", "uid", "resource"},
     **{need.metric: set(need.labels) for need in NEEDS},
+    "kube_pod_info": {"node", "uid"},
     "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS},
     POD_LABELS: {"label_app"},
     UTIL: {"gpu", "UUID", "exported_pod"},
@@ -36,20 +38,49 @@ HEALTHY: dict[str, set[str]] = {
 
 
 class Server:
-    """A server that holds series with the given labels."""
+    """A server that holds series with the given labels; `until` says when those of some metric end, by cluster."""
 
-    def __init__(self, labels: Mapping[str, set[str]], values: Mapping[str, list[str]] | None = None) -> None:
+    def __init__(
+        self,
+        labels: Mapping[str, set[str]],
+        values: Mapping[str, list[str]] | None = None,
+        until: Mapping[str, Mapping[str, datetime]] | None = None,
+        numbers: Mapping[str, Mapping[str, int]] | None = None,
+        clock: timedelta = timedelta(),
+    ) -> None:
+        self.until, self.numbers, self.clock = until or {}, numbers or {}, clock
+        self.looked: set[str] = set()
         self.labels = labels
         self.values = {GPU_REQUESTS: ["nvidia_com_gpu"], UTIL: ["train-0"], **(values or {})}
 
     def __call__(self, path: str, params: Mapping[str, str]) -> Any:
+        if path == "query_range":
+            return self.ends(params)
+        if path == "query" and "time" not in params:
+            at = datetime.now(UTC) + self.clock
+            return {"resultType": "vector", "result": [{"metric": {}, "value": [at.timestamp(), "1"]}]}
         if path == "query":
-            return 1.0
+            found = next((rows for part, rows in self.numbers.items() if part in params["query"]), {})
+            return {"result": [{"metric": {"cluster": name}, "value": [1, str(number)]} for name, number in found.items()]}
+        if path == "stores" and "stores" in self.numbers:
+            return {"sidecar": [{"name": "a:10901", "lastError": None}, {"name": "b:10901", "lastError": "gone"}]}
         if path == "labels":
+            self.looked.add(params["end"])
             return sorted(self.labels.get(params["match[]"], ()))
         if path.startswith("label/"):
             return self.values.get(params["match[]"], [])
         return {"version": "3.1.0", "storageRetention": "15d"}
+
+    def ends(self, params: Mapping[str, str]) -> Any:
+        """As Prometheus answers `query_range`: each step at which a sample lies within five minutes."""
+        clusters = next((ends for metric, ends in self.until.items() if metric in params["query"]), {"": NOW})
+        start, end, step = (int(params[name]) for name in ("start", "end", "step"))
+        rows = []
+        for name, last in clusters.items():
+            steps = [[at, "1"] for at in range(start, end + 1, step) if at <= last.timestamp() + 300]
+            if steps:
+                rows.append({"metric": {"cluster": name} if name else {}, "values": steps})
+        return {"resultType": "matrix", "result": rows}
 
 
 def examine(server: Any, config: Config | None = None) -> list[Check]:
@@ -92,6 +123,76 @@ def test_a_label_that_was_relabeled_away() -> None:
     assert "has no label node" in found["kube_pod_info"].found
 
 
+def test_pods_without_uids() -> None:
+    found = problems(Server(HEALTHY | {"kube_pod_info": {"pod", "node"}}))
+    assert list(found) == ["kube_pod_info: uid"] and found["kube_pod_info: uid"].status is Status.warn
+
+
+@pytest.mark.parametrize("days", [0.5, 3, 12, 200])
+def test_data_that_ends_in_the_past_is_one_finding(days: float) -> None:
+    end = NOW - timedelta(days=days)
+    server = Server(HEALTHY, until={"kube": {"a": end}, UTIL: {"a": end - timedelta(minutes=3)}})
+    ((subject, check),) = problems(server).items()
+    assert subject == "time" and check.status is (Status.fail if days > 1 else Status.warn)
+    assert ("12.0 hours ago" if days < 1 else f"{days:.1f} days ago") in check.found
+    assert all(abs(int(looked) - end.timestamp()) <= 600 for looked in server.looked)
+
+
+def test_a_server_is_looked_at_now_where_its_data_goes_on() -> None:
+    server = Server(HEALTHY, until={"kube": {"": NOW - timedelta(minutes=7)}})
+    checks = {check.subject: check for check in examine(server)}
+    assert checks["time"].found == "looked at 2026-11-01T00:00:00Z and the day before, data until then"
+    assert len(server.looked) == 1
+
+
+def test_one_of_two_exporters_fell_silent() -> None:
+    since = NOW - timedelta(days=3)
+    states = problems(Server(HEALTHY, until={"kube": {"": since}}))
+    assert list(states) == ["kube-state-metrics"] and "silent since 2026-10-29T00:0" in states["kube-state-metrics"].found
+    activity = problems(Server(HEALTHY, until={UTIL: {"": since}}))
+    assert list(activity) == [UTIL] and "unmeasured since then" in activity[UTIL].found
+    none = problems(Server(HEALTHY, until={"kube": {}}))
+    assert list(none) == ["kube-state-metrics"] and "no sample" in none["kube-state-metrics"].found
+
+
+def test_a_cluster_that_lags_unless_it_is_declared() -> None:
+    server = Server(HEALTHY, until={"kube": {"a": NOW, "b": NOW - timedelta(hours=5)}})
+    assert "b: nothing since 2026-10-31T19:0" in problems(server)["clusters"].found
+    assert problems(server, Config(clusters=[ClusterHours(name="b", until=NOW)])) == {}
+
+
+def test_shards_of_kube_state_metrics() -> None:
+    total, heard, targets = "total_shards", "kube_state_metrics_shard_ordinal", "kube_pod_info"
+    whole = {total: {"a": 3}, heard: {"a": 3}, targets: {"a": 3}}
+    assert problems(Server(HEALTHY, numbers=whole)) == {}
+    lost = problems(Server(HEALTHY, numbers=whole | {heard: {"a": 2}}))["kube_state_metrics_total_shards"]
+    assert lost.status is Status.fail and "2 of 3 shards" in lost.found
+    unknown = problems(Server(HEALTHY, numbers={targets: {"a": 3, "b": 1}}))["kube_state_metrics_total_shards"]
+    assert unknown.status is Status.warn and "3 kube-state-metrics report pods of cluster a" in unknown.found
+
+
+@pytest.mark.parametrize(("minutes", "says"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
+def test_clocks_that_differ(minutes: int, says: str | None) -> None:
+    found = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
+    assert list(found) == (["clock"] if says else [])
+    assert says is None or says in found["clock"].found
+
+
+def test_servers_that_answer_in_part() -> None:
+    found = problems(Server(HEALTHY, numbers={"stores": {}}))
+    assert list(found) == ["stores"] and "no answer from b:10901" in found["stores"].found
+    accepted = PrometheusSource(name="main", partial_response="accept")
+    checks = [check for check in check_server(accepted, Config(), NOW, Server(HEALTHY)) if check.status is Status.warn]
+    assert [check.subject for check in checks] == ["partial_response"]
+
+    def partial(path: str, params: Mapping[str, str]) -> Any:
+        if path == "labels":
+            raise SourceError("gave a partial answer", 'partial_response = "accept"')
+        return Server(HEALTHY)(path, params)
+
+    assert [check.fix for check in examine(partial) if check.status is Status.fail] == ['partial_response = "accept"']
+
+
 def test_no_gpu_requests() -> None:
     assert problems(Server(HEALTHY, {GPU_REQUESTS: []}))[REQUESTS].status is Status.warn
     assert problems(Server(without(REQUESTS), {GPU_REQUESTS: []}))[REQUESTS].status is Status.fail
@@ -112,7 +213,7 @@ def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
 def test_the_facts_name_every_node_label_that_is_read() -> None:
     package = Path(__file__).parents[2] / "gpucost"
     files = [file for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
-    texts = [file.read_text() for file in files if file.stem != "43_workload_types"]
+    texts = [file.read_text() for file in files if file.stem not in {"37_device_names", "43_workload_types"}]
     read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)}
     assert read == {label for fact in NODE_FACTS for label in fact.labels}
 
@@ -174,6 +275,40 @@ def test_the_store(tmp_path: Path) -> None:
     assert cut.status is Status.fail and "is damaged" in cut.found
     config.store.write_text("no database")
     assert [check.status for check in check_store(config, NOW)] == [Status.fail]
+
+
+def test_what_the_store_misses(tmp_path: Path) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb")
+    assert list(check_coverage(config, NOW)) == []
+    day, now = 86_400_000, to_ms(NOW)
+    gaps = [
+        ("a", 0, now - 40 * day, "not_collected", None),  # before its first sample
+        ("a", now - 20 * day, now - 19 * day, "not_collected", None),
+        ("a", now - 9 * day, now - 8 * day - day // 2, "not_collected", None),
+        ("a", now - 5 * day, now - 4 * day, "not_collected", "Dana"),
+        ("a", now - day, 2**63 - 1, "not_collected", None),  # not due yet
+        ("a", now - 3 * day, now - 3 * day + day // 24, "partial", None),
+        ("b", now - 5 * day, now - 4 * day, "off", None),
+    ]
+    with Store(config.store).write() as con:
+        for cluster in ("a", "b"):
+            con.execute("INSERT INTO collected VALUES (?, ?, ?)", [cluster, now - 40 * day, now - day])
+        for cluster, start, end, kind, who in gaps:
+            con.execute(
+                "INSERT INTO coverage_gaps VALUES (?, ?, ?, ?, ['nodes', 'pods'], 'a silence', ?, ?)",
+                [cluster, start, end, kind, who, who],
+            )
+    missing, partial, whole = check_coverage(config, NOW)
+    assert missing.found == (
+        "collected until 2026-10-31T00:00:00Z; 36.0 h missing in the last 31 days, in 2 gap(s), the last 2026-10-23T00:00:00Z"
+        " to 2026-10-23T12:00:00Z (nodes, pods): a silence"
+    )
+    assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
+    assert "1.0 h from answers that were partial" in partial.found
+    assert (whole.status, whole.found) == (
+        Status.ok,
+        "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before",
+    )
 
 
 def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucost.collect.prometheus_failures import TooMuch
 from gpucost.collect.prometheus_numbers import samples
-from gpucost.collect.prometheus_parse import LabelCache, MatrixReader, Truncated
-from gpucost.errors import SourceError
+from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader
 from gpucost.store.samples import Answer
 
 
@@ -66,7 +66,7 @@ def test_quick_numbers_are_those_of_float(values: list[str]) -> None:
     assert found[0].tolist() == [(1_700_000_000 + i) * 1000 + i % 1000 for i in range(len(values))]
 
 
-@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 "])
+@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 ", '1"x', '"1'])
 def test_quick_numbers_refuse_other_shapes(odd: str) -> None:
     for text in (f'1700000000.123,"{odd}"', f'1700000000,"1"],[1700000001,"{odd}"', f'1700000000,"{odd}"],[1700000001,"1"'):
         assert samples(text.encode()) is None
@@ -96,7 +96,43 @@ def test_fields_before_and_after_the_data() -> None:
     text = body(SERIES_OF_TWO, {"isPartial": True}, {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}})
     reader.feed(text)
     assert flat(reader.finish()) == plain(SERIES_OF_TWO)
-    assert reader.warnings == ['a "]]}" b', "the server says that its answer is partial"]
+    assert reader.warnings == ['a "]]}" b', "i", "the server says that its answer is partial"] and reader.is_partial
+
+
+@pytest.mark.parametrize(
+    ("more", "is_partial"),
+    [
+        ({"isPartial": False, "warnings": [], "infos": None}, False),
+        ({"infos": ["PromQL info: metric might not be a counter", "another"]}, False),
+        ({"warnings": ["PromQL warning: a mix of histograms and floats", "PromQL info: x"]}, False),
+        ({"warnings": ["PromQL info: x", "receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable"]}, True),
+        ({"warnings": ["No StoreAPIs matched for this query"]}, True),
+        ({"isPartial": True}, True),
+    ],
+)
+def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[str, Any], is_partial: bool) -> None:
+    for after in (None, more):
+        reader = MatrixReader("m", LabelCache())
+        reader.feed(body(SERIES_OF_TWO, None if after else more, after))
+        assert flat(reader.finish()) == plain(SERIES_OF_TWO)
+        assert reader.is_partial is is_partial
+
+
+def test_more_samples_than_can_be_meant_are_too_much() -> None:
+    reader = MatrixReader("m", LabelCache(), most_samples=1)
+    reader.feed(body(SERIES_OF_TWO))
+    with pytest.raises(TooMuch, match="more than 1 samples"):
+        reader.finish()
+
+
+def test_one_series_without_end_is_too_much() -> None:
+    for opening in (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"', b'{"a":"'):
+        reader = MatrixReader("m", LabelCache())
+        reader.feed(opening)
+        for _ in range(32):
+            reader.feed(b"x" * ((1 << 20) - 4))
+        with pytest.raises(TooMuch, match="more than 32 MiB"):
+            reader.feed(b"x" * (1 << 20))
 
 
 def test_json_that_was_laid_out_anew() -> None:
@@ -116,13 +152,32 @@ def test_native_histograms_beside_values() -> None:
 def test_a_body_cut_short_is_noticed_wherever_it_ends() -> None:
     text = body(SERIES_OF_TWO)
     for end in range(len(text)):
-        with pytest.raises(Truncated):
+        with pytest.raises(Garbled):
             read(text[:end])
 
 
 def test_answers_that_are_no_matrix() -> None:
-    for text in (b'{"status":"success","data":{"resultType":"vector","result":[]}}', b'{"status":"error","error":"x"}', b"[]"):
-        with pytest.raises(SourceError):
+    whole = body(SERIES_OF_TWO)
+    moved = whole.replace(b'"result":', b'"other":{"result":').replace(b"]}}", b']},"result":[]}}')
+    for text in (
+        b'{"status":"success","data":{"resultType":"vector","result":[]}}',
+        b'{"status":"error","error":"x"}',
+        b"[]",
+        b"[" * 100_000,
+        moved,
+        whole.replace(b'"a":"0"', b'"a":0'),
+        whole.replace(b'"a":"0"', b'"a":"\xff"'),
+        whole.replace(b'"a":"0"', b'"a":"\\ud800"'),
+        whole.replace(b'"values"', b'"vblues"'),
+        whole.replace(b"1700000000", b"0700000000"),
+        whole.replace(b"1700000000", b"-1"),
+        whole.replace(b"1700000000", b"1e300"),
+        whole.replace(b"1700000000", b"NaN"),
+        whole.replace(b'"1"', b"1"),
+        whole.replace(b'"1"', b'"1_0"'),
+        whole.replace(b'"1"]]},', b'"1"]]},7,'),
+    ):
+        with pytest.raises(Garbled):
             read(text)
 
 

@@ -108,7 +108,7 @@ def secure(certificates: Certificates, request: pytest.FixtureRequest) -> Iterat
 def samples(url: str, tls: Tls | None = None) -> list[float]:
     client = PrometheusClient(PrometheusSource(url=url, tls=tls or Tls()), QUICK)
     try:
-        return [float(value) for value in client.matrix("m", "m[1h]", 0).values]
+        return [float(value) for value in client.matrix("m", "m[1h]", POINTS[-1][0] * 1000).values]
     finally:
         client.close()
 

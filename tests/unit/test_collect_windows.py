@@ -68,7 +68,9 @@ def test_selectors_ask_for_each_metric_once() -> None:
     texts = [s.text(s.metric) for s in found]
     assert len(set(texts)) == len(texts)
     assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in texts
-    assert not any("cpu" in text for text in texts)
+    assert not any('=~"cpu|memory' in text for text in texts)
+    # what no table lists is asked for, too
+    assert any(text.startswith('kube_pod_container_resource_requests{resource!~"cpu|memory|') for text in texts)
     split = [s.text(s.metric) for s in selectors(Activity(), "opencost")]
     assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split and len(set(split)) == len(texts) + 3
     same = Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100)

@@ -62,7 +62,7 @@ def test_its_report_is_worth_reading(tmp_path: Path) -> None:
     assert 0.5 < view.totals.spot_ratio < 0.8
     assert view.node_totals is not None
     assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
-    assert not view.coverage.not_collected
+    assert not view.coverage.of_kind("not_collected")
     assert not unpaid(store)
 
 

@@ -58,7 +58,7 @@ def test_new_and_gone_workloads_are_whole() -> None:
 
 
 def test_what_nobody_held_changes_by_price_and_by_hours() -> None:
-    pool = Cell(SPOT, SPOT, is_free=True)
+    pool = Cell(SPOT, SPOT, "unallocated")
     assert explained({pool: use(10, 10)}, {pool: use(6, 12)}) == {"price": D(6), "unallocated": D(-4)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal
@@ -18,6 +17,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.focus.columns import PREFIX, VERSIONS, columns_of
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
+from tests.shared import shared
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
 MONTH = "2026-03"
@@ -170,10 +170,10 @@ def test_the_columns_are_those_of_the_version(version: str, plain: Billed) -> No
         assert (row["PricingUnit"] is None) == (row["PricingQuantity"] is None)
 
 
-@pytest.mark.skipif("GPUCOST_BILLING" not in os.environ, reason="GPUCOST_BILLING names no directory of billing exports")
+@pytest.mark.shared
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_column_is_unknown_to_the_version(version: str) -> None:
-    told = json.loads((Path(os.environ["GPUCOST_BILLING"]) / "schemas/focus_columns_by_version.json").read_text())
+    told = json.loads(shared("data/billing/schemas/focus_columns_by_version.json").read_text())
     known = next(columns for name, columns in told.items() if name.startswith(f"FOCUS {version}"))
     assert {name for name in columns_of(version) if not name.startswith("x_")} <= set(known)
 

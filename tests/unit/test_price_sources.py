@@ -52,12 +52,12 @@ def listed(con: duckdb.DuckDBPyConnection, price: str, as_of: str, begins: str |
 
 def test_a_spot_price_holds_until_the_next_change(con: duckdb.DuckDBPyConnection) -> None:
     change(con, -30, "1")
-    change(con, 12, "3")
+    change(con, 12.25, "3")
     change(con, 13, "2", zone="us-east-1b")
     collected(con, 20)
     first, second = run(con, [SPOT], [])
-    assert first == (1, 0, 12, Decimal(1), "spot_history", date(2026, 9, 29))
-    assert second == (1, 12, 24, Decimal(3), "spot_history", date(2026, 10, 1))
+    assert first == (1, 0, 12.25, Decimal(1), "spot_history", date(2026, 9, 29))
+    assert second == (1, 12.25, 24, Decimal(3), "spot_history", date(2026, 10, 1))
 
 
 def test_nothing_but_spot_is_priced_by_spot_history(con: duckdb.DuckDBPyConnection) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from tests.shared import shared
 from tests.unit.spot import change, write
-
-REAL = os.environ.get("GPUCOST_SPOT_PRICES")
 
 
 @pytest.fixture
@@ -169,17 +167,17 @@ def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
     assert "known are us-east-1a" in said
 
 
-@pytest.mark.skipif(REAL is None, reason="GPUCOST_SPOT_PRICES names no directory of stored answers for p3.2xlarge of 2020")
+@pytest.mark.shared
 def test_real_answers_weigh_as_a_plain_calculation_does(folder: Path) -> None:
-    """Needs answers for us-east-1 in February 2020, a directory of overlapping snapshots."""
-    assert REAL is not None
+    """Answers for us-east-1 in February 2020: overlapping snapshots."""
+    answers = shared("data/gpu/spot-prices-stanford-2020")
     facts: dict[tuple[str, str], dict[datetime, float]] = defaultdict(dict)
-    for path in Path(REAL).rglob("*.json"):
+    for path in answers.rglob("*.json"):
         for row in json.loads(path.read_text())["SpotPriceHistory"]:
             key = (row["InstanceType"], row["AvailabilityZone"])
             facts[key][datetime.fromisoformat(row["Timestamp"])] = float(row["SpotPrice"])
-    run("collect", "spot", REAL)
-    again = run("collect", "spot", REAL)
+    run("collect", "spot", str(answers))
+    again = run("collect", "spot", str(answers))
     assert ": 0 new," in again
     start, end = datetime(2020, 2, 1, tzinfo=UTC), datetime(2020, 3, 1, tzinfo=UTC)
     for instance_type in sorted({key[0] for key in facts}):

@@ -35,7 +35,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """A fleet whose bill covers it and nothing else, but for ten minutes before each machine was a node."""
     folder = tmp_path_factory.mktemp("plain")
     fleet = Billed(folder, machines("p4de.24xlarge"))
-    (folder / "gpucost.toml").write_text(f'[prices]\nbook = "{folder / "prices.csv"}"\n')
+    signed = '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
+    (folder / "gpucost.toml").write_text(f'[prices]\nbook = "{folder / "prices.csv"}"\n{signed}')
     fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
     return fleet
 

@@ -97,7 +97,7 @@ def test_a_period_before_that_was_collected_in_part_is_said_to_be(store: Path) -
     asked = ("--from", "2026-10-02T12:00", "--to", "2026-10-05", "--format", "json")
     warned = json.loads(run(store, *asked).stdout)["coverage"]["warnings"]
     (said,) = [one for one in warned if one["code"] == "not_collected_before"]
-    assert "of which 24.0 h from 2026-09-30 00:00 to 2026-10-01 00:00 were not collected" in said["message"]
+    assert "of which 24.0 h of prod were not collected, 2026-09-30 00:00 to 2026-10-01 00:00" in said["message"]
     whole = json.loads(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--format", "json").stdout)
     assert not [one for one in whole["coverage"]["warnings"] if one["code"] == "not_collected_before"]
 

@@ -108,7 +108,7 @@ def test_days_of_a_clock_change_have_23_and_25_hours() -> None:
     march = slots(month_period(date(2026, 3, 1), BERLIN), BERLIN, ("day",))
     october = slots(month_period(date(2026, 10, 1), BERLIN), BERLIN, ("day",))
     hours = {part.day: (part.to_ms - part.from_ms) // 3_600_000 for part in march + october}
-    assert (hours["2026-03-28"], hours["2026-03-29"], hours["2026-10-25"]) == (24, 23, 25)
+    assert [hours.get(day) for day in ("2026-03-28", "2026-03-29", "2026-10-25")] == [24, 23, 25]
 
 
 def test_the_hour_that_clocks_show_twice_is_two_hours() -> None:

@@ -219,7 +219,6 @@ def test_result_sums_up_by_metric(store: Store) -> None:
     assert result.rows == 120 and result.new_series == 2
     assert result.metrics[UTIL].samples == 60 and result.metrics[UTIL].first_ms == T0 + 15_000
     assert result.metrics["kube_node_info"].last_ms == T0 + 2 * MS_PER_HOUR - 45_000
-    assert result.state_hours == {472_223}
 
 
 def test_a_window_must_begin_at_a_full_hour(store: Store) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -18,8 +17,7 @@ from gpucost.store import Store
 from tests.replay.cases.words import MORNING, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.work import asked, counter, put, stored
-
-AZURE = "GPUCOST_INFERENCE_TRACE"
+from tests.shared import shared
 
 
 def serving(pods: list[tuple[str, list[int], float, float]], hours: float = 24) -> Fleet:
@@ -136,10 +134,11 @@ def test_requests_with_token_counts_from_a_file(tmp_path: Path) -> None:
     check_trace([(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)], tmp_path)
 
 
-@pytest.mark.skipif(AZURE not in os.environ, reason=f"{AZURE} names no file of the Azure LLM inference trace 2023")
-def test_the_azure_trace_of_2023(tmp_path: Path) -> None:
+@pytest.mark.shared
+@pytest.mark.parametrize("kind", ["code", "conv"])
+def test_the_azure_trace_of_2023(kind: str, tmp_path: Path) -> None:
     """Columns TIMESTAMP, ContextTokens, GeneratedTokens; moved to the fleet's day."""
-    with Path(os.environ[AZURE]).open() as file:
+    with shared(f"data/gpu/inference-azure-2023/data/AzureLLMInferenceTrace_{kind}.csv").open() as file:
         told = [
             (datetime.fromisoformat(row["TIMESTAMP"]).replace(tzinfo=UTC), int(row["ContextTokens"]), int(row["GeneratedTokens"]))
             for row in csv.DictReader(file)

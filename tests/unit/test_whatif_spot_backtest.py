@@ -6,7 +6,6 @@ GPUCOST_SPOT_PRICES names a folder of answers of `aws ec2 describe-spot-price-hi
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -26,6 +25,7 @@ from gpucost.whatif.fleet import Costs, Fleet
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import Changes
+from tests.shared import shared
 
 MINUTE = 60_000
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -191,9 +191,9 @@ def market_of(folder: Path) -> Prices:
     return dict(zones)
 
 
-@pytest.mark.skipif("GPUCOST_SPOT_PRICES" not in os.environ, reason="GPUCOST_SPOT_PRICES names no folder of price histories")
+@pytest.mark.shared
 def test_real_history_against_a_plain_calculation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path(os.environ["GPUCOST_SPOT_PRICES"])
+    folder = shared("data/gpu/spot-prices-stanford-2020")
     zones = market_of(folder)
     monkeypatch.chdir(tmp_path)
     assert run(f"collect spot {folder}").exit_code == 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from gpucost.errors import DataError
 from gpucost.whatif.spot.rates import of_trace
 from gpucost.whatif.spot.traces import Trace, read_trace, read_traces
+from tests.shared import shared
 
 TICKS = {"metadata": {"gap_seconds": 600}, "data": [0, 1, 1, 1, 0, 0, 2, 2, 1, 3, 0]}
 EVENTS = "0,add,a\n0,add,b\n3600000,remove,a\n5400000,add,c\n7200000,remove,b\n"
@@ -109,10 +109,10 @@ def test_broken_traces_are_told(tmp_path: Path, name: str, text: str, said: str)
         read_traces([tmp_path / name])
 
 
-@pytest.mark.skipif("GPUCOST_SPOT_TRACES" not in os.environ, reason="GPUCOST_SPOT_TRACES names no folder of traces")
+@pytest.mark.shared
 def test_further_traces_against_a_plain_count() -> None:
     counted = 0
-    for path in sorted(Path(os.environ["GPUCOST_SPOT_TRACES"]).rglob("*")):
+    for path in sorted(shared("data/gpu").rglob("*")):
         start = path.read_text(errors="replace")[:2000] if path.suffix in (".json", ".csv") else ""
         if '"gap_seconds"' in start:
             expected = plain_ticks(path)

@@ -1,4 +1,4 @@
--- reads: local_days, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, node_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -10,10 +10,9 @@ WITH held AS (
 inputs AS (
     SELECT day_ms, hash('held', allocation_id, node_id, gpus, from_ms, to_ms) AS input FROM held
     UNION ALL
-    SELECT h.day_ms, hash('device', h.allocation_id, v.device_id, v.weight, i.interval_ms)
-    FROM held AS h
-    JOIN allocation_devices AS v USING (allocation_id)
-    JOIN (SELECT device_id, sum(interval_ms) AS interval_ms FROM node_devices GROUP BY ALL) AS i USING (device_id)
+    -- of how a device was scraped the loads tell, below
+    SELECT h.day_ms, hash('device', h.allocation_id, v.device_id, v.weight)
+    FROM held AS h JOIN allocation_devices AS v USING (allocation_id)
     UNION ALL
     SELECT h.day_ms, hash('team', h.allocation_id, t.team, greatest(t.from_ms, h.from_ms - 3600000), least(t.to_ms, h.to_ms))
     FROM held AS h
@@ -37,7 +36,11 @@ inputs AS (
     SELECT d.from_ms, hash('collected', c.cluster, greatest(c.from_ms, d.from_ms), least(c.to_ms, d.to_ms))
     FROM collected AS c JOIN local_days AS d ON c.from_ms < d.to_ms AND d.from_ms < c.to_ms
     UNION ALL
-    -- three hours on either side, as in 30_device_hours: a sample speaks into the next hour, and the next one ends its speech
+    SELECT d.from_ms, hash('unseen', u.node_id, u.price_per_hour, u.price_as_of, u.up_ratio, greatest(u.from_ms, d.from_ms), least(u.to_ms, d.to_ms))
+    FROM unseen_time AS u JOIN local_days AS d ON u.from_ms < d.to_ms AND d.from_ms < u.to_ms
+    UNION ALL
+    -- three hours on either side, as in 30_device_hours: a sample speaks into the next hour, the next one ends its speech, and
+    -- neighboring hours say how often it was scraped
     SELECT d.from_ms, hash('load', l.load_id)
     FROM loads AS l JOIN local_days AS d ON l.from_ms - 10800000 < d.to_ms AND d.from_ms < l.to_ms + 10800000
     -- of other loads the prices above tell

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from gpucost.collect.prometheus_selectors import one_of
 from gpucost.config import Config, Unit
 from gpucost.store.progress import ProgressSeries
 
@@ -37,7 +38,7 @@ def unit_of(text: str) -> str:
 
 def selector(unit: Unit) -> str:
     """The PromQL selector of a mapping by metric."""
-    matchers = [f'{label}=~"{"|".join(_quoted(value) for value in values)}"' for label, values in unit.match.items()]
+    matchers = [one_of(label, values) for label, values in unit.match.items()]
     return f"{unit.metric}{{{','.join(matchers)}}}"
 
 
@@ -69,9 +70,3 @@ def _is_failure(labels: Mapping[str, str], name: str, values: list[str]) -> bool
     if name == "*":
         return True
     return any(fnmatchcase(labels.get(name, ""), value) for value in values)
-
-
-def _quoted(value: str) -> str:
-    import re
-
-    return re.escape(value).replace("\\", "\\\\").replace('"', '\\"')

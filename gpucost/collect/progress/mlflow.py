@@ -62,6 +62,8 @@ def collect_mlflow(
     client = MlflowClient(settings, pause)
     try:
         found, batch = _read(client, settings, period)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        raise client.not_mlflow() from None
     finally:
         client.close()
     span = (period.start_ms, period.end_ms)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tenacity
 
 from gpucost.collect.prometheus_auth import is_here
+from gpucost.collect.prometheus_parse import Garbled, whole_json
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PAGE = 1000
+_LONGEST_SECONDS = 600.0
+_LARGEST_MIB = 64
 _ATTEMPTS = 5
 _LONGEST_RETRY_AFTER = 60.0
 _LOGIN = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
@@ -41,7 +44,11 @@ class MlflowClient:
         import requests
 
         self._settings = settings
+        from gpucost.collect.limits import TimedAdapter
+
         self._session = requests.Session()
+        self._session.mount("http://", TimedAdapter(_LONGEST_SECONDS))
+        self._session.mount("https://", TimedAdapter(_LONGEST_SECONDS))
         self._session.trust_env = not is_here(settings.url or "")
         self._session.headers["User-Agent"] = "gpucost"
         self._session.auth = self._log_in  # else requests would take a password from ~/.netrc
@@ -94,29 +101,38 @@ class MlflowClient:
     def _once(self, method: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
         import requests
 
+        from gpucost.collect import limits
+
         url = f"{self._settings.url}/api/2.0/mlflow/{path}"
         sent = {"params": asked} if method == "GET" else {"json": asked}
         timeout = (min(10.0, self._settings.timeout_seconds), self._settings.timeout_seconds)
         try:
-            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, **sent)  # type: ignore[arg-type]
+            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, stream=True, **sent)  # type: ignore[arg-type]
+            body = limits.hold(response, _LARGEST_MIB << 20)
             if response.status_code != 200:
                 raise self._refused(response, path)
-            answer = response.json()
+            answer = whole_json(body)
         except requests.exceptions.SSLError:
             raise SourceError(
                 f"{self._settings.url}: no encrypted connection that is trusted", "name its CA: [mlflow.tls] ca_file = …"
             ) from None
         except requests.exceptions.Timeout:
             raise _Passing(f"{self._settings.url} did not answer within {self._settings.timeout_seconds:g} s") from None
-        except requests.exceptions.JSONDecodeError:
-            raise SourceError(f"{self._settings.url} answers with something that is not MLflow's JSON", _ADDRESS) from None
+        except limits.TooLarge:
+            raise SourceError(f"{self._settings.url} answers with more than {_LARGEST_MIB} MiB", _ADDRESS) from None
+        except Garbled:
+            raise self.not_mlflow() from None
         except requests.exceptions.ConnectionError:
             raise _Passing(f"nothing answers at {self._settings.url}") from None
         except requests.exceptions.RequestException as error:
             raise SourceError(f"{self._settings.url} cannot be asked: {type(error).__name__}", _ADDRESS) from None
         if not isinstance(answer, dict):
-            raise SourceError(f"{self._settings.url} answers with something that is not MLflow's JSON", _ADDRESS)
+            raise self.not_mlflow()
         return answer
+
+    def not_mlflow(self) -> SourceError:
+        """What an answer means that MLflow does not give."""
+        return SourceError(f"{self._settings.url} answers with something that is not MLflow's JSON", _ADDRESS)
 
     def _refused(self, response: requests.Response, path: str) -> SourceError:
         url, status = self._settings.url, response.status_code

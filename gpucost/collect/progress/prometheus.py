@@ -117,10 +117,10 @@ def collect_progress(
             spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
         else:
             month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            spans = default_spans(to_ms(month), now_ms, asked, loaded)
+            # of work that was asked for with a clock that was ahead, what is still to come is not there yet
+            spans = default_spans(to_ms(month), now_ms, asked, [(a, min(b, now_ms)) for a, b in loaded])
         known = collector.keep_known(spans)
         result = collector.run(spans, period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1])), progress)
-        result.gaps = []  # work has no heartbeat: an hour without any is no gap
         if not known:
             words = f"{source.url} has none of the metrics of work that gpucost knows"
             result.findings.append(

@@ -1,6 +1,6 @@
 -- reads: report_facts, report_cost_cells, report_node_cells, nodes
--- writes: nothing; answers one row per node that those asked for were on, the dearest first: their part of its cost, that of others, and what nobody held
--- invariant: cost + others_cost + unallocated_cost = node_cost; the costs of by_source add up to node_cost, too
+-- writes: nothing; answers one row per node that those asked for were on, the dearest first: their part of its cost, that of others, and what nobody held or saw
+-- invariant: cost + others_cost + unallocated_cost + not_collected_cost = node_cost; the costs of by_source add up to node_cost, too
 WITH held AS (
     SELECT node_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost) AS cost, sum(estimated_cost) AS estimated_cost
     FROM report_facts
@@ -8,7 +8,7 @@ WITH held AS (
     GROUP BY node_id
 ),
 whole AS (
-    SELECT node_id, sum(cost) AS cost, sum(unallocated_cost) AS unallocated_cost
+    SELECT node_id, sum(cost) AS cost, sum(unallocated_cost) AS unallocated_cost, sum(not_collected_cost) AS not_collected_cost
     FROM report_cost_cells SEMI JOIN held USING (node_id)
     GROUP BY node_id
 ),
@@ -21,7 +21,7 @@ sources AS (
     GROUP BY node_id
 )
 SELECT n.node_id, n.cluster, n.node, n.machine_id, n.instance_type, n.capacity_type, n.gpu_model, n.gpu_count,
-    h.gpu_ms, h.cost, h.estimated_cost, w.cost - h.cost AS others_cost, w.unallocated_cost, s.node_cost, s.by_source
+    h.gpu_ms, h.cost, h.estimated_cost, w.cost - h.cost AS others_cost, w.unallocated_cost, w.not_collected_cost, s.node_cost, s.by_source
 FROM held AS h
 JOIN whole AS w USING (node_id)
 JOIN sources AS s USING (node_id)

@@ -116,7 +116,7 @@ class BilledMachine:
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """A node and who pays for it: cost + others_cost + unallocated_cost = node_cost, and so do the sums by price source."""
+    """A node and who pays for it: its parts add up to node_cost, and so do the sums by price source."""
 
     cluster: str
     node: str
@@ -130,6 +130,7 @@ class NodeCost:
     estimated_cost: Decimal
     others_cost: Decimal
     unallocated_cost: Decimal
+    not_collected_cost: Decimal
     node_cost: Decimal
     node_cost_by_price_source: dict[str, Decimal]
     prices: tuple[NodePrice, ...]
@@ -196,6 +197,7 @@ def explain_cost(
             estimated_cost=row["estimated_cost"],
             others_cost=row["others_cost"],
             unallocated_cost=row["unallocated_cost"],
+            not_collected_cost=row["not_collected_cost"],
             node_cost=row["node_cost"],
             node_cost_by_price_source={part["source"]: part["cost"] for part in row["by_source"]},
             prices=tuple(prices[row["node_id"]]),

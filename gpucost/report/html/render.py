@@ -58,7 +58,8 @@ def render(view: ReportView, *, blocks: Sequence[Block] = ()) -> str:
 
 def _status(view: ReportView) -> str:
     """What of the figures is still to come."""
-    parts = [] if view.coverage.is_complete else ["not collected in full"]
+    is_whole = view.coverage.is_complete and not view.coverage.not_collected_hours
+    parts = [] if is_whole else ["not collected in full"]
     if view.coverage.estimated_cost:
         parts.append("estimated in part" if view.coverage.billed_cost else "estimated: no bill covers it yet")
     return "; ".join(parts) or "billed in full"

@@ -24,6 +24,10 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
         allocated = Figure("Allocated", totals.cost, "money", ratio(totals.cost, whole), "of cost")
         unallocated = Figure("Unallocated", nodes.unallocated_cost, "money", ratio(nodes.unallocated_cost, whole), "of cost")
         found += [(allocated, _of(view, "cost")), (unallocated, _of(view, "unallocated_cost"))]
+        if nodes.not_collected_cost:
+            share = ratio(nodes.not_collected_cost, whole)
+            unseen = Figure("Not collected", nodes.not_collected_cost, "money", share, "of cost")
+            found.append((unseen, _of(view, "not_collected_cost")))
     share_of = "of allocated cost" if nodes else "of cost"
     found.append((Figure("Idle", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), share_of), None))
     if view.totals_shared and view.totals_shared.costs:

@@ -21,7 +21,8 @@ SELECT
     sum(c.unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE  AS unmeasured_gpu_ms,
     sum(c.unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated_gpu_ms,
     sum(c.cost)                                       AS cost,
-    sum(c.unallocated_cost)                           AS unallocated_cost
+    sum(c.unallocated_cost)                           AS unallocated_cost,
+    sum(c.not_collected_cost)                         AS not_collected_cost
 FROM cells AS c
 JOIN begun AS b USING (from_ms)
 JOIN nodes AS n USING (node_id)

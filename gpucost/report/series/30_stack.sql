@@ -1,32 +1,32 @@
--- reads: series_facts; $by is a dimension, $apart: what nobody held is a layer of its own, $most: so many names stand alone
--- writes: nothing; answers cost by moment and layer: the dearest names, the others in one, what nobody held; `rank` orders the names, `names` counts them
--- invariant: cost over all layers is cost + unallocated_cost over series_facts
+-- reads: series_facts; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone
+-- writes: nothing; answers cost by moment and layer: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
+-- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_facts
 WITH parts AS (
     SELECT
         moment,
-        $apart AND kind = 'unallocated' AS is_free,
+        CASE WHEN $apart AND kind <> 'allocated' THEN kind END AS pool,
         CASE $by
             WHEN 'team' THEN team WHEN 'namespace' THEN namespace WHEN 'workload' THEN workload WHEN 'cluster' THEN cluster
             WHEN 'gpu_model' THEN gpu_model WHEN 'capacity_type' THEN capacity_type
         END AS name,
-        cost + unallocated_cost AS cost
+        cost + unallocated_cost + not_collected_cost AS cost
     FROM series_facts
 ),
 ranked AS (
     SELECT name, row_number() OVER (ORDER BY sum(cost) DESC, name) AS rank
-    FROM parts WHERE NOT is_free GROUP BY name
+    FROM parts WHERE pool IS NULL GROUP BY name
 ),
 -- one name too many stands alone rather than being called the others
 counted AS (SELECT count(*) AS names, CASE WHEN count(*) <= $most + 1 THEN count(*) ELSE $most END AS shown FROM ranked)
 SELECT
     p.moment,
-    CASE WHEN p.is_free THEN 'unallocated' WHEN r.rank <= c.shown THEN 'named' ELSE 'others' END AS kind,
-    CASE WHEN NOT p.is_free AND r.rank <= c.shown THEN r.rank END                                AS rank,
-    CASE WHEN NOT p.is_free AND r.rank <= c.shown THEN p.name END                                AS name,
-    c.names - c.shown                                                                            AS names,
-    sum(p.cost)                                                                                  AS cost
+    coalesce(p.pool, CASE WHEN r.rank <= c.shown THEN 'named' ELSE 'others' END) AS kind,
+    CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN r.rank END               AS rank,
+    CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN p.name END               AS name,
+    c.names - c.shown                                                            AS names,
+    sum(p.cost)                                                                  AS cost
 FROM parts AS p
 CROSS JOIN counted AS c
-LEFT JOIN ranked AS r ON NOT p.is_free AND r.name IS NOT DISTINCT FROM p.name
+LEFT JOIN ranked AS r ON p.pool IS NULL AND r.name IS NOT DISTINCT FROM p.name
 GROUP BY ALL
 ORDER BY kind, rank, moment;

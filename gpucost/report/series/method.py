@@ -37,7 +37,10 @@ def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
             "For each moment the best there is: the bill, the price book, the history of spot prices, list prices. "
             "What no bill covers is an estimate.",
         ),
-        ("Cost", f"{basis} A node's holders and what nobody held add up to the node's cost, exactly, in every hour."),
+        (
+            "Cost",
+            f"{basis} A node's holders, what nobody held and what nobody saw add up to the node's cost, exactly, in every hour.",
+        ),
         ("Efficiency", "Active ÷ (active + idle). Unmeasured time is in neither; Coverage says how much there was."),
         ("Spot ratio", "GPU-hours on spot nodes ÷ allocated GPU-hours of known capacity type."),
     ]

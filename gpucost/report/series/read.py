@@ -90,8 +90,10 @@ def _stack(con: DuckDBPyConnection, by: str, count: int, *, apart: bool) -> Stac
     found: dict[tuple[int, int], tuple[LayerKind, str, list[Decimal]]] = {}
     for row in answer:
         kind: LayerKind = row["kind"]
-        place = (("named", "others", "unallocated").index(kind), row["rank"] or 0)
-        name = {"others": f"{row['names']:,} others", "unallocated": "Unallocated"}.get(kind) or _name(by, row["name"])
+        place = (("named", "others", "unallocated", "not_collected").index(kind), row["rank"] or 0)
+        name = {"others": f"{row['names']:,} others", "unallocated": "Unallocated", "not_collected": "Not collected"}.get(
+            kind
+        ) or _name(by, row["name"])
         found.setdefault(place, (kind, name, [_ZERO] * count))[2][row["moment"]] += Decimal(row["cost"])
     layers = [_layer(kind, name, values) for _, (kind, name, values) in sorted(found.items(), key=lambda item: item[0])]
     return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Literal
 
 Step = Literal["hour", "day", "week", "month"]
-LayerKind = Literal["named", "others", "unallocated", "active", "idle", "unmeasured"]
+LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers that add up, the largest first, then 'others', then 'unallocated'; `totals` are the sums by moment."""
+    """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by moment."""
 
     title: str
     unit: Literal["money", "hours"]

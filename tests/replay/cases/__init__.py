@@ -4,7 +4,8 @@ from tests.replay.cases.bases import BASES
 from tests.replay.cases.clocks import CLOCKS
 from tests.replay.cases.edges import EDGES
 from tests.replay.cases.holding import HOLDING
+from tests.replay.cases.parts import PARTS
 from tests.replay.cases.places import PLACES
 from tests.replay.cases.sharing import SHARING
 
-CASES_TOLD = [*HOLDING, *SHARING, *CLOCKS, *PLACES, *EDGES, *BASES]
+CASES_TOLD = [*HOLDING, *SHARING, *CLOCKS, *PLACES, *EDGES, *BASES, *PARTS]

@@ -32,6 +32,8 @@ SHAPES: dict[str, tuple[str, int, str]] = {
     "g5.xlarge": ("NVIDIA A10G", 1, "karpenter"),
     "a2-highgpu-2g": ("NVIDIA A100-SXM4-40GB", 2, "gke"),
     "Standard_NC24ads_A100_v4": ("NVIDIA A100 80GB PCIe", 1, "aks"),
+    "trn3.48xlarge": ("Trainium3", 16, "karpenter"),
+    "metal-mi300x": ("AMD Instinct MI300X", 8, "aks"),
     "Standard_ND96isr_MI300X_v5": ("AMD Instinct MI300X", 8, "aks"),
 }
 PLACES = {

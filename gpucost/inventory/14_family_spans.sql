@@ -1,0 +1,36 @@
+-- reads: facts, series, blocks
+-- writes: family_spans, per (cluster, family) the stretches in which it was heard: 'state' is anything from kube-state-metrics, else 'nodes', 'pods', 'requests', 'phases'
+-- invariant: spans of one family are further apart than 10 minutes (2.5 scrape intervals, where those are longer); begin_ms < first_ms <= last_ms < end_ms
+CREATE OR REPLACE TEMP TABLE family_spans AS
+WITH told AS (
+    SELECT cluster, begin_ms, first_ms, last_ms, end_ms, unnest(['state', CASE
+        WHEN starts_with(metric, 'kube_node_') THEN 'nodes'
+        WHEN metric = 'kube_pod_info' THEN 'pods'
+        WHEN metric = 'kube_pod_status_phase' THEN 'phases'
+        WHEN metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) THEN 'requests' END]) AS family
+    FROM facts
+    -- what kube-state-metrics says of itself comes from another port
+    WHERE starts_with(metric, 'kube_') AND NOT starts_with(metric, 'kube_state_metrics_')
+    UNION ALL
+    -- activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected
+    SELECT s.cluster, b.hour::BIGINT * 3600000 + b.first_offset_ms - coalesce(b.gap_ms, 60000),
+        b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms,
+        b.hour::BIGINT * 3600000 + b.last_offset_ms + coalesce(b.gap_ms, 60000), 'state'
+    FROM blocks AS b JOIN series AS s USING (series_id)
+    WHERE s.cluster NOT IN (SELECT cluster FROM facts)
+),
+runs AS (
+    -- what one target tells is scraped at once: most runs of its series are the same
+    SELECT DISTINCT * FROM told WHERE family IS NOT NULL
+),
+marked AS (
+    SELECT *, coalesce(first_ms > max(last_ms + greatest(600000, 2.5 * (end_ms - last_ms))) OVER (
+        PARTITION BY cluster, family ORDER BY first_ms, last_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS begins
+    FROM runs
+),
+numbered AS (
+    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY cluster, family ORDER BY first_ms, last_ms) AS number FROM marked
+)
+SELECT cluster, family, min(begin_ms) AS begin_ms, min(first_ms) AS first_ms, max(last_ms) AS last_ms, max(end_ms) AS end_ms
+FROM numbered
+GROUP BY cluster, family, number;

@@ -1,0 +1,81 @@
+-- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, facts, gpu_models, settings
+-- writes: pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations
+-- invariant: 0 < gpus; gpus <= units where devices are counted; is_guessed where a device's memory is not known: it counts whole
+CREATE OR REPLACE TEMP TABLE pod_parts AS
+WITH places AS (
+    SELECT p.cluster, p.uid, n.node_id, m.memory_mib::DOUBLE AS memory_mib
+    FROM pods AS p
+    LEFT JOIN pod_nodes AS n USING (cluster, uid)
+    LEFT JOIN node_facts AS f USING (node_id)
+    LEFT JOIN gpu_models AS m USING (gpu_model)
+),
+memories AS (
+    -- what the node offers of it, over its devices: a scaled or shrunk memory shows there alone
+    SELECT n.node_id, f.resource, max(f.value) / n.gpu_count AS units
+    FROM node_facts AS n
+    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+        AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
+    JOIN resource_kinds AS k USING (resource)
+    WHERE k.kind IN ('memory', 'total_memory') AND f.value > 0
+    GROUP BY n.node_id, f.resource, n.gpu_count
+),
+asked AS (
+    SELECT r.cluster, r.uid, r.container, r.starting, coalesce(k.devices, r.resource) AS resource, any_value(l.node_id) AS node_id,
+        max(r.units) FILTER (k.devices IS NULL) AS devices,
+        max(r.units) FILTER (k.kind = 'cores') / 100 AS cores,
+        max(r.units) FILTER (k.kind = 'percentage') / 100 AS percentage,
+        max(r.units / coalesce(m.units, l.memory_mib / k.size)) FILTER (k.kind = 'memory') AS memory,
+        max(r.units) FILTER (k.kind = 'memory') IS NOT NULL AS asks_memory,
+        max(r.units) FILTER (k.kind = 'total_cores') / 100 AS total_cores,
+        max(r.units / coalesce(m.units, l.memory_mib / k.size)) FILTER (k.kind = 'total_memory') AS total_memory,
+        bool_or(k.kind IN ('total_cores', 'total_memory')) AS is_total,
+        bool_or(k.kind IN ('memory', 'total_memory') AND coalesce(m.units, l.memory_mib) IS NULL) AS is_guessed,
+        any_value(CASE WHEN coalesce(k.devices, r.resource) = 'nvidia_com_gpu' THEN c.hami_default_mem / l.memory_mib END) AS default_memory,
+        bool_or(k.devices IS NOT NULL) AS asks_parts
+    FROM container_requests AS r
+    JOIN resource_kinds AS k USING (resource)
+    JOIN places AS l USING (cluster, uid)
+    CROSS JOIN settings AS c
+    LEFT JOIN memories AS m ON m.node_id = l.node_id AND m.resource = r.resource
+    WHERE k.devices IS NOT NULL OR r.resource IN (SELECT devices FROM resource_kinds)
+    GROUP BY ALL
+),
+-- a pod without any part holds whole devices, as anywhere; with HAMi and a default memory that much of them
+concerned AS (
+    SELECT cluster, uid, resource FROM asked
+    GROUP BY ALL
+    HAVING bool_or(asks_parts) OR (bool_or(default_memory IS NOT NULL) AND any_value(node_id) IN (
+        SELECT node_id FROM unit_shares WHERE virtual))
+),
+sized AS (
+    SELECT a.cluster, a.uid, a.resource, a.starting, a.is_guessed, coalesce(a.devices, 1) AS units,
+        CASE
+            WHEN a.is_total THEN least(coalesce(a.devices, greatest(a.total_cores, a.total_memory)),
+                CASE WHEN a.is_guessed THEN coalesce(a.devices, 1) ELSE greatest(a.total_cores, a.total_memory) END)
+            -- missing memory is all of the device's; missing cores are none
+            ELSE coalesce(a.devices, 1) * least(1, greatest(a.cores, CASE WHEN a.asks_memory THEN coalesce(a.memory, 1)
+                ELSE coalesce(a.percentage, a.default_memory, 1) END))
+        END AS gpus
+    FROM asked AS a JOIN concerned USING (cluster, uid, resource)
+),
+annotated AS (
+    SELECT l.cluster, l.uid, l.memory_mib,
+        coalesce(try_cast(arg_max(a.labels['annotation_gpu_fraction_num_devices'], a.last_ms) AS DOUBLE), 1) AS units,
+        try_cast(arg_max(a.labels['annotation_gpu_fraction'], a.last_ms) AS DOUBLE) AS fraction,
+        try_cast(arg_max(a.labels['annotation_gpu_memory'], a.last_ms) AS DOUBLE) AS mib
+    FROM facts AS a
+    JOIN places AS l USING (cluster, uid)
+    ANTI JOIN (SELECT cluster, uid FROM container_requests WHERE is_accelerator(resource)) AS r USING (cluster, uid)
+    WHERE a.metric = 'kube_pod_annotations' AND l.node_id IS NOT NULL
+    GROUP BY ALL
+)
+SELECT cluster, uid, resource, bool_or(is_guessed) AS is_guessed,
+    greatest(coalesce(sum(units) FILTER (NOT starting), 0), coalesce(max(units) FILTER (starting), 0)) AS units,
+    greatest(coalesce(sum(gpus) FILTER (NOT starting), 0), coalesce(max(gpus) FILTER (starting), 0)) AS gpus
+FROM sized
+GROUP BY ALL
+HAVING gpus > 0
+UNION ALL
+SELECT cluster, uid, 'gpu_fraction', coalesce(fraction, mib / memory_mib) IS NULL, units, units * least(1, coalesce(fraction, mib / memory_mib, 1))
+FROM annotated
+WHERE units > 0 AND coalesce(fraction, mib) > 0;

@@ -1,0 +1,20 @@
+-- reads: pods, pod_requests, node_traits, facts, collected
+-- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it
+-- invariant: from_ms < to_ms; 0 < part <= 1
+CREATE OR REPLACE TEMP TABLE unlisted_holdings AS
+WITH offered AS (
+    SELECT n.node_id, f.resource, max(f.value) AS units
+    FROM node_traits AS n
+    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+        AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
+    WHERE is_unlisted(f.resource) AND f.value > 0
+    GROUP BY ALL
+)
+SELECT p.cluster, p.namespace, p.uid, n.node_id, r.resource, r.units, least(1, coalesce(r.units / o.units, 1)) AS part,
+    greatest(p.held_from_ms, n.up_from_ms, c.from_ms) AS from_ms, least(p.held_to_ms, n.up_to_ms, c.to_ms) AS to_ms
+FROM pods AS p
+JOIN pod_requests AS r USING (cluster, uid)
+JOIN node_traits AS n ON n.cluster = p.cluster AND n.node = p.node AND n.up_from_ms < p.held_to_ms AND p.held_from_ms < n.up_to_ms
+JOIN collected AS c ON c.cluster = p.cluster AND c.from_ms < least(p.held_to_ms, n.up_to_ms) AND greatest(p.held_from_ms, n.up_from_ms) < c.to_ms
+LEFT JOIN offered AS o ON o.node_id = n.node_id AND o.resource = r.resource
+WHERE is_unlisted(r.resource);

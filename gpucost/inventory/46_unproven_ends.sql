@@ -1,0 +1,24 @@
+-- reads: allocated, facts
+-- writes: unproven_ends, one row per allocation that may have ended before its requests did: from the last sample of its phase on, or later from when one of its containers had ended
+-- invariant: held_from_ms <= from_ms < to_ms = held_to_ms; none where a terminal phase was seen, or phases were scraped to within ten minutes of the end
+CREATE OR REPLACE TEMP TABLE unproven_ends AS
+WITH phases AS (
+    SELECT cluster, uid, max(end_ms) AS end_ms, bool_or(labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS is_terminal
+    FROM facts
+    WHERE metric = 'kube_pod_status_phase' AND uid IS NOT NULL
+    GROUP BY ALL
+),
+completions AS (
+    SELECT cluster, uid, min(value) * 1000 AS at_ms FROM facts WHERE metric = 'kube_pod_completion_time' AND uid IS NOT NULL GROUP BY ALL
+),
+pods AS (
+    SELECT a.allocation_id, a.cluster, a.held_to_ms,
+        greatest(a.held_from_ms, coalesce(p.end_ms, 0),
+            -- where completion times are exported, a pod without one runs on
+            CASE WHEN a.cluster IN (SELECT cluster FROM completions) THEN coalesce(c.at_ms, a.held_to_ms) ELSE 0 END)::BIGINT AS from_ms
+    FROM allocated AS a
+    LEFT JOIN phases AS p ON p.cluster = a.cluster AND p.uid = a.uid
+    LEFT JOIN completions AS c ON c.cluster = a.cluster AND c.uid = a.uid
+    WHERE a.gpus > 0 AND NOT coalesce(p.is_terminal, false)
+)
+SELECT allocation_id, cluster, from_ms, held_to_ms AS to_ms FROM pods WHERE from_ms < held_to_ms - 600000;

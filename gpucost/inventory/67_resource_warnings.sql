@@ -1,0 +1,76 @@
+-- reads: pod_nodes, pod_parts, pod_units, pod_requests, reservations, claim_pods, claim_holders, claim_series, resource_kinds, collected, node_facts, facts
+-- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
+-- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
+INSERT INTO warnings BY NAME
+WITH doubtful AS (
+    SELECT 'unsplit_resource' AS code, u.cluster, u.uid, u.resource AS subject, u.gpus,
+        u.resource || ' may be a part of a device, and no table says which: counted whole' AS message, NULL AS fix
+    FROM pod_units AS u JOIN resource_kinds AS k USING (resource)
+    WHERE k.kind = 'unsplit'
+    UNION ALL
+    SELECT 'unsplit_resource', r.cluster, r.uid, r.resource, u.gpus,
+        r.resource || ' tells a part of a device that is not understood: its device counts whole', NULL
+    FROM pod_requests AS r
+    JOIN resource_kinds AS k USING (resource)
+    JOIN (SELECT cluster, uid, sum(gpus) AS gpus FROM pod_units GROUP BY ALL) AS u USING (cluster, uid)
+    WHERE k.kind = 'unsplit_part'
+    UNION ALL
+    SELECT 'guessed_share', q.cluster, q.uid, r.resource, q.gpus,
+        r.resource || ' is memory of a device whose memory nothing tells: its device counts whole',
+        'let kube_node_status_capacity tell it, or export node labels, so that the GPU model is known'
+    FROM pod_parts AS q
+    JOIN pod_requests AS r USING (cluster, uid)
+    JOIN resource_kinds AS k ON k.resource = r.resource AND k.devices = q.resource AND k.kind IN ('memory', 'total_memory')
+    WHERE q.is_guessed
+    UNION ALL
+    SELECT 'guessed_share', q.cluster, q.uid, 'gpu-memory', q.gpus,
+        'the annotation gpu-memory is memory of a device whose model is not known: its device counts whole',
+        'kube-state-metrics --metric-labels-allowlist=nodes=[*]'
+    FROM pod_parts AS q
+    WHERE q.is_guessed AND q.resource = 'gpu_fraction'
+    UNION ALL
+    SELECT 'guessed_share', q.cluster, q.uid, r.resource, q.gpus,
+        'no ' || k.devices || ' tells how many GPUs ' || r.resource || ' lies on: shares are of all that a node offers, over the GPUs that its labels, its instance type or '
+            || 'dcgm-exporter tell of; where nothing does, a unit counts as a GPU', NULL
+    FROM pod_parts AS q
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN pod_requests AS r USING (cluster, uid)
+    JOIN resource_kinds AS k ON k.resource = r.resource AND k.devices = q.resource AND k.kind = 'total_memory'
+    WHERE NOT q.is_guessed AND NOT EXISTS (
+        FROM node_facts AS f JOIN facts AS c ON c.cluster = f.cluster AND c.node = f.node AND c.metric = 'kube_node_status_capacity'
+        WHERE f.node_id = n.node_id AND c.resource = k.devices)
+    UNION ALL
+    SELECT 'hidden_fractions', r.cluster, r.uid, r.namespace, u.gpus,
+        'pods of namespace ' || r.namespace || ' hold GPUs for others, whose gpu-fraction and gpu-memory annotations are not exported: '
+            || 'that namespace is charged for whole GPUs',
+        'kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]'
+    FROM reservations AS r
+    JOIN (SELECT cluster, uid, sum(gpus) AS gpus FROM pod_units GROUP BY ALL) AS u USING (cluster, uid)
+    WHERE NOT r.gives_way
+    UNION ALL
+    SELECT 'unplaced_claim', c.cluster, c.uid, c.namespace, 1,
+        'pods of namespace ' || c.namespace || ' on GPU nodes use resource claims that nothing ties to a device, counted here as one GPU a claim: '
+            || 'not attributed, if they are claims of GPUs',
+        'dcgm-exporter: set KUBERNETES_ENABLE_DRA=true'
+    FROM claim_pods AS c
+    JOIN pod_nodes AS n USING (cluster, uid)
+    ANTI JOIN claim_holders AS h ON h.cluster = c.cluster AND h.uid = c.uid
+    ANTI JOIN (FROM pod_requests WHERE is_accelerator(resource)) AS r ON r.cluster = c.cluster AND r.uid = c.uid
+    -- a claim of a network interface, say, is no matter
+    WHERE NOT EXISTS (
+        FROM facts AS f JOIN claim_series AS s ON s.metric = f.metric AND s.kind = 'device'
+        WHERE f.cluster = c.cluster AND f.namespace = c.namespace AND f.labels[s.claim] = c.claim)
+),
+timed AS (
+    SELECT d.*, greatest(n.held_from_ms, t.from_ms) AS from_ms, least(n.held_to_ms, t.to_ms) AS to_ms
+    FROM doubtful AS d
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN collected AS t ON t.cluster = d.cluster AND t.from_ms < n.held_to_ms AND n.held_from_ms < t.to_ms
+)
+SELECT code, cluster, subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
+    message || ' (' || printf('%.1f', sum(gpus * (to_ms - from_ms)) / 3600000) || ' GPU-hours of ' || count(DISTINCT uid)
+        || CASE count(DISTINCT uid) WHEN 1 THEN ' pod' ELSE ' pods' END || ', '
+        || strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M') || 'Z to ' || strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M') || 'Z)' AS message,
+    fix
+FROM timed
+GROUP BY code, cluster, subject, message, fix;

@@ -1,0 +1,78 @@
+-- reads: metric_spans, needs, dropped_samples, series
+-- writes: missing_metrics, one row per cluster and stretch in which a metric or label that figures need was not exported: what is lost, and what mends it
+-- invariant: from_ms < to_ms; a stretch is longer than ten minutes, and lies before the metric's first sample, after its last, or over all that was heard
+CREATE OR REPLACE TEMP TABLE missing_metrics AS
+WITH heard AS (
+    SELECT cluster, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM metric_spans WHERE starts_with(metric, 'kube_') GROUP BY ALL
+),
+asking AS (
+    SELECT m.cluster, coalesce(m.bound_first_ms, m.first_ms) AS first_ms, coalesce(m.bound_last_ms, m.last_ms) AS last_ms
+    FROM metric_spans AS m JOIN needs AS n ON n.kind = 'requests' AND n.metric = m.metric
+),
+active AS (
+    SELECT m.cluster, min(m.first_ms) AS first_ms, max(m.last_ms) AS last_ms
+    FROM metric_spans AS m JOIN needs AS n ON n.kind IN ('activity', 'mig_activity') AND lower(n.metric) = m.metric
+    GROUP BY ALL
+),
+sliced AS (
+    SELECT cluster, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM metric_spans WHERE is_mig GROUP BY ALL
+),
+-- what is due, and since and until when: what pods and GPU nodes tell while pods on nodes ask for GPUs, all else where anything is heard
+due AS (
+    SELECT d.cluster, n.*, d.first_ms AS from_ms, d.last_ms AS to_ms
+    FROM needs AS n
+    JOIN (
+        SELECT 'state' AS of, * FROM heard UNION ALL SELECT 'pods', * FROM asking UNION ALL SELECT 'slices', * FROM sliced
+        UNION ALL SELECT 'activity', * FROM active ANTI JOIN heard USING (cluster)
+        -- a cluster in which nobody asks for a GPU is measured all the same
+        UNION ALL SELECT 'GPUs', * FROM asking UNION ALL SELECT 'GPUs', * FROM heard ANTI JOIN asking USING (cluster)
+    ) AS d ON d.of = CASE
+        WHEN n.kind = 'exporter' THEN 'activity'
+        WHEN n.kind = 'mig_activity' THEN 'slices'
+        WHEN n.kind = 'activity' THEN 'GPUs'
+        WHEN n.kind = 'metric' AND (starts_with(n.metric, 'kube_pod_') OR n.metric = 'kube_node_status_capacity') THEN 'pods'
+        ELSE 'state' END
+),
+met AS (
+    SELECT d.*, m.first_ms, m.last_ms, coalesce(m.is_labeled, false) AS is_labeled
+    FROM due AS d
+    LEFT JOIN (
+        FROM metric_spans UNION ALL BY NAME SELECT cluster, 'activity' AS metric, first_ms, last_ms FROM active
+    ) AS m ON m.cluster = d.cluster AND m.metric = CASE d.kind WHEN 'activity' THEN 'activity' ELSE lower(d.metric) END
+),
+stretches AS (
+    SELECT *, 'ever' AS how FROM met WHERE first_ms IS NULL
+    UNION ALL
+    SELECT * REPLACE (first_ms AS to_ms), 'until then' FROM met WHERE first_ms > from_ms + 600000 AND kind <> 'requests'
+    UNION ALL
+    SELECT * REPLACE (last_ms AS from_ms), 'since then' FROM met WHERE last_ms < to_ms - 600000 AND kind <> 'requests'
+    UNION ALL
+    SELECT *, 'bare' FROM met WHERE kind IN ('labels', 'team_labels') AND first_ms IS NOT NULL AND NOT is_labeled
+),
+spoiled AS (
+    SELECT DISTINCT s.cluster, lower(d.metric) AS metric FROM dropped_samples AS d JOIN (SELECT DISTINCT source, cluster FROM series) AS s USING (source)
+)
+SELECT t.cluster, t.metric, t.from_ms, t.to_ms,
+    CASE WHEN t.kind = 'team_labels' THEN 'note' ELSE 'warning' END AS level,
+    CASE
+        WHEN t.how = 'bare' THEN replace(t.metric, 'kube_', '') || '_not_exported'
+        WHEN t.kind = 'exporter' THEN 'no_kube_state_metrics'
+        WHEN t.kind = 'requests' THEN 'no_gpu_requests'
+        WHEN t.kind = 'activity' AND t.how = 'ever' AND p.cluster IS NOT NULL THEN 'activity_invalid'
+        WHEN t.kind IN ('activity', 'mig_activity') THEN 'no_' || t.kind
+        ELSE 'missing_' || t.metric
+    END AS code,
+    'cluster ' || t.cluster || CASE
+        WHEN t.how = 'bare' THEN ': ' || t.metric || ' holds no label: ' || t.lost
+        WHEN t.kind = 'exporter' THEN ' holds no sample of ' || t.metric
+        WHEN t.kind = 'requests' THEN ': ' || t.lost
+        WHEN code = 'activity_invalid' THEN ': ' || t.metric || ' held no valid sample'
+        ELSE ' has no ' || t.metric || CASE t.how WHEN 'ever' THEN '' ELSE
+            ' between ' || strftime(epoch_ms(t.from_ms), '%Y-%m-%dT%H:%MZ') || ' and ' || strftime(epoch_ms(t.to_ms), '%Y-%m-%dT%H:%MZ') END
+            || ': ' || t.lost
+    END AS message,
+    -- nothing is to be set where it was there later
+    CASE WHEN t.how <> 'until then' AND code <> 'activity_invalid' THEN t.fix END AS fix
+FROM stretches AS t
+LEFT JOIN spoiled AS p ON p.cluster = t.cluster AND p.metric = lower(t.metric)
+WHERE t.from_ms < t.to_ms AND (t.kind <> 'team_labels' OR t.how = 'bare');

@@ -1,0 +1,79 @@
+-- reads: series, states, blocks; $source is asked about [$from_ms, $to_ms), and silent for up to $tolerance_ms is not silent
+-- writes: silences (temporary): a cluster's nodes, one target that tells of them, its GPUs, one GPU; to_ms is null: to the end
+-- invariant: nodes are heard of through any source, the others through this one; GPUs are silent only while a node offers some
+CREATE OR REPLACE TEMP TABLE silences AS
+WITH here AS (
+    SELECT DISTINCT cluster FROM series WHERE source = $source
+),
+node_runs AS (
+    SELECT s.source, s.cluster, hash(s.labels['job'], s.labels['instance']) AS target, t.first_ms, t.last_ms
+    FROM states AS t
+    JOIN series AS s USING (series_id)
+    JOIN here USING (cluster)
+    WHERE starts_with(s.metric, 'kube_node_')
+),
+offered AS (
+    -- nodes with GPUs, and since when until when
+    SELECT s.cluster, s.labels['node'] AS node, t.first_ms, t.last_ms
+    FROM states AS t
+    JOIN series AS s USING (series_id)
+    WHERE s.metric = 'kube_node_status_capacity' AND s.labels['resource'] NOT IN ('cpu', 'memory') AND t.value > 0
+        AND t.last_ms > $from_ms
+),
+device_series AS (
+    SELECT s.series_id, s.cluster, n.node,
+        hash(s.metric, coalesce(s.labels['UUID'], s.labels['uuid']), coalesce(s.labels['GPU_I_ID'], '')) AS device
+    FROM series AS s
+    LEFT JOIN (SELECT DISTINCT cluster, node FROM offered) AS n
+        ON n.cluster = s.cluster
+        AND n.node = coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['Hostname'], s.labels['hostname'])
+    WHERE s.source = $source AND NOT starts_with(s.metric, 'kube_') AND NOT starts_with(s.metric, 'kueue_')
+),
+device_hours AS (
+    SELECT d.cluster, d.node, d.device, b.hour::BIGINT * 3600000 AS hour_ms,
+        min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
+        -- what is missing inside the hour, where one series tells all of it
+        CASE WHEN count(*) = 1 THEN max(b.last_offset_ms - b.first_offset_ms - (b.samples - 1) * b.gap_ms) END AS lacking_ms
+    FROM blocks AS b
+    JOIN device_series AS d USING (series_id)
+    -- a day more: who is silent when the time begins was heard before it
+    WHERE b.hour >= $from_ms // 3600000 - 24
+    GROUP BY ALL
+),
+heard AS (
+    SELECT 'nodes' AS family, cluster, NULL AS node, 0::UBIGINT AS speaker, first_ms, last_ms FROM node_runs
+    UNION ALL
+    SELECT 'target', cluster, NULL, target, first_ms, last_ms FROM node_runs WHERE source = $source
+    UNION ALL
+    SELECT 'gpus', cluster, NULL, 0, hour_ms + min(first_offset_ms), hour_ms + max(last_offset_ms) FROM device_hours GROUP BY cluster, hour_ms
+    UNION ALL
+    SELECT 'gpu', cluster, node, device, hour_ms + first_offset_ms, hour_ms + last_offset_ms FROM device_hours
+),
+in_order AS (
+    SELECT *, max(last_ms) OVER (
+        PARTITION BY family, cluster, speaker ORDER BY first_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS heard_ms
+    FROM heard
+),
+unheard AS (
+    SELECT family, cluster, node, heard_ms AS from_ms, first_ms AS to_ms
+    FROM in_order
+    WHERE first_ms - heard_ms > $tolerance_ms AND first_ms > $from_ms AND heard_ms < $to_ms
+    UNION ALL
+    SELECT family, cluster, NULL, max(last_ms), NULL
+    FROM heard
+    WHERE family IN ('nodes', 'gpus')
+    GROUP BY family, cluster
+    HAVING $to_ms - max(last_ms) > $tolerance_ms
+    UNION ALL
+    SELECT 'gpu', cluster, node, hour_ms + first_offset_ms, hour_ms + last_offset_ms FROM device_hours WHERE lacking_ms > $tolerance_ms
+)
+SELECT u.family, u.cluster, u.from_ms, u.to_ms
+FROM unheard AS u
+WHERE u.family IN ('nodes', 'target')
+UNION
+SELECT u.family, u.cluster, u.from_ms, u.to_ms
+FROM unheard AS u
+SEMI JOIN offered AS o
+    ON o.cluster = u.cluster AND (u.node IS NULL OR o.node = u.node)
+    AND o.first_ms < coalesce(u.to_ms, $to_ms) - $tolerance_ms AND o.last_ms > u.from_ms + $tolerance_ms
+WHERE u.family IN ('gpus', 'gpu');

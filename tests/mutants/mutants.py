@@ -1,0 +1,106 @@
+"""The mutants: each puts another text in the place of one that stands in a file exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXACT = "tests/unit/test_exact_hours.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken formula. `tests` are part of `make test`; one of them at least has to fail by an assertion."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant(
+        "whole hours are 2 % more idle",
+        "gpucost/attribute/34_measures.sql",
+        "weight * idle_ms AS idle",
+        "weight * 1.02 * idle_ms AS idle",
+        (f"{EXACT}::test_a_whole_hour_that_is_idle_in_part",),
+    ),
+    Mutant(
+        "a sample speaks over 4.5 intervals",
+        "gpucost/attribute/33_sample_intervals.sql",
+        "<= 2.5 *",
+        "<= 4.5 *",
+        (f"{EXACT}::test_a_sample_before_a_gap_speaks_for_one_interval",),
+    ),
+    Mutant(
+        "a slot is cut by the least that its node ever offered",
+        "gpucost/inventory/27_unit_shares.sql",
+        "arg_max(f.value, f.last_ms)",
+        "min(f.value)",
+        (f"{EXACT}::test_a_slot_is_cut_by_what_the_node_offers_at_last",),
+    ),
+    Mutant(
+        "labels are as of the cell, not of its hour",
+        "gpucost/attribute/60_cell_costs.sql",
+        "t.from_ms <= s.from_ms // 3600000 * 3600000 AND s.from_ms // 3600000 * 3600000 < t.to_ms",
+        "t.from_ms <= s.from_ms AND s.from_ms < t.to_ms",
+        ("tests/services/test_hard_cases.py::test_a_report_of_an_odd_period_leaves_other_reports_as_they_are",),
+    ),
+    Mutant(
+        "a share is a fifth of a percent too small",
+        "gpucost/attribute/50_shares.sql",
+        "greatest(h.capacity_gpu_ms, h.billed_gpu_ms) AS share",
+        "greatest(h.capacity_gpu_ms, h.billed_gpu_ms) * 0.998 AS share",
+        (f"{EXACT}::test_a_whole_hour_that_is_idle_in_part", f"{EXACT}::test_more_held_than_there_is"),
+    ),
+    Mutant(
+        "what rounding leaves goes to the smallest share",
+        "gpucost/attribute/51_amounts.sql",
+        "ORDER BY s.share DESC, s.uid",
+        "ORDER BY s.share, s.uid",
+        (f"{EXACT}::test_what_rounding_leaves_goes_to_the_largest_share",),
+    ),
+    Mutant(
+        "a sentinel is a value",
+        "gpucost/store/validity.py",
+        "[0, 1, 2], -1)",
+        "[0, -1, 2], -1)",
+        ("tests/services/test_hard_cases.py::test_four_of_five_samples_make_no_sense",),
+    ),
+    Mutant(
+        "a spot price begins with the next whole hour",
+        "gpucost/price/13_spot_steps.sql",
+        "at_ms AS from_ms,",
+        "(at_ms + 3599999) // 3600000 * 3600000 AS from_ms,",
+        ("tests/unit/test_price_sources.py::test_a_spot_price_holds_until_the_next_change",),
+    ),
+    Mutant(
+        "a pool's price is the mean of its machines' prices",
+        "gpucost/price/bill/30_billed_hours.sql",
+        "greatest(sum(cost), 0) / sum(hours)",
+        "greatest(avg(cost / hours), 0)",
+        ("tests/unit/test_price_bill.py::test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed",),
+    ),
+    Mutant(
+        "a day begins twelve hours before its noon",
+        "gpucost/timeline.py",
+        "return datetime(day.year, day.month, day.day, tzinfo=tz).astimezone(UTC)",
+        "return datetime(day.year, day.month, day.day, 12, tzinfo=tz).astimezone(UTC) - timedelta(hours=12)",
+        ("tests/unit/test_report_periods.py::test_days_of_a_clock_change_have_23_and_25_hours",),
+    ),
+    Mutant(
+        "only the last epoch before a restart is lost",
+        "gpucost/units/intervals.py",
+        "found = _lose(found, level + 1)",
+        "found = [*found[:-1], *_lose(found[-1:], level + 1)]",
+        ("tests/unit/test_unit_epochs.py::test_work_after_a_restart_from_nothing_loses_what_was_done",),
+    ),
+    Mutant(
+        "an exchange rate begins at midnight in UTC",
+        "gpucost/price/fx.py",
+        "to_ms(local_midnight(day, config.tz)) for day, _ in steps",
+        "round((day - date(1970, 1, 1)).total_seconds() * 1000) for day, _ in steps",
+        ("tests/unit/test_price_fx_discounts.py::test_prices_are_cut_where_the_rate_of_a_local_day_changes",),
+    ),
+)

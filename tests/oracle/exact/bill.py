@@ -1,0 +1,268 @@
+"""The bill of what was scraped: node by node and cell by cell who held GPUs, how busy they were, and what that came to."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from tests.oracle.exact.coverage import collected
+from tests.oracle.exact.devices import DeviceSeries, Speech, device_series
+from tests.oracle.exact.nodes import Node, count_gpus, is_accelerator, lives
+from tests.oracle.exact.pods import Pod, pods
+from tests.oracle.exact.prices import NANO, Row, steps
+from tests.oracle.exact.states import HOUR, State, states, valid
+from tests.oracle.exact.teams import Teams
+from tests.replay.series import Series
+
+Spans = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a bill depends on besides samples: the time they were asked for (milliseconds), prices, and settings."""
+
+    since: int
+    until: int
+    book: list[Row]
+    cluster: str
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    teams: list[dict[str, Any]] = field(default_factory=list)
+    cuts: tuple[int, ...] = ()
+    threshold: Fraction = Fraction(5)
+
+
+@dataclass
+class Figures:
+    """GPU-milliseconds and money of one row. `doubt` counts amounts whose ninth decimal rests on how binary fractions round."""
+
+    team: str | None = None
+    allocated: Fraction = Fraction(0)
+    active: Fraction = Fraction(0)
+    idle: Fraction = Fraction(0)
+    unmeasured: Fraction = Fraction(0)
+    utilization: Fraction = Fraction(0)
+    unallocated: Fraction = Fraction(0)
+    unavailable: Fraction = Fraction(0)
+    cost: Decimal = Decimal(0)
+    idle_cost: Decimal = Decimal(0)
+    unallocated_cost: Decimal = Decimal(0)
+    doubt: int = 0
+
+
+@dataclass
+class NodeFigures:
+    """GPU-milliseconds that a node had in a cell, those held beyond, and what it cost."""
+
+    capacity: Fraction = Fraction(0)
+    over_allocated: Fraction = Fraction(0)
+    cost: Decimal = Decimal(0)
+
+
+#: From and to (milliseconds), cluster, node name, when that node was up from.
+CellKey = tuple[int, int, str, str, int]
+
+
+@dataclass
+class Bill:
+    """Rows by cell and the pod's uid (None: nobody), and by cell alone."""
+
+    rows: dict[tuple[CellKey, str | None], Figures] = field(default_factory=lambda: defaultdict(Figures))
+    nodes: dict[CellKey, NodeFigures] = field(default_factory=lambda: defaultdict(NodeFigures))
+
+
+def exact_bill(series: list[Series], rules: Rules) -> Bill:
+    """The bill of samples: no tolerance, no aggregates, no SQL."""
+    everything = [s for s in valid(series, rules.cluster)]
+    told, exporters = states(everything), device_series(everything)
+    nodes = lives(told, exporters)
+    _place(nodes, exporters, told)
+    for node in nodes:
+        node.gpus = count_gpus(node)
+    nodes = [node for node in nodes if node.gpus > 0]
+    holders: dict[Node, list[Pod]] = defaultdict(list)
+    for pod in pods(told, nodes, exporters):
+        holders[pod.node].append(pod)
+    seen = collected(told, exporters, rules.since, rules.until)
+    teams = Teams(told, rules.teams)
+    bill = Bill()
+    for node in nodes:
+        count = _NodeBill(bill, node, holders[node], rules, teams)
+        for since, until in seen.get(node.cluster, []):
+            count.between(max(since, node.since), min(until, node.until))
+    return bill
+
+
+def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) -> None:
+    """Puts each series on the node that its exporter names, else on that of the pod it names."""
+    names = defaultdict(set)
+    by_name: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    for node in nodes:
+        names[node.cluster].add(node.name)
+        by_name[node.cluster, node.name].append(node)
+    bound = [s for s in told if s.metric == "kube_pod_info" and s.get("node")]
+    for device in exporters:
+        name = next((n for n in (device.host, device.node_label) if n in names[device.cluster]), None)
+        if name is None and device.host and not device.host.replace(".", "").isdigit():
+            short = device.host.split(".")[0]
+            name = min((n for n in names[device.cluster] if n.split(".")[0] == short), default=None)
+        if name is None and device.pod:
+            ran = [
+                s for s in bound
+                if (s.cluster, s.get("namespace"), s.get("pod")) == (device.cluster, device.namespace, device.pod)
+                and s.first <= device.last and device.first <= s.end
+            ]
+            name = max(ran, key=lambda s: s.last).get("node") if ran else None
+        for node in by_name[device.cluster, name] if name else ():
+            if device.first < node.until and node.since <= device.last:
+                node.devices.append(device)
+
+
+class _NodeBill:
+    """Counts one node's segments: stretches inside one cell, at one price."""
+
+    def __init__(self, bill: Bill, node: Node, holders: list[Pod], rules: Rules, teams: Teams) -> None:
+        self.bill, self.node, self.rules, self.teams = bill, node, rules, teams
+        self.holders = sorted(holders, key=lambda pod: pod.since)
+        self.prices = steps(rules.book, node, rules.zone)
+        on: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
+        for device in node.devices:
+            on[device.uuid, device.instance].append(device)
+        self.speech = {key: Speech(series, rules.threshold) for key, series in on.items()}
+        self.absences = list(_absences(node))
+
+    def between(self, since: int, until: int) -> None:
+        """Counts [since, until)."""
+        if since >= until:
+            return
+        begins = {at for at, _ in self.prices}
+        for cell_from, cell_to in cells(since, until, self.rules):
+            low, high = max(since, cell_from), min(until, cell_to)
+            moments = sorted({low, high, *(at for at in begins if low < at < high)})
+            for start, end in itertools.pairwise(moments):
+                self._segment((cell_from, cell_to, self.node.cluster, self.node.name, self.node.since), start, end)
+
+    def _segment(self, cell: CellKey, since: int, until: int) -> None:
+        price = next((price for at, price in reversed(self.prices) if at <= since), Decimal(0))
+        node_cost, doubtful = rounded(price, Fraction(until - since, HOUR))
+        here = [pod for pod in self.holders if pod.since < until and since < pod.until]
+        billed, unavailable = self._stretches(here, since, until)
+        capacity = self.node.gpus * (until - since)
+        held = {pod: pod.gpus * (min(pod.until, until) - max(pod.since, since)) for pod in here}
+        free = capacity - sum(billed.values(), Fraction(0))
+        shares: dict[Pod | None, Fraction] = {**{pod: billed[pod] / capacity for pod in here}, None: free / capacity}
+        costs, in_doubt = amounts(node_cost, shares)
+        in_doubt += doubtful
+        for pod in here:
+            idle, measured, activity = self._measured(pod, max(pod.since, since), min(pod.until, until))
+            idle, measured = min(idle, held[pod]), min(measured, held[pod])
+            idle_cost, idle_doubt = rounded(costs[pod], idle / held[pod])
+            row = self.bill.rows[cell, pod.uid]
+            row.team = self.teams.of(pod.cluster, pod.namespace, cell[0])
+            row.allocated += held[pod]
+            row.active += measured - idle
+            row.idle += idle
+            row.unmeasured += held[pod] - measured
+            row.utilization += activity / 100
+            row.cost += costs[pod]
+            row.idle_cost += idle_cost
+            row.doubt += in_doubt + idle_doubt
+        if free or costs[None]:
+            row = self.bill.rows[cell, None]
+            row.unallocated += free
+            row.unavailable += unavailable
+            row.unallocated_cost += costs[None]
+            row.doubt += in_doubt
+        whole = self.bill.nodes[cell]
+        whole.capacity += capacity
+        whole.over_allocated += sum(held.values(), Fraction(0)) - sum(billed.values(), Fraction(0))
+        whole.cost += node_cost
+
+    def _stretches(self, here: list[Pod], since: int, until: int) -> tuple[dict[Pod, Fraction], Fraction]:
+        """GPU-milliseconds that each pod pays for, and those that nobody could have held."""
+        edges = {since, until, *(edge for pod in here for edge in (pod.since, pod.until) if since < edge < until)}
+        edges |= {edge for absence in self.absences for edge in absence[1:3] if since < edge < until}
+        billed = dict.fromkeys(here, Fraction(0))
+        unavailable = Fraction(0)
+        for start, end in itertools.pairwise(sorted(edges)):
+            holding = [pod for pod in here if pod.since <= start < pod.until]
+            held = sum((pod.gpus for pod in holding), Fraction(0))
+            scale = min(Fraction(1), self.node.gpus / held) if held else Fraction(1)
+            for pod in holding:
+                billed[pod] += pod.gpus * scale * (end - start)
+            causes: dict[str, Fraction] = {}
+            for cause, absent_from, absent_to, gpus in self.absences:
+                if absent_from <= start < absent_to:
+                    causes[cause] = max(gpus, causes.get(cause, Fraction(0)))
+            absent = sum(causes.values(), Fraction(0))
+            unavailable += min(absent, max(self.node.gpus - held, Fraction(0))) * (end - start)
+        return billed, unavailable
+
+    def _measured(self, pod: Pod, since: int, until: int) -> tuple[Fraction, Fraction, Fraction]:
+        idle, measured, activity = Fraction(0), Fraction(0), Fraction(0)
+        for key, weight in pod.devices.items():
+            said = self.speech[key].between(since, until)
+            idle += weight * said[0]
+            measured += weight * said[1]
+            activity += weight * said[2]
+        return idle, measured, activity
+
+
+def cells(since: int, until: int, rules: Rules) -> Iterator[tuple[int, int]]:
+    """Hours, cut at local midnights and at the ends of reported periods, as far as they touch [since, until)."""
+    edges = {hour * HOUR for hour in range(since // HOUR, -(-until // HOUR) + 1)} | set(rules.cuts)
+    day = datetime.fromtimestamp(since / 1000, UTC).astimezone(rules.zone).date() - timedelta(days=1)
+    while (midnight := _midnight(day, rules.zone)) <= until + 24 * HOUR:
+        edges.add(midnight)
+        day += timedelta(days=1)
+    for start, end in itertools.pairwise(sorted(edges)):
+        if start < until and since < end:
+            yield start, end
+
+
+def _midnight(day: Any, zone: ZoneInfo) -> int:
+    return round(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)
+
+
+def _absences(node: Node) -> Iterator[tuple[str, int, int, Fraction]]:
+    """(cause, from, to, GPUs) of what could not have been held: not ready or cordoned, or not allocatable."""
+    offered = [s for s in node.states if s.metric == "kube_node_status_capacity"]
+    for state in node.states:
+        if state.first >= node.until or state.end <= node.since:
+            continue
+        unready = state.labels.get("condition") == "Ready" and state.labels.get("status") == "true" and state.value == 0
+        if (state.metric == "kube_node_spec_unschedulable" and state.value == 1) or (state.metric == "kube_node_status_condition" and unready):
+            yield "", state.first, state.end, node.gpus
+        elif state.metric == "kube_node_status_allocatable":
+            for whole in offered:
+                since, until = max(state.first, whole.first), min(state.end, whole.end)
+                if whole.resource == state.resource and state.value < whole.value and since < until and is_accelerator(state.resource):
+                    lost = Fraction(whole.value) - Fraction(state.value)
+                    yield state.resource, since, until, lost * node.unit(state.resource, state.first).share
+
+
+def rounded(cost: Decimal, share: Fraction) -> tuple[Decimal, int]:
+    """A part of a cost to nine decimals; and whether that hangs on the last bit of a binary fraction: 1 or 0.
+
+    Half a billionth goes up. DuckDB computes cost x share in binary, where a share such as 1/7 is not exact.
+    """
+    exact = Fraction(cost) * share * 10**9
+    nanos = exact.numerator // exact.denominator
+    rest = exact - nanos
+    amount = (nanos + (rest >= Fraction(1, 2))) * NANO
+    return amount, int(abs(rest - Fraction(1, 2)) < Fraction(1, 10_000))
+
+
+def amounts(cost: Decimal, shares: dict[Pod | None, Fraction]) -> tuple[dict[Pod | None, Decimal], int]:
+    """Each share's amount: what rounding leaves goes to the largest share, then the smallest uid; and how many are in doubt."""
+    each = {pod: rounded(cost, share) for pod, share in shares.items()}
+    costs = {pod: amount for pod, (amount, _) in each.items()}
+    first = min(shares, key=lambda pod: (-shares[pod], pod is None, pod.uid if pod else ""))
+    costs[first] += cost - sum(costs.values(), Decimal(0))
+    return costs, sum(doubt for _, doubt in each.values())

@@ -1,0 +1,31 @@
+"""The facts that gpucost ships about instance types, GPU models and MIG profiles."""
+
+from __future__ import annotations
+
+import csv
+import re
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+PRICING = Path(__file__).parents[3] / "pricing"
+#: GPU instances with other than seven compute slices (NVIDIA MIG user guide, supported profiles).
+OTHER_SLICES = re.compile(r"(A30|RTX[- ]?PRO[- ]?6000)")
+
+
+@cache
+def _rows(name: str) -> list[dict[str, str]]:
+    with (PRICING / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def gpus_of(instance_type: str) -> Fraction | None:
+    """How many GPUs an instance type has, as its cloud sells it."""
+    counts = [Fraction(row["gpu_count"]) for row in _rows("instances.csv") if row["instance_type"].lower() == instance_type.lower()]
+    return max(counts, default=None)
+
+
+def slices_of(product: str) -> int:
+    """Compute slices of a GPU that can be cut."""
+    return 4 if OTHER_SLICES.search(product.removeprefix("NVIDIA").strip(" -")) else 7

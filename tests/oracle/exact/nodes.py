@@ -1,0 +1,257 @@
+"""Nodes: when each was up, what it says of itself, and what one unit of a resource is on it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tests.oracle.exact.catalog import gpus_of, slices_of
+from tests.oracle.exact.devices import DeviceSeries
+from tests.oracle.exact.labels import Labels, Span, at, spans
+from tests.oracle.exact.states import State
+
+ACCELERATORS = re.compile(r"nvidia_com_gpu|nvidia_com_mig_|amd_com_gpu|habana_ai_gaudi|aws_amazon_com_neuron|google_com_tpu")
+SPOT = {"spot", "preemptible", "ec2spot"}
+RESERVED = {"reserved", "capacity-block", "reservation"}
+BOUGHT = (
+    "karpenter_sh_capacity_type",
+    "eks_amazonaws_com_capacityType",
+    "eks_amazonaws_com_capacity_type",
+    "cloud_google_com_gke_provisioning",
+    "kubernetes_azure_com_scalesetpriority",
+    "node_kubernetes_io_lifecycle",
+    "node_lifecycle",
+)
+RESERVATIONS = (
+    "karpenter_k8s_aws_capacity_reservation_id",
+    "cloud_google_com_reservation_name",
+    "karpenter_sh_capacity_reservation_id",
+)
+PRODUCTS = ("nvidia_com_gpu_product", "cloud_google_com_gke_accelerator", "amd_com_gpu_product_name", "karpenter_k8s_aws_instance_gpu_name")
+PROVIDERS = {"aws": "eks_amazonaws_com_", "azure": "kubernetes_azure_com_"}
+
+
+def is_accelerator(resource: str) -> bool:
+    """Whether a resource, as kube-state-metrics names it, is a device or a part of one."""
+    return ACCELERATORS.match(resource) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one unit of a resource is: its share of a GPU, and the slice that it is or shares, with that slice's part."""
+
+    share: Fraction
+    profile: str | None
+    part: Fraction
+    shared: bool
+
+
+@dataclass
+class Node:
+    """One life of a machine."""
+
+    cluster: str
+    name: str
+    machine: str | None
+    since: int
+    until: int
+    labels: list[Span] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    devices: list[DeviceSeries] = field(default_factory=list)
+    requested: set[str] = field(default_factory=set)
+    gpus: Fraction = Fraction(0)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    @property
+    def last_labels(self) -> Labels:
+        """The labels of its last days, which say where it is and how it was bought."""
+        return self.labels[-1].labels if self.labels else {}
+
+    def label(self, *names: str) -> str | None:
+        """The first of these labels that it carries."""
+        return _first(self.last_labels, names)
+
+    @property
+    def capacity_type(self) -> str:
+        bought = (self.label(*BOUGHT) or "").lower().replace("_", "-")
+        preemptible = "true" in (self.label("cloud_google_com_gke_spot"), self.label("cloud_google_com_gke_preemptible"))
+        if bought in SPOT or preemptible:
+            return "spot"
+        if bought in RESERVED or self.label(*RESERVATIONS) is not None:
+            return "reserved"
+        return "on_demand" if self.labels else "unknown"
+
+    @property
+    def provider(self) -> str | None:
+        scheme = (self.machine or "").partition("://")[0].lower() if "://" in (self.machine or "") else ""
+        carried = [label.removeprefix("label_") for label in self.last_labels]
+        if scheme == "gce" or any(label.startswith("cloud_google_com_") for label in carried):
+            return "gcp"
+        if scheme:
+            return scheme
+        return next((name for name in ("azure", "aws") if any(c.startswith(PROVIDERS[name]) for c in carried)), None)
+
+    @property
+    def slices(self) -> int:
+        models = sorted(d.labels.get("modelName") or d.labels.get("model_name") or "" for d in self.devices)
+        return slices_of(self.label(*PRODUCTS) or (models[-1] if models else ""))
+
+    def capacity(self, since: int, until: int) -> dict[str, Fraction]:
+        """Units of each accelerator that the node offers last within a time."""
+        newest: dict[str, State] = {}
+        for state in self.states:
+            if state.metric == "kube_node_status_capacity" and is_accelerator(state.resource) and state.value > 0:
+                if state.first < min(self.until, until) and max(self.since, since) <= state.last:
+                    if state.resource not in newest or newest[state.resource].last < state.last:
+                        newest[state.resource] = state
+        return {resource: Fraction(state.value) for resource, state in newest.items()}
+
+    def unit(self, resource: str, time: int) -> Unit:
+        """What one unit of a resource was at a moment: the one place that decides shares."""
+        span = at(self.labels, time) or Span(-(2**62), 2**62, {})
+        offered = self.capacity(span.since, span.until)
+        profile = self._profile_of(resource, span.labels)
+        part = Fraction(int(profile.split("g")[0]), self.slices) if profile else Fraction(1)
+        if resource.startswith("nvidia_com_mig_"):
+            replicas = _number(span.labels.get(f"label_{resource.removesuffix('_shared')}_replicas"))
+        else:
+            replicas = _replicas(span.labels)
+        renamed = any(name.endswith("_shared") for name in {*offered, *self.requested})
+        can_be_shared = resource.startswith("nvidia_com_mig_") or resource == "nvidia_com_gpu"
+        shared = resource.endswith("_shared") or (not renamed and can_be_shared and replicas > 1)
+        outnumbers = profile is None and offered.get(resource, Fraction(0)) >= 2 * self.gpus
+        if shared and replicas > 1:
+            share = part / replicas
+        elif outnumbers:
+            share = self.gpus / offered[resource]
+        else:
+            share = part
+        return Unit(share, profile, part, shared or outnumbers)
+
+    def _profile_of(self, resource: str, labels: Labels) -> str | None:
+        if resource.startswith("nvidia_com_mig_"):
+            compute, memory = resource.removeprefix("nvidia_com_mig_").split("_")[:2]
+            return f"{compute}.{memory}"
+        return self.plain_profile(labels) if resource in ("nvidia_com_gpu", "nvidia_com_gpu_shared") else None
+
+    def plain_profile(self, labels: Labels) -> str | None:
+        """The slice that a plain GPU is where all are cut alike."""
+        cut = re.search(r"-MIG-([0-9]+g\.[0-9]+gb)", _first(labels, PRODUCTS) or "")
+        partition = labels.get("label_cloud_google_com_gke_gpu_partition_size")
+        if cut or partition:
+            return (cut.group(1) if cut else str(partition)).lower()
+        return self.only_profile if labels.get("label_nvidia_com_mig_strategy") == "single" else None
+
+    @property
+    def only_profile(self) -> str | None:
+        """The profile of all its instances, where they have one alone."""
+        profiles = {d.profile for d in self.devices}
+        only = next(iter(profiles)) if len(profiles) == 1 else None
+        return only.lower() if only else None
+
+
+def _first(labels: Labels, names: tuple[str, ...]) -> str | None:
+    return next((labels[f"label_{name}"] for name in names if f"label_{name}" in labels), None)
+
+
+def _number(text: str | None) -> Fraction:
+    try:
+        return Fraction(text) if text else Fraction(1)
+    except ValueError:
+        return Fraction(1)
+
+
+def _replicas(labels: Labels) -> Fraction:
+    return _number(labels.get("label_nvidia_com_gpu_replicas") or labels.get("label_cloud_google_com_gke_max_shared_clients_per_gpu"))
+
+
+def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
+    """All lives of nodes that metrics show, without what is on them."""
+    seen: dict[tuple[str, str], list[State]] = defaultdict(list)
+    for state in told:
+        if state.metric.startswith("kube_node_") and state.get("node"):
+            seen[state.cluster, str(state.get("node"))].append(state)
+    found = []
+    for (cluster, name), states in seen.items():
+        created: dict[int, list[State]] = defaultdict(list)
+        for state in states:
+            if state.metric == "kube_node_created":
+                created[round(state.value * 1000)].append(state)
+        infos = [s for s in states if s.metric == "kube_node_info"]
+        ends = _created(created) if created else _undated(states, infos)
+        for since, until in ends:
+            if since < until:
+                mine = [s for s in infos if _machine(s) and s.first < until and since < s.end]
+                machine = _machine(max(mine, key=lambda s: s.end)) if mine else None
+                labeled = [s for s in states if s.metric == "kube_node_labels" and s.first < until and since <= s.last]
+                found.append(Node(cluster, name, machine, since, until, spans(labeled, may_be_empty=False), states))
+    known = {cluster for cluster, _ in seen}
+    bare: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
+    for device in exporters:
+        if device.host and device.cluster not in known:
+            bare[device.cluster, device.host].append(device)
+    for (cluster, host), devices in bare.items():
+        found.append(Node(cluster, host, None, min(d.first for d in devices), max(d.end for d in devices)))
+    return found
+
+
+def _created(created: dict[int, list[State]]) -> list[tuple[int, int]]:
+    """From its creation to its last sample plus an interval, or to the creation of the next node of that name."""
+    births = sorted(created)
+    following = [*births[1:], 2**62]
+    return [(born, min(max(created[born], key=lambda s: s.last).end, ends)) for born, ends in zip(births, following, strict=True)]
+
+
+def _undated(states: list[State], infos: list[State]) -> list[tuple[int, int]]:
+    """Where no creation is told, a machine is a life: while it is named, from its first sample to its last plus an interval."""
+    found: dict[str | None, list[int]] = {}
+    for state in states:
+        named = [s for s in infos if s.first < state.end and state.first < s.end]
+        for machine, since, until in [(_machine(s), max(s.first, state.first), min(s.end, state.end)) for s in named] or [
+            (None, state.first, state.end)
+        ]:
+            life = found.setdefault(machine, [since, until])
+            found[machine] = [min(life[0], since), max(life[1], until)]
+    return [(since, until) for since, until in found.values()]
+
+
+def _machine(info: State) -> str | None:
+    return info.labels.get("provider_id") or info.labels.get("system_uuid") or None
+
+
+def count_gpus(node: Node) -> Fraction:
+    """Physical GPUs: nvidia.com/gpu.count, else the instance catalog, else distinct UUIDs, else what is offered."""
+    profile = node.plain_profile(node.last_labels)
+    strategy = node.label("nvidia_com_mig_strategy")
+    alike = [s.labels for s in node.labels if (_profile_label(s.labels), s.labels.get("label_nvidia_com_mig_strategy") == "single") == (_profile_label(node.last_labels), strategy == "single")]
+    told = [_number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0") for labels in alike]
+    counted = max(told, default=Fraction(0))
+    if profile is None and counted > 0:
+        return counted
+    sold = gpus_of(node.label("node_kubernetes_io_instance_type", "beta_kubernetes_io_instance_type") or "")
+    if sold:
+        return sold
+    uuids = {d.uuid for d in node.devices}
+    if uuids:
+        return Fraction(len(uuids))
+    if profile is not None and counted > 0:
+        return Fraction(math.ceil(counted / node.slices))
+    offered = [
+        s for s in node.states
+        if s.metric == "kube_node_status_capacity" and is_accelerator(s.resource) and s.first < node.until and node.since <= s.last
+    ]
+    plain = [Fraction(s.value) for s in offered if "_mig_" not in s.resource]
+    if plain:
+        return max(plain) / max(_replicas(node.last_labels), Fraction(1))
+    return max((Fraction(s.value) for s in offered), default=Fraction(0))
+
+
+def _profile_label(labels: Labels) -> str | None:
+    cut = re.search(r"-MIG-([0-9]+g\.[0-9]+gb)", _first(labels, PRODUCTS) or "")
+    partition = labels.get("label_cloud_google_com_gke_gpu_partition_size")
+    return cut.group(1).lower() if cut else partition.lower() if partition else None

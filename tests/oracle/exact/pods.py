@@ -1,0 +1,214 @@
+"""Pods: where and from when to when each held how much of a node's GPUs, and which devices are known to be its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tests.oracle.exact.devices import DeviceSeries
+from tests.oracle.exact.nodes import Node, is_accelerator
+from tests.oracle.exact.states import State
+
+TERMINAL = ("Succeeded", "Failed")
+#: How far a phase may lag behind the completion that it follows: two scrapes, or this.
+LAG = 120_000
+#: A label that names one pod alone is as good as any number of samples.
+CERTAIN = 10**9
+
+
+@dataclass
+class Holding:
+    """What one pod held of one kind of devices: whole ones, or slices."""
+
+    units: Fraction = Fraction(0)
+    gpus: Fraction = Fraction(0)
+    shared: bool = False
+
+
+@dataclass(eq=False)
+class Pod:
+    """A pod that held GPUs of a node, and the weight that each device known to be its own has."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    node: Node
+    since: int
+    until: int
+    gpus: Fraction = Fraction(0)
+    kinds: dict[bool, Holding] = field(default_factory=lambda: defaultdict(Holding))
+    devices: dict[tuple[str, str], Fraction] = field(default_factory=dict)
+
+
+def _is_request(state: State) -> bool:
+    return state.metric.startswith("kube_pod_") and "container_resource_" in state.metric
+
+
+def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]) -> list[Pod]:
+    """All pods that held GPUs."""
+    by_uid: dict[tuple[str, str], list[State]] = defaultdict(list)
+    by_name: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    for node in nodes:
+        by_name[node.cluster, node.name].append(node)
+    for state in told:
+        if state.metric.startswith("kube_pod_") and state.get("uid"):
+            by_uid[state.cluster, str(state.get("uid"))].append(state)
+        if _is_request(state) and is_accelerator(state.resource):
+            for node in by_name[state.cluster, str(state.get("node"))]:
+                node.requested.add(state.resource)
+    claimed = {(d.cluster, d.namespace, d.pod) for d in exporters if d.by_claim}
+    found = []
+    for (cluster, uid), states in by_uid.items():
+        namespace, name = str(states[0].get("namespace")), str(states[0].get("pod"))
+        units = {resource: count for resource, count in requests(states).items() if is_accelerator(resource)}
+        by_claim = not units and (cluster, namespace, name) in claimed
+        bound = _node_of(states)
+        held = _held(states)
+        if not (units or by_claim) or not bound or held is None:
+            continue
+        on = [(max(held[0], n.since), min(held[1], n.until), n) for n in by_name[cluster, bound]]
+        on = sorted((one for one in on if one[0] < one[1]), key=lambda one: one[0])
+        if not on:
+            continue
+        # a pod never moves: of nodes of one name it ran on the first
+        pod = Pod(cluster, namespace, name, uid, on[0][2], on[0][0], on[0][1])
+        for resource, count in units.items():
+            unit = pod.node.unit(resource, pod.since)
+            _hold(pod, unit.profile is not None, count, unit.share, unit.shared)
+        for device in {(d.uuid, d.instance): d for d in _named(pod) if d.by_claim}.values() if by_claim else ():
+            _hold(pod, device.profile is not None, Fraction(1), _part(pod.node, device, {}), shared=False)
+        if pod.gpus:
+            found.append(pod)
+    _assign(found)
+    return found
+
+
+def _hold(pod: Pod, sliced: bool, units: Fraction, share: Fraction, shared: bool) -> None:
+    kind = pod.kinds[sliced]
+    kind.units += units
+    kind.gpus += units * share
+    kind.shared |= shared
+    pod.gpus += units * share
+
+
+def requests(states: list[State]) -> dict[str, Fraction]:
+    """Units by resource: what containers and sidecars hold together, or the largest init container."""
+    asked: dict[tuple[str, str | None, bool], Fraction] = {}
+    for state in states:
+        if _is_request(state):
+            key = (state.resource, state.get("container"), "_init_" in state.metric)
+            asked[key] = max(Fraction(state.value), asked.get(key, Fraction(0)))
+    sidecars = {
+        s.get("container") for s in states if s.metric == "kube_pod_init_container_info" and s.labels.get("restart_policy") == "Always"
+    }
+    lasting: dict[str, Fraction] = defaultdict(Fraction)
+    starting: dict[str, Fraction] = defaultdict(Fraction)
+    for (resource, container, is_init), units in asked.items():
+        if is_init and container not in sidecars:
+            starting[resource] = max(starting[resource], units)
+        else:
+            lasting[resource] += units
+    return {r: max(lasting[r], starting[r]) for r in {*lasting, *starting} if max(lasting[r], starting[r]) > 0}
+
+
+def _node_of(states: list[State]) -> str | None:
+    bound = [s for s in states if s.get("node")]
+    infos = [s for s in bound if s.metric == "kube_pod_info"]
+    return max(infos or bound, key=lambda s: s.last).get("node") if bound else None
+
+
+def _held(states: list[State]) -> tuple[int, int] | None:
+    """From the moment it was bound until it was terminal, or was seen no more."""
+    since = next((at for at in (_least(states, "kube_pod_status_scheduled_time"), _least(states, "kube_pod_start_time")) if at is not None), None)
+    if since is None:
+        since = min((s.first for s in states if s.get("node")), default=None)
+    if since is None:
+        return None
+    over = [s for s in states if s.metric == "kube_pod_status_phase" and s.labels["phase"] in TERMINAL and s.value == 1]
+    if not over:
+        until = max(states, key=lambda s: s.last).end
+    else:
+        until = min(s.first for s in over)
+        completed = max((round(s.value * 1000) for s in states if s.metric == "kube_pod_completion_time"), default=None)
+        # reported for any container that ever ended: one that ended long before the pod did proves nothing
+        if completed is not None and completed <= max(s.last for s in over):
+            alive = _last_alive(states, over)
+            lag = max(2 * max(s.end - s.last for s in states), LAG)
+            if alive is None or alive - lag <= completed:
+                until = completed
+    return (since, until) if since < until else None
+
+
+def _last_alive(states: list[State], over: list[State]) -> int | None:
+    """The last scrape before the phase that it ended in; none where it was over before it was first seen."""
+    phase = "Succeeded" if any(s.labels["phase"] == "Succeeded" for s in over) else "Failed"
+    before = [s.last for s in states if s.metric == "kube_pod_status_phase" and s.labels["phase"] == phase and s.value == 0]
+    return max(before, default=None)
+
+
+def _least(states: list[State], metric: str) -> int | None:
+    return min((round(s.value * 1000) for s in states if s.metric == metric), default=None)
+
+
+def _named(pod: Pod) -> list[DeviceSeries]:
+    """The series on its node that name it while it held GPUs."""
+    return [
+        d for d in pod.node.devices
+        if d.namespace == pod.namespace and d.pod == pod.name and d.first < pod.until and pod.since <= d.last
+    ]
+
+
+def _assign(found: list[Pod]) -> None:
+    """Gives each pod the devices known to be its own, and how many GPUs each stands for."""
+    named = {pod: _named(pod) for pod in found}
+    namesakes: dict[tuple[Node, DeviceSeries], int] = defaultdict(int)
+    for pod, series in named.items():
+        for one in series:
+            namesakes[pod.node, one] += 1
+    for pod in found:
+        spoken: dict[tuple[str, str], int] = defaultdict(int)
+        one_of: dict[tuple[str, str], DeviceSeries] = {}
+        for one in named[pod]:
+            # a reused name: the series must have spoken within this very pod's life
+            samples = CERTAIN if namesakes[pod.node, one] == 1 else one.samples_in(pod.since, pod.until)
+            if samples:
+                spoken[one.uuid, one.instance] += samples
+                one_of[one.uuid, one.instance] = one
+        for one in _alone(pod):
+            spoken[one.uuid, one.instance] += CERTAIN
+            one_of[one.uuid, one.instance] = one
+        units = {
+            unit.profile: unit.part
+            for span in pod.node.labels
+            for resource in {*pod.node.capacity(span.since, span.until), *pod.node.requested}
+            for unit in [pod.node.unit(resource, span.since)]
+            if unit.profile
+        }
+        for sliced, kind in pod.kinds.items():
+            mine = [key for key in spoken if bool(key[1]) == sliced]
+            mine = sorted(mine, key=lambda key: (-spoken[key], key))[: int(kind.units)]
+            parts = {key: _part(pod.node, one_of[key], units) for key in mine}
+            total = sum(parts.values(), Fraction(0))
+            for key, part in parts.items():
+                # slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
+                pod.devices[key] = part * (kind.gpus / total if kind.shared else min(Fraction(1), kind.gpus / total))
+
+
+def _alone(pod: Pod) -> list[DeviceSeries]:
+    """Devices that it can only be on: all of a node whose GPUs it holds, or the one GPU that there is."""
+    if pod.node.gpus > 1 and pod.gpus < pod.node.gpus:
+        return []
+    near = [d for d in pod.node.devices if d.first < pod.until and pod.since <= d.last]
+    if pod.gpus >= pod.node.gpus:
+        return near
+    return [d for d in near if not d.instance] if len({d.uuid for d in near}) == 1 else []
+
+
+def _part(node: Node, device: DeviceSeries, units: dict[str | None, Fraction]) -> Fraction:
+    if not device.profile:
+        return Fraction(1)
+    profile = device.profile.lower()
+    return units.get(profile, Fraction(int(profile.split("g")[0]), node.slices))

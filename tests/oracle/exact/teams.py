@@ -1,0 +1,37 @@
+"""Whose a pod is: its namespace's label as of an hour's start, the configured teams, or nobody's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tests.oracle.exact.labels import Span, at, spans
+from tests.oracle.exact.states import HOUR, State
+
+UNASSIGNED = "unassigned"
+
+
+class Teams:
+    """The team of a namespace at any hour."""
+
+    def __init__(self, told: list[State], configured: list[dict[str, Any]]) -> None:
+        self.configured = configured
+        sets: dict[tuple[str, str], list[State]] = defaultdict(list)
+        for state in told:
+            if state.metric == "kube_namespace_labels" and state.get("namespace"):
+                sets[state.cluster, str(state.get("namespace"))].append(state)
+        self.labels: dict[tuple[str, str], list[Span]] = {key: spans(found, may_be_empty=True) for key, found in sets.items()}
+        self.exported = {key[0] for key, found in self.labels.items() if any("label_team" in span.labels for span in found)}
+
+    def of(self, cluster: str, namespace: str, moment: int) -> str:
+        """The team at the start of the hour that `moment` lies in; without any configuration a namespace is a team."""
+        for team in self.configured:
+            if any(fnmatchcase(namespace, pattern) for pattern in team["namespaces"]):
+                return str(team["name"])
+        if self.configured:
+            return UNASSIGNED
+        if cluster not in self.exported:
+            return namespace
+        span = at(self.labels.get((cluster, namespace), []), moment // HOUR * HOUR)
+        return span.labels.get("label_team", UNASSIGNED) if span else UNASSIGNED

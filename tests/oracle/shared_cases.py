@@ -1,0 +1,64 @@
+"""The fleets of ../shared, and what their own replay scrapes of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tests.replay.fleet import Fleet
+from tests.replay.series import Series
+from tests.shared import SHARED
+
+#: What no bill is made of.
+_UNUSED = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE")
+
+
+def shared_cases() -> list[Path]:
+    """The folders of the fleets; none where ../shared is not beside the checkout."""
+    return [file.parent for file in sorted((SHARED / "replay" / "cases").glob("*/fleet.json"))]
+
+
+def replayed(fleet: Fleet) -> list[Series]:
+    """Every series that a bill is made of, as the replay would hand it to Prometheus."""
+    replay = _replay()
+    chunks: dict[tuple[tuple[str, str], ...], tuple[list[int], list[float]]] = {}
+
+    class Writer(replay.Writer):  # type: ignore[misc, name-defined]
+        """Keeps samples instead of writing them as text."""
+
+        def put(self, name: str, labels: dict[str, Any], value: Any, t: float) -> None:
+            if name not in _UNUSED:
+                told = (("__name__", name), *((k, str(v)) for k, v in labels.items() if v is not None and v != ""))
+                times, values = chunks.setdefault(told, ([], []))
+                times.append(round(float(f"{t:.3f}") * 1000))
+                values.append(float(value))
+
+        def flush(self) -> None:
+            pass
+
+    replay.Writer = Writer  # type: ignore[attr-defined]
+    replay.metrics(fleet, io.StringIO())
+    series = []
+    for labels, (times, values) in chunks.items():
+        ordered, first = np.unique(np.array(times, dtype=np.int64), return_index=True)
+        series.append(Series(dict(labels), ordered, np.array(values, dtype=np.float64)[first]))
+    return series
+
+
+@cache
+def _module_path() -> Path:
+    return SHARED / "replay" / "replay.py"
+
+
+def _replay() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("shared_replay", _module_path())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,52 @@
+"""Answers as servers give them, and what wires, disks and proxies make of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+TOKENS = [
+    b"null", b"true", b"NaN", b"Infinity", b"-1", b"1e999", b"0", b"[]", b"{}", b'""', b'"NaN"', b'"+Inf"', b'"x"',
+    b"253402300799", b"99999999999999999999", b"1" * 5000, b"[" * 2000, b'"\\ud800"', b'"\\u0000"', b"\xff", b"\x00", b" ", b"\n",
+    b",", b"]", b"}", b'"', b'{"metric":{', b',"values":[[', b'"]]},', b'"],[', b'"result":[', b'"isPartial":true,',
+    b'"warnings":["a store is gone"],', b'"warnings":"x",', b'"status":"error",', b"<html>", b"1700000000", b"1_0",
+    b"\xd9\xa1", b"0x1p3",
+]  # fmt: skip
+
+
+def mutations(text: bytes, seed: int, count: int) -> Iterator[bytes]:
+    """`count` texts that differ from `text` in one place or a few."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        changed = bytearray(text)
+        for _ in range(draw.choice([1, 1, 1, 2, 4])):
+            _mutate(changed, draw)
+        yield bytes(changed)
+
+
+def _mutate(text: bytearray, draw: random.Random) -> None:
+    at = draw.randrange(len(text) + 1)
+    end = min(len(text), at + draw.choice([1, 1, 2, 5, 20, 200]))
+    how = draw.randrange(8)
+    if how == 0 and at < len(text):
+        text[at] ^= 1 << draw.randrange(8)
+    elif how == 1:
+        del text[at:]
+    elif how == 2:
+        del text[at:end]
+    elif how == 3:
+        other = draw.randrange(len(text) + 1)
+        text[other:other] = text[at:end]
+    elif how == 4:
+        digits = [place for place, byte in enumerate(text) if 48 <= byte <= 57]
+        if digits:
+            text[draw.choice(digits)] = draw.randrange(48, 58)
+    elif how == 5:
+        text[at:at] = draw.choice(TOKENS)
+    elif how == 6:
+        text[at:end] = draw.choice(TOKENS)
+    else:
+        quotes = [place for place, byte in enumerate(text) if byte == ord('"')]
+        if len(quotes) > 1:
+            first = draw.randrange(len(quotes) - 1)
+            text[quotes[first] : quotes[first + 1] + 1] = draw.choice(TOKENS)

@@ -1,0 +1,218 @@
+"""Whatever a server answers: what was answered, or an error in words; nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gpucost.collect.progress.files import import_files
+from gpucost.collect.progress.mlflow import collect_mlflow
+from gpucost.collect.prometheus_client import PrometheusClient, Retries
+from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader
+from gpucost.config import Mlflow, PrometheusSource
+from gpucost.errors import GpucostError, SourceError
+from gpucost.model import Period, from_ms
+from gpucost.store import Store
+from tests.unit.mutations import mutations
+
+AT = 1_700_000_000
+LABELS = {"__name__": "m", "namespace": "ml", "pod": 'a"b\\', "note": "é☃\n", "UUID": "GPU-1"}
+
+
+def matrix(*values: str, more: dict[str, Any] | None = None, indent: int | None = None) -> bytes:
+    result = [
+        {"metric": {**LABELS, "pod": f"p-{n}"}, "values": [[AT + n + (i / 1000 or 0), v] for i, v in enumerate(values)]}
+        for n in range(3)
+    ]
+    document = {"status": "success", **(more or {}), "data": {"resultType": "matrix", "result": result}}
+    return json.dumps(document, indent=indent, separators=None if indent else (",", ":")).encode()
+
+
+ANSWERS = [
+    matrix("0", "12", "99.5", "1700000"),
+    matrix("1700000000", "-1", "NaN", "+Inf", "1e-05", more={"isPartial": False, "infos": ["PromQL info: x"]}),
+    matrix("1", more={"warnings": ["PromQL warning: x"]}, indent=1),
+    matrix("1", "2")
+    .replace(b'],"values"', b'],"histograms":[[1,{"count":"1"}]],"values"')
+    .replace(b'"2"]]}', b'"2"]],"histograms":[]}'),
+]
+
+
+def read(text: bytes, draw: random.Random) -> list[tuple[dict[str, str], int, float]]:
+    reader = MatrixReader("m", LabelCache())
+    at = 0
+    while at < len(text):
+        size = draw.choice([1, 7, 100, 1 << 20])
+        reader.feed(text[at : at + size])
+        if draw.random() < 0.2:
+            reader._take_in()  # as if a MiB had come together
+        at += size
+    answer = reader.finish()
+    columns = zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
+    return [(dict(answer.series[i]), t, v) for i, t, v in columns]
+
+
+def answered(text: bytes) -> list[tuple[dict[str, str], int, float]] | None:
+    """What json.loads makes of it, slowly; None where it is no matrix."""
+    try:
+        document = json.loads(text.decode())
+        assert document["status"] == "success" and document["data"]["resultType"] == "matrix"
+        found = []
+        for item in document["data"]["result"] or []:
+            assert all(isinstance(value, str) for value in item["metric"].values())
+            json.dumps(item["metric"], ensure_ascii=False).encode()
+            assert "values" in item or "histograms" in item
+            for moment, value in item.get("values") or []:
+                assert type(moment) in (int, float) and 0 <= moment < 1e12
+                shape = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?|NaN|[+-]?Inf"
+                assert value is None or re.fullmatch(shape, value, re.ASCII)
+                found.append(
+                    ({**item["metric"], "__name__": "m"}, round(moment * 1000), math.nan if value is None else float(value))
+                )
+    except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError):
+        return None
+    return found
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_matrix_is_read_as_it_stands_or_not_at_all(count: int) -> None:
+    draw = random.Random(count)
+    right = 0
+    for number, answer in enumerate(ANSWERS):
+        assert repr(read(answer, draw)) == repr(answered(answer))
+        for text in mutations(answer, count + number, count):
+            try:
+                found = read(text, draw)
+            except Garbled:
+                continue
+            assert repr(found) == repr(answered(text)), text
+            right += 1
+    assert right > count / 4  # a digit more or less is no error
+
+
+class Garbler(BaseHTTPRequestHandler):
+    """Answers with `bodies`, one after the other, whatever it is asked."""
+
+    protocol_version = "HTTP/1.1"
+    bodies: ClassVar[Iterator[bytes]]
+
+    def do_GET(self) -> None:
+        body = next(self.bodies)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def garbler() -> Iterator[tuple[str, type[Garbler]]]:
+    handler = type("Bound", (Garbler,), {})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", handler
+    server.shutdown()
+    server.server_close()
+
+
+VECTOR = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000.1,"60"]}]}}'
+NAMES = '{"status":"success","data":["kube_pod_info","ml","é"],"isPartial":false}'.encode()
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(3000, marks=pytest.mark.slow)])
+def test_a_client_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], count: int) -> None:
+    url, handler = garbler
+    client = PrometheusClient(PrometheusSource(url=url), Retries(attempts=1))
+    messages: list[str] = []
+    asks: list[tuple[bytes, Any, Any]] = [
+        (ANSWERS[0], lambda: client.matrix("m", "m[60000ms]", (AT + 10) * 1000), object),
+        (VECTOR, lambda: client.value("m", AT * 1000), float | None),
+        (NAMES, lambda: client.label_values("__name__", 0, 1), set | None),
+        (VECTOR, lambda: client.get("query", {}), object),
+    ]
+    for number, (right, ask, kind) in enumerate(asks):
+        texts = [right, *mutations(right, number, count)]
+        handler.bodies = iter(texts)
+        assert ask() is not None
+        for _ in texts[1:]:
+            try:
+                found = ask()
+            except SourceError as error:
+                messages.append(error.message)
+            else:
+                assert isinstance(found, kind)
+    client.close()
+    assert messages and all(text.isprintable() for text in messages)
+
+
+EXPERIMENTS = b'{"experiments":[{"experiment_id":"1","name":"a"}]}'
+RUN = {
+    "info": {"run_id": "r", "run_name": "n", "status": "FINISHED", "start_time": AT * 1000, "end_time": AT * 1000 + 5000},
+    "data": {
+        "tags": [{"key": "kubernetes.pod", "value": "p-0"}, {"key": "mlflow.parentRunId", "value": "q"}],
+        "params": [{"key": "epochs", "value": "3"}],
+        "metrics": [{"key": "epoch", "value": 1.0, "step": 1}],
+    },
+}
+LOGGED = [{"key": "epoch", "value": 0.5 + n, "timestamp": AT * 1000 + n, "step": n} for n in range(3)]
+HISTORY = json.dumps({"metrics": LOGGED}).encode()
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(400, marks=pytest.mark.slow)])
+def test_mlflow_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], tmp_path: Path, count: int) -> None:
+    url, handler = garbler
+    settings, store = Mlflow(url=url), Store(tmp_path / "s.duckdb")
+    whole = [EXPERIMENTS, json.dumps({"runs": [RUN]}).encode(), HISTORY]
+    period = Period(from_ms(AT * 1000), from_ms(AT * 1000 + 3_600_000))
+    handler.bodies = iter(whole)
+    assert collect_mlflow(settings, store, period).epochs == 3
+    messages: list[str] = []
+    for place in range(3):
+        for text in mutations(whole[place], place, count):
+            handler.bodies = iter([*whole[:place], text, *whole[place + 1 :], *[HISTORY] * 5])
+            try:
+                collect_mlflow(settings, store, period, pause=0)
+            except GpucostError as error:
+                messages.append(error.message)
+    assert messages and all(url in text for text in messages)
+
+
+CSV = "workload,time,unit,value,kind\nJob/a,2026-10-01T06:00:00Z,epoch,1,gauge\nJob/é,1790000000.5,requests,12.5,event\n".encode()
+JSONL = (
+    b'{"workload":"Job/a","time":"2026-10-01T06:00:00+02:00","unit":"epoch","value":1}\n\n'
+    b'{"pod":"p","workload":"","time":1790000000,"unit":"request","value":"3","failed":true}\n'
+)
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "text"), [("work.csv", CSV), ("work.jsonl", JSONL)])
+def test_files_of_work_are_loaded_or_named(tmp_path: Path, name: str, text: bytes, count: int) -> None:
+    store, path = Store(tmp_path / "s.duckdb"), tmp_path / name
+    path.write_bytes(text)
+    assert import_files(store, [path], ZoneInfo("UTC"))[0].load.values == 2
+    messages: list[str] = []
+    for changed in mutations(text, 7, count):
+        path.write_bytes(changed)
+        try:
+            import_files(store, [path], ZoneInfo("Europe/Berlin"))
+        except GpucostError as error:
+            messages.append(error.message)
+    assert messages and all(str(path) in text for text in messages)

@@ -1,0 +1,437 @@
+"""What was not seen is said wherever figures are shown: most of a month, a hole, a dead source, signed, declared, bridged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner, Result
+
+from gpucost import pipeline, price
+from gpucost.budget import Series, days_of
+from gpucost.cli.app import app
+from gpucost.config import Config
+from gpucost.export.openmetrics import PeriodViews, openmetrics
+from gpucost.model import Period
+from gpucost.report import Query, ReportView, build
+from gpucost.report.html import render as html
+from gpucost.report.render_data import to_csv, to_dict, to_json
+from gpucost.report.render_markdown import render as markdown
+from gpucost.report.words import coverage_lines
+from gpucost.store import Store
+from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
+from tests.unit.test_price_bill_fleets import Billed, machines, rate
+
+DAY = 24 * HOUR
+D = Decimal
+MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def as_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores are taken as they were filled: attribution has its own tests."""
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+
+
+def fleet(*collected: tuple[float, float], hours: int = 24) -> Fleet:
+    """The sample fleet, collected from one hour of October to another."""
+    made = sample(hours=hours)
+    made.rows["collected"] = [("prod", OCTOBER + int(start * HOUR), OCTOBER + int(end * HOUR)) for start, end in collected]
+    return made
+
+
+def one_day() -> Fleet:
+    return fleet((240, 264), hours=264)
+
+
+def a_hole(**gap: Any) -> Fleet:
+    made = fleet((0, 50), (60, 744))
+    made.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, **gap)
+    return made
+
+
+def dead_since_the_10th() -> Fleet:
+    """The bill goes on for two of its nodes."""
+    made = fleet((0, 216), hours=216)
+    made.gap(OCTOBER + 216 * HOUR, EVER[1])
+    for hour in range(216, 744):
+        made.unseen(OCTOBER + hour * HOUR, 1)
+        made.unseen(OCTOBER + hour * HOUR, 2)
+    return made
+
+
+def asked(made: Fleet, folder: Path, *by: str, **more: Any) -> ReportView:
+    path = folder / "store.duckdb"
+    if not path.exists():
+        made.write(path)
+    query = {"period": MONTH, "period_name": "October 2026", "now": NOW} | more
+    with Store(path).read() as con:
+        price.load_fx_rates(con, Config())
+        return build(con, Config(), Query(by=by, **query))
+
+
+def said(view: ReportView) -> dict[str, list[str]]:
+    return dict(coverage_lines(view.coverage, "USD"))
+
+
+def run(made: Fleet, folder: Path, *words: str) -> Result:
+    path = folder / "store.duckdb"
+    if not path.exists():
+        made.write(path)
+    return CliRunner().invoke(app, [*words, "--store", str(path)], env={"COLUMNS": "400"})
+
+
+def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
+    view = asked(one_day(), tmp_path)
+    assert view.coverage.not_collected_hours == 744 - 24
+    assert not view.coverage.is_complete
+    assert said(view)["Collected"] == ["all but 720.0 h of prod"]
+    before, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
+    assert before.message == (
+        "240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample "
+        "(nodes, pods, requests, phases)"
+    )
+    assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
+    told = to_dict(view)["coverage"]
+    assert told["not_collected"][0] == {
+        "cluster": "prod",
+        "from": "2026-10-01T00:00:00Z",
+        "to": "2026-10-11T00:00:00Z",
+        "hours": 240.0,
+        "families": FAMILIES,
+        "reason": "before its first sample",
+        "accepted_by": None,
+        "accepted_why": None,
+    }
+
+
+@pytest.mark.usefixtures("as_filled")
+def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -> None:
+    sentence = "10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
+    view = asked(a_hole(), tmp_path, with_series=True)
+    for text in (markdown(view), html(view), to_json(view)):
+        assert sentence in text
+        assert "nodes, pods, requests, phases" in text
+        assert "the whole period" not in text
+    assert "not collected in full" in html(view)
+    report = ("report", "--month", "2026-10")
+    terminal = run(a_hole(), tmp_path, *report)
+    assert (terminal.exit_code, sentence in terminal.stdout) == (0, True)
+    strict = run(a_hole(), tmp_path, *report, "--strict")
+    assert strict.exit_code == 4
+    assert f"October 2026 is incomplete: {sentence}" in strict.stderr
+    bundle = run(a_hole(), tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path))
+    assert bundle.exit_code == 4
+    assert f"2026-10 is incomplete: {sentence}" in bundle.stderr
+    for file in (tmp_path / "2026-10").rglob("*"):
+        if file.suffix in (".md", ".html", ".json"):
+            assert sentence in file.read_text(), file
+    index = json.loads((tmp_path / "2026-10" / "index.json").read_text())
+    assert (index["state"], len(index["missing"])) == ("estimate", 1)
+
+
+@pytest.mark.usefixtures("as_filled")
+def test_what_is_signed_ends_the_exit_code_and_stands_on_every_page(tmp_path: Path) -> None:
+    signed = a_hole(by="Dana, platform team")
+    view = asked(signed, tmp_path, with_series=True)
+    assert view.coverage.is_complete
+    assert view.coverage.not_collected_hours == 10
+    assert not [notice for notice in view.coverage.warnings if notice.code == "not_collected"]
+    assert said(view)["Collected"] == ["all but 10.0 h of prod"]
+    (sentence,) = said(view)["Accepted"]
+    assert sentence.endswith("(nodes, pods, requests, phases); accepted by Dana, platform team: it was moved")
+    told = to_dict(view)["coverage"]["not_collected"][0]
+    assert (told["accepted_by"], told["accepted_why"]) == ("Dana, platform team", "it was moved")
+    for text in (markdown(view), html(view)):
+        assert "accepted by Dana, platform team: it was moved" in text
+    assert run(signed, tmp_path, "report", "--month", "2026-10", "--strict").exit_code == 0
+    assert run(signed, tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path)).exit_code == 0
+    pages = [file for file in (tmp_path / "2026-10").rglob("*") if file.suffix in (".md", ".html")]
+    assert len(pages) == 10
+    assert all("accepted by Dana" in file.read_text() for file in pages)
+
+
+def test_bridged_time_is_said_and_completes(tmp_path: Path) -> None:
+    made = fleet((0, 744))
+    made.gap(OCTOBER + 70 * HOUR, OCTOBER + 70 * HOUR + 48 * 60_000, "bridged")
+    view = asked(made, tmp_path)
+    assert view.coverage.is_complete
+    assert said(view)["Collected"] == ["the whole period", "0.8 h bridged"]
+    told = to_dict(view)["coverage"]
+    assert (told["not_collected_hours"], told["bridged_hours"], len(told["bridged"])) == (0.0, 0.8, 1)
+    assert "accepted_by" not in told["bridged"][0]
+
+
+def test_declared_time_is_quiet(tmp_path: Path) -> None:
+    made = fleet((0, 744))
+    made.rows["collected"] += [("night", OCTOBER, OCTOBER + 300 * HOUR), ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY)]
+    made.gap(OCTOBER + 300 * HOUR, EVER[1], "off", cluster="night")
+    made.gap(OCTOBER - 8 * DAY, EVER[1], "off", cluster="old")
+    view = asked(made, tmp_path)
+    assert view.coverage.is_complete
+    assert said(view)["Collected"] == ["the whole period", "444.0 h of night off"]
+    assert [gap["cluster"] for gap in to_dict(view)["coverage"]["off"]] == ["night"]
+    running = asked(made, tmp_path, period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
+    assert running.coverage.collected_to == NOW - timedelta(days=2, hours=12)  # the end of prod, not of a cluster that is gone
+
+
+def test_a_cluster_that_was_never_collected_is_missed(tmp_path: Path) -> None:
+    made = fleet((0, 744))
+    made.gap(*EVER, cluster="edge")
+    view = asked(made, tmp_path)
+    assert not view.coverage.is_complete
+    assert said(view)["Collected"] == ["all but 744.0 h of edge"]
+    assert asked(made, tmp_path, clusters=("prod",)).coverage.is_complete
+
+
+def test_a_gap_of_several_clusters_is_one_warning(tmp_path: Path) -> None:
+    made = a_hole()
+    for name in ("dev", "edge", "gpu", "lab", "west", "zoo"):
+        made.rows["collected"] += [(name, *row[1:]) for row in made.rows["collected"] if row[0] == "prod"]
+        made.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, cluster=name)
+    (notice,) = [notice for notice in asked(made, tmp_path).coverage.warnings if notice.code == "not_collected"]
+    assert notice.message.startswith("10.0 h of dev, edge, gpu, lab, prod and 2 more clusters were not collected")
+
+
+@pytest.mark.parametrize(("minutes", "missing"), [(10, 0.0), (12, 0.2)])
+def test_the_end_of_what_runs_may_be_ten_minutes_old(tmp_path: Path, minutes: int, missing: float) -> None:
+    made = fleet((0, 48))
+    now = MONTH.start + timedelta(hours=48, minutes=minutes)
+    view = asked(made, tmp_path, now=now)
+    assert view.coverage.not_collected_hours == missing
+    assert view.coverage.collected_to == MONTH.start + timedelta(hours=48)
+    assert not view.coverage.is_complete
+    assert said(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
+    over = asked(made, tmp_path, now=now, period=Period(MONTH.start, now))
+    assert over.coverage.is_complete is (missing == 0)
+
+
+def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:
+    made = fleet((0, 744))
+    made.gap(OCTOBER + 80 * HOUR, OCTOBER + 82 * HOUR, "partial")
+    made.gap(OCTOBER + 90 * HOUR, OCTOBER + 91 * HOUR, "partial")
+    view = asked(made, tmp_path)
+    (notice,) = [notice for notice in view.coverage.warnings if notice.code == "partial"]
+    assert notice.message.startswith("3.0 h of prod are known in part, between 2026-10-04 08:00 and 2026-10-04 19:00")
+    assert view.coverage.is_complete
+    assert len(to_dict(view)["coverage"]["partial"]) == 2
+
+
+def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    made = fleet((0, 576.5), (579, 744))
+    made.write(tmp_path / "store.duckdb", berlin)
+    with Store(tmp_path / "store.duckdb").read() as con:
+        query = Query(period=MONTH, period_name="October", now=NOW)
+        view = build(con, Config(timezone="Europe/Berlin"), query)
+    (notice,) = [notice for notice in view.coverage.warnings if notice.code == "not_collected"]
+    assert "2026-10-25 02:30+02:00 to 2026-10-25 04:00" in notice.message
+    assert notice.fix == "gpucost collect prometheus --from 2026-10-25T02:30+02:00 --to 2026-10-25T04:00"
+
+
+@pytest.mark.parametrize("by", [("team",), ("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
+def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(tmp_path: Path, by: tuple[str, ...]) -> None:
+    view = asked(dead_since_the_10th(), tmp_path, *by)
+    nodes = view.node_totals
+    assert nodes is not None
+    assert nodes.not_collected_cost == D("33.84") * 528
+    assert nodes.not_collected_gpu_hours == 16 * 528
+    assert view.totals.cost + nodes.unallocated_cost + nodes.not_collected_cost == nodes.node_cost
+    rows = [row for row in view.rows if row.kind == "not_collected"]
+    assert sum(row.own_cost for row in rows) == nodes.not_collected_cost
+    assert sum(row.not_collected.not_collected_gpu_hours for row in rows if row.not_collected) == 16 * 528
+    assert len(rows) == {"gpu_model": 1, "node": 44, "namespace": 528}.get(view.by[0], 1)
+    assert [row.kind for row in view.rows] == sorted(
+        (row.kind for row in view.rows), key=("allocated", "unallocated", "not_collected").index
+    )
+    if "node" in by:
+        assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
+    told = to_dict(view)
+    schema = json.loads((Path(pipeline.__file__).parent / "report" / "report.schema.json").read_text())
+    assert not list(Draft202012Validator(schema).iter_errors(json.loads(to_json(view))))
+    assert told["totals"]["not_collected_cost"] == nodes.not_collected_cost
+    lines = list(csv.DictReader(io.StringIO(to_csv(view))))
+    costs = (D(line[name] or 0) for line in lines for name in ("cost", "unallocated_cost", "not_collected_cost"))
+    assert sum(costs) == nodes.node_cost
+
+
+def test_reports_for_people_show_it_beside_what_nobody_held(tmp_path: Path) -> None:
+    view = asked(dead_since_the_10th(), tmp_path, with_series=True)
+    assert "**Not collected** | **8,448.0** | **$17,867.52**" in markdown(view)
+    page = html(view)
+    assert page.count("$17,867.52") > 1
+    assert 'class="not_collected"' in page
+    assert view.series is not None
+    for stack in view.series.stacks:
+        assert view.node_totals is not None
+        assert stack.total == view.node_totals.node_cost
+    assert [layer.kind for layer in view.series.stacks[0].layers][-2:] == ["unallocated", "not_collected"]
+
+
+def test_a_team_has_none_of_it(tmp_path: Path) -> None:
+    view = asked(dead_since_the_10th(), tmp_path, teams=("research",))
+    assert {row.kind for row in view.rows} == {"allocated"}
+    assert to_dict(view)["totals"]["not_collected_cost"] is None
+    assert not view.coverage.is_complete
+    assert any(notice.code == "not_collected" for notice in view.coverage.warnings)
+
+
+def test_it_is_never_shared(tmp_path: Path) -> None:
+    alone = asked(dead_since_the_10th(), tmp_path)
+    shared = asked(dead_since_the_10th(), tmp_path, share_unallocated="proportional")
+    assert alone.node_totals is not None
+    assert shared.totals_shared is not None
+    spread = shared.totals_shared.unallocated_cost or D(0)
+    stays = shared.totals_shared.remaining_unallocated_cost or D(0)
+    assert spread > 0
+    assert spread + stays == alone.node_totals.unallocated_cost
+    (row,) = [row for row in shared.rows if row.kind == "not_collected"]
+    assert row.own_cost == alone.node_totals.not_collected_cost
+    table = shared.sections[0]
+    place = [column.title for column in table.columns].index("Charged")  # type: ignore[union-attr]
+    charged = {line.cells[0]: line.cells[place] for line in table.lines}  # type: ignore[union-attr]
+    assert charged["Not collected"] == row.own_cost
+    assert charged["Total"] == alone.node_totals.node_cost
+    assert sum(charged[name] for name in ("Allocated", "Unallocated", "Not collected")) == charged["Total"]
+
+
+@pytest.mark.usefixtures("as_filled")
+def test_the_parts_of_a_change_still_add_up(tmp_path: Path) -> None:
+    made = dead_since_the_10th()
+    words = ("diff", "2026-10-01..2026-10-09", "2026-10-09..2026-10-17")
+    answer = run(made, tmp_path, *words, "--format", "json")
+    assert answer.exit_code == 0, answer.output
+    told = json.loads(answer.stdout)
+    assert told["parts"]["not_collected"] == pytest.approx(7 * 24 * 33.84)
+    assert sum(told["parts"].values()) == pytest.approx(told["cost_change"])
+    assert told["after"]["coverage"]["not_collected_hours"] == 168
+    assert "billed while nobody saw who held the GPUs" in run(made, tmp_path, *words).stdout
+    back = run(made, tmp_path, "diff", "2026-10-09..2026-10-17", "2026-10-01..2026-10-09")
+    assert "of which 168.0 h of prod were not collected" in back.stdout
+
+
+def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
+    made = sample(hours=240)
+    made.rows["collected"] = [("prod", OCTOBER, OCTOBER + 100 * HOUR), ("prod", OCTOBER + 110 * HOUR, OCTOBER_END)]
+    made.gap(OCTOBER + 100 * HOUR, OCTOBER + 110 * HOUR, by="Dana")
+    made.gap(OCTOBER + 170 * HOUR, OCTOBER + 171 * HOUR, "partial")
+    made.gap(OCTOBER + 195 * HOUR, OCTOBER + 196 * HOUR, "bridged")
+    made.unseen(OCTOBER + 250 * HOUR, 1)
+    found = days_of(asked(made, tmp_path, "team", "day"), UTC_ZONE, NOW)
+    assert [day.day for day in found.all if day not in found.complete] == [5, 8]
+    assert found.costs[Series("fleet")][found.all[10]] == D("24.48")
+    assert found.all[10] not in found.costs[Series("unallocated")]
+
+
+@pytest.mark.usefixtures("as_filled")
+def test_forecasts_say_which_days_they_leave_out(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('[[budgets]]\nname = "Fleet"\namount = 1000000\n')
+    for words in (("forecast",), ("budget", "check"), ("anomalies",)):
+        result = run(a_hole(), tmp_path, *words, "--month", "2026-10", "--format", "json")
+        assert result.exit_code == 0, result.output
+        warnings = json.loads(result.stdout)["coverage"]["warnings"]
+        (left_out,) = [one["message"] for one in warnings if one["code"] == "days_left_out"]
+        assert left_out == "1 of 31 days since 2026-10-01 are left out: not collected in full (2026-10-03)"
+        assert any(one["code"] == "not_collected" for one in warnings)
+
+
+def test_metrics_tell_it(tmp_path: Path) -> None:
+    made = dead_since_the_10th()
+    made.gap(OCTOBER + 70 * HOUR, OCTOBER + 71 * HOUR, "bridged")
+    views = [asked(made, tmp_path, *by) for by in (("team",), ("gpu_model", "capacity_type"))]
+    text = openmetrics([PeriodViews("month_to_date", MONTH, *views, end=MONTH.end)])
+    assert f'gpucost_not_collected_seconds{{period="month_to_date"}} {528 * 3600.0}' in text
+    assert 'gpucost_bridged_seconds{period="month_to_date"} 3600.0' in text
+    assert 'gpucost_fleet_not_collected_cost{period="month_to_date",currency="USD"} 17867.52' in text
+
+
+@pytest.fixture(scope="module")
+def billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """A billed fleet of two days, the second of which nobody saw, in tables as attribution leaves them."""
+    from tests.replay import bill_files
+    from tests.replay.billing import charges
+
+    made = Billed(tmp_path_factory.mktemp("billed"), machines("p4de.24xlarge"))
+    made.bill(bill_files.aws_cur(charges(made.fleet, rate)), "cur.csv", "aws")
+    made.config = made.sharing("as_billed")
+    pipeline.attribute(made.config, made.store)
+    since = made.fleet["start"] * 1000 + DAY
+    with made.store.write() as con:
+        bound = {"since": since}
+        con.execute("UPDATE collected SET to_ms = $since", bound)
+        con.execute("DELETE FROM coverage_gaps")
+        con.execute(
+            "INSERT INTO coverage_gaps "
+            "SELECT DISTINCT cluster, $since::BIGINT, $ever::BIGINT, 'not_collected', $families, 'x', NULL, NULL FROM nodes",
+            bound | {"ever": EVER[1], "families": FAMILIES},
+        )
+        for table in ("cost_hourly", "cost_daily"):
+            con.execute(f"DELETE FROM {table} WHERE from_ms >= $since", bound)  # noqa: S608 - names of our own
+        con.execute(
+            "INSERT INTO cost_hourly SELECT 'not_collected', h.from_ms, h.to_ms, h.node_id, NULL, NULL, "
+            "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, h.capacity_gpu_ms, h.node_cost FROM node_hourly AS h WHERE h.from_ms >= $since",
+            bound,
+        )
+    return made
+
+
+def _reads_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+
+
+def test_the_bill_of_time_that_nobody_saw_is_a_line(billed: Billed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _reads_as_it_is(monkeypatch)
+    found = pipeline.reconcile(billed.config, billed.store, "2026-03", ("node",))
+    unseen = billed.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1][0][0]
+    assert unseen > 100
+    assert found.lines["not_collected"] == unseen
+    assert found.problems == ()
+    assert abs(found.lines["outside_node_life"]) < D("0.005")
+    assert {row.keys["node"] for row in found.rows if row.line == "not_collected"} == {"n1", "n2", "n3"}
+    path = tmp_path / "focus.parquet"
+    pipeline.focus_file(billed.config, billed.store, "2026-03", "1.2", "parquet", path)
+    sums = dict(duckdb.sql(f"SELECT x_gpucost_kind, sum(EffectiveCost) FROM '{path}' GROUP BY ALL").fetchall())  # noqa: S608
+    assert float(sums["not_collected"]) == pytest.approx(float(unseen), abs=1e-6)
+    assert float(sums["allocated"]) == pytest.approx(float(found.lines["attributed"]), abs=1e-6)
+    assert float(sums.get("outside_node_life", 0)) == pytest.approx(0, abs=1e-6)
+
+
+def test_reconcile_ends_with_4_until_it_is_signed(billed: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    _reads_as_it_is(monkeypatch)
+    words = [
+        "reconcile",
+        "--month",
+        "2026-03",
+        "--store",
+        str(billed.store.path),
+        "--config",
+        str(billed.folder / "gpucost.toml"),
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 4, result.output
+    assert "2026-03 is incomplete" in result.stderr
+    assert "were not collected" in result.stdout
+    with billed.store.write() as con:
+        con.execute("UPDATE coverage_gaps SET accepted_by = 'Dana', accepted_why = 'lost'")
+    signed = CliRunner().invoke(app, [*words, "--format", "json"])
+    assert signed.exit_code == 0, signed.output
+    assert json.loads(signed.stdout)["not_collected"][0]["accepted_by"] == "Dana"
+    assert "accepted by Dana: lost" in CliRunner().invoke(app, words).stdout
