@@ -16,8 +16,8 @@ EDGE_SCRAPES = 3
 EXACT = 1e-6
 
 
-def check_said(its: World, config: Config, report: Answer, what: object) -> None:
-    """What the report claims to know is true, and what it does not know it names."""
+def check_said(its: World, config: Config, report: Answer, what: object) -> set[int]:
+    """What the report claims to know is true, and what it does not know it names: the hours that it says were not collected."""
     assert report.code in (0, 4), (report, what)
     coverage = report.json()["coverage"]
     missing = _hours_of(its, coverage["not_collected"])
@@ -34,6 +34,7 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> None
             near = bool({hour - 1, hour + 1} & unknown)
             wrong += [f"hour {hour} of {cluster}: {text}" for text in _wrong(its, told, true, hour in unknown, near)]
     assert not wrong, "\n".join([*wrong, str(coverage), str(what)])
+    return missing.get("", set())
 
 
 def check_undisturbed(its: World, report: Answer, what: object) -> None:

@@ -63,7 +63,7 @@ class Run:
     plans: tuple[Plan, ...]
     moments: tuple[datetime, ...]
     lags: tuple[bool, ...]
-    period: tuple[str, ...]
+    words: tuple[str, ...]
     settings: dict[str, Any]
 
 
@@ -86,7 +86,7 @@ def drawn(seed: int, worlds: Worlds) -> Run:
         tuple(plans),
         tuple(moments),
         tuple(lags),
-        its.span if dice.random() < 0.2 else (),
+        (*(its.span if dice.random() < 0.2 else ()), *(("-q",) if dice.random() < 0.2 else ())),
         {"max_samples": dice.choice((1000, 20_000, 2_000_000)), "partial_response": dice.choice(("refuse",) * 7 + ("accept",))},
     )
 
@@ -99,7 +99,7 @@ def test_no_figure_is_wrong_and_unsaid(seed: int, worlds: Worlds, tmp_path: Path
         its.proxy.begin(its.behind if lags else its.full, plan)
         began = time.monotonic()
         with peak_mib() as peak:
-            answer = collect(monkeypatch, config, moment, *chosen.period)
+            answer = collect(monkeypatch, config, moment, *chosen.words)
         taken = time.monotonic() - began
         what = f"{plan} at {moment} of {'the one behind' if lags else 'the full one'}: {dict(its.proxy.met)}\n{answer}"
         assert answer.code in (0, 1, 4), what
@@ -110,11 +110,15 @@ def test_no_figure_is_wrong_and_unsaid(seed: int, worlds: Worlds, tmp_path: Path
             assert answer.code in (0, 4), what
     report = its.report(config)
     if report.code == 1:
-        assert answer.code == 1, ("the store holds nothing, and collect did not say so", report, what)
+        assert answer.code or answer.err, ("the store holds nothing, and collect did not say so", report, what)
     else:
-        check_said(its, config, report, what)
+        missing = check_said(its, config, report, what)
+        newest = min(moment, its.at(min(its.lag.kube, its.lag.dcgm))) if lags else moment
+        lost = {hour for hour in missing if its.at(hour + 1) <= newest}
+        assert not lost or answer.code or chosen.settings["partial_response"] == "accept", (lost, what)
+        assert not any(its.at(hour + 1) <= moment for hour in missing) or answer.err, (missing, what)
     config = its.config(tmp_path)
     its.proxy.begin(its.full)
-    answer = collect(monkeypatch, config, its.repair, *chosen.period)
+    answer = collect(monkeypatch, config, its.repair, *chosen.words)
     assert answer.code == 0, (answer, what)
     check_undisturbed(its, its.report(config), (answer, what))
