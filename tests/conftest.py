@@ -19,6 +19,10 @@ settings.register_profile("any_machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any_machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--runs", type=int, default=40, help="how many random runs tests/faults draws")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Under CI=true a skipped test of what lies in ../shared is a failure, where that lies there."""

@@ -1,0 +1,28 @@
+"""How much memory this process takes at most while something is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Peak:
+    """Resident MiB at most; known when what was measured is over."""
+
+    mib: float = 0.0
+
+
+@contextmanager
+def peak_mib() -> Iterator[Peak]:
+    """Measures what runs within the `with` (Linux: proc(5), clear_refs and VmHWM)."""
+    process = Path("/proc/self")
+    (process / "clear_refs").write_text("5")
+    peak = Peak()
+    yield peak
+    found = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+    assert found is not None
+    peak.mib = int(found[1]) / 1024

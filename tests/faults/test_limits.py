@@ -1,0 +1,51 @@
+"""Answers without end, in bytes or in time: a collect ends in words, within the limits of its settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.memory import peak_mib
+from tests.faults.proxy import LONGEST_DRIP, Plan, proxy
+from tests.faults.worlds import World, collect, world
+from tests.replay.server import require_prometheus
+
+pytestmark = pytest.mark.services
+
+LIMITS = {"timeout_seconds": 0.5, "max_response_seconds": 1.0, "max_response_mib": 8}
+#: The small question that every collect begins with; samples; what there is.
+QUESTIONS = {"small": "vector", "samples": "ms%5D", "names": "/label/"}
+
+
+@pytest.fixture(scope="module")
+def its(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    require_prometheus()
+    with proxy() as one, world("node-name-reused", one, tmp_path_factory.mktemp("world")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("asked", ["small", "samples"])
+def test_an_answer_that_never_ends(asked: str, its: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = its.config(tmp_path, **LIMITS)
+    its.proxy.begin(its.full, Plan(1, ("drip",), always=True, only=QUESTIONS[asked]))
+    began = time.monotonic()
+    answer = collect(monkeypatch, config, its.repair)
+    assert time.monotonic() - began < LONGEST_DRIP
+    assert answer.code == 1 and "did not answer within 0.5 s" in answer.err, answer
+
+
+@pytest.mark.parametrize("shape", range(5))
+@pytest.mark.parametrize("asked", sorted(QUESTIONS))
+def test_an_answer_of_gigabytes(asked: str, shape: int, its: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = its.config(tmp_path, **LIMITS)
+    its.proxy.begin(its.full, Plan(shape, ("bomb",), always=True, only=QUESTIONS[asked]))
+    with peak_mib() as peak:
+        answer = collect(monkeypatch, config, its.repair)
+    assert its.proxy.met["bomb"]
+    assert peak.mib < 1000
+    # a server that does not say what it has is asked for everything
+    assert answer.code == (0 if asked == "names" else 1), answer
+    assert asked == "names" or "8 MiB" in answer.err or "even in sixteenths" in answer.err, answer

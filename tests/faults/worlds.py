@@ -1,0 +1,199 @@
+"""Fleets that runs collect: each in a Prometheus, in one that lags behind, and in a store that nothing ever disturbed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from typer.main import get_command
+
+from gpucost.cli.app import app
+from gpucost.collect import prometheus
+from gpucost.collect.prometheus_client import Retries
+from gpucost.config import Config
+from gpucost.model import iso
+from gpucost.store import Store
+from tests.faults.proxy import Proxy
+from tests.replay.fleet import CASES, Fleet, read_fleet
+from tests.replay.load import write_config
+from tests.replay.scrape import scrape, write_openmetrics
+from tests.replay.series import Series
+from tests.replay.server import prometheus_over_text
+
+QUICK = Retries(attempts=3, initial=0.001, longest=0.002, jitter=0.001)
+
+#: When fleets begin: a collect without a period asks for the month so far.
+MONTH = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp())
+
+_GPUCOST = get_command(app)  # made once: there are many commands
+
+_COLLECT = prometheus.collect_prometheus
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Up to which hour of a fleet the server that lags behind holds samples of kube-state-metrics, and of dcgm-exporter."""
+
+    kube: float
+    dcgm: float
+
+
+#: By case: a fleet that runs collect, and how its second server lags behind.
+FLEETS = {
+    "whole-gpus": Lag(kube=7.5, dcgm=5.25),
+    "two-clusters": Lag(kube=2.25, dcgm=3.0),
+    "node-name-reused": Lag(kube=3.0, dcgm=3.0),
+}
+
+
+@dataclass
+class World:
+    """One fleet, its two servers, and the report of a store that nothing disturbed."""
+
+    case: Path
+    fleet: Fleet
+    lag: Lag
+    full: str
+    behind: str
+    proxy: Proxy
+    calm: Config
+    truth: dict[str, Any]
+
+    @property
+    def end(self) -> datetime:
+        """When the fleet's time is over."""
+        return datetime.fromtimestamp(self.fleet["end"], UTC)
+
+    @property
+    def hours(self) -> int:
+        """How many hours the fleet's time has."""
+        return int(self.fleet["end"] - self.fleet["start"]) // 3600
+
+    @property
+    def span(self) -> tuple[str, ...]:
+        """The fleet's time as options of a command."""
+        return "--from", iso(self.at(0)), "--to", iso(self.end)
+
+    @property
+    def repair(self) -> datetime:
+        """When everything is collected once more."""
+        return self.end + timedelta(hours=3)
+
+    def at(self, hours: float) -> datetime:
+        """The moment that lies so many hours after the beginning."""
+        return datetime.fromtimestamp(self.fleet["start"], UTC) + timedelta(hours=hours)
+
+    def config(self, folder: Path, **prometheus: object) -> Config:
+        """A configuration of a store in `folder`, with these settings of the server."""
+        settings = {"name": "metrics", "cluster": self.fleet["nodes"][0]["cluster"], **prometheus}
+        return write_config(self.fleet, folder, self.case / "prices.csv", self.proxy.url, **settings)
+
+    def report(self, config: Config) -> Answer:
+        """The report on the fleet's whole time, row by row; 4 where it is incomplete."""
+        return run(config, "report", *self.span, "--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its stdout, read."""
+        return json.loads(self.out)
+
+
+def run(config: Config, *words: str) -> Answer:
+    """Runs a command on the configuration's store. Whatever it fails by, it fails in words."""
+    folder = Path(config.store).parent
+    result = CliRunner().invoke(_GPUCOST, [*words, "--config", str(folder / "gpucost.toml")])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert "unexpected " not in result.stderr and "Traceback" not in result.output, result.stderr
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+def collect(patch: pytest.MonkeyPatch, config: Config, now: datetime, *words: str) -> Answer:
+    """`gpucost collect prometheus` by a clock that says `now`, with pauses that tests can wait for."""
+    patch.setattr(prometheus, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
+    return run(config, "collect", "prometheus", *words)
+
+
+def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[str, float]]]:
+    """By hour of the fleet: what everybody, and nobody, held and cost."""
+    found: dict[int, dict[tuple[Any, ...], dict[str, float]]] = {}
+    with Store(config.store).read() as con:
+        rows = con.execute(_HOURS, {"start": world.fleet["start"]})
+        names = [column[0] for column in rows.description or []]
+        for row in rows.fetchall():
+            told = dict(zip(names, row, strict=True))
+            key = tuple(told.pop(name) for name in ("kind", "cluster", "namespace", "pod", "uid", "node"))
+            found.setdefault(told.pop("hour"), {})[key] = {name: float(value) for name, value in told.items()}
+    return found
+
+
+_HOURS = """
+    SELECT (epoch_ms(from_time) // 1000 - $start) // 3600 AS hour, kind, cluster, namespace, pod, uid, node,
+        sum(allocated_gpu_hours) AS allocated, sum(active_gpu_hours) AS active, sum(idle_gpu_hours) AS idle,
+        sum(unmeasured_gpu_hours) AS unmeasured,
+        sum(unallocated_gpu_hours) AS unallocated, sum(cost) AS cost, sum(unallocated_cost) AS unallocated_cost
+    FROM costs WHERE kind IN ('allocated', 'unallocated')
+    GROUP BY ALL HAVING sum(allocated_gpu_hours) + sum(unallocated_gpu_hours) + sum(cost) + sum(unallocated_cost) > 0
+"""
+
+
+@contextmanager
+def world(name: str, proxy: Proxy, folder: Path) -> Iterator[World]:
+    """The fleet of a case, served twice, alive within the `with`."""
+    fleet, lag = _since(MONTH, read_fleet(CASES / name)), FLEETS[name]
+    series = scrape(fleet)
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        full, behind = (
+            stack.enter_context(prometheus_over_text(partial(write_openmetrics, some), folder / kind))
+            for kind, some in (("full", series), ("behind", _until(series, fleet["start"], lag)))
+        )
+        found = World(CASES / name, fleet, lag, full, behind, proxy, Config(), {})
+        proxy.begin(full)
+        (folder / "calm").mkdir()
+        found.calm = found.config(folder / "calm")
+        assert collect(patch, found.calm, found.repair).code == 0
+        answer = found.report(found.calm)
+        assert answer.code == 0
+        found.truth = answer.json()
+        yield found
+
+
+def _since(moment: int, fleet: Fleet) -> Fleet:
+    """The same fleet, begun at another second: its times are all numbers that lie within a few days of its beginning."""
+
+    def shifted(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shifted(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [shifted(one) for one in value]
+        is_time = isinstance(value, int | float) and abs(value - fleet["start"]) < 10 * 86_400
+        return value + moment - fleet["start"] if is_time else value
+
+    found: Fleet = shifted(fleet)
+    return found
+
+
+def _until(series: list[Series], start: int, lag: Lag) -> list[Series]:
+    found = []
+    for one in series:
+        hours = lag.dcgm if one.labels["__name__"].startswith("DCGM_") else lag.kube
+        kept = one.times < 1000 * (start + 3600 * hours)
+        if kept.any():
+            found.append(Series(one.labels, one.times[kept], one.values[kept]))
+    return found
