@@ -15,10 +15,17 @@ from tests.oracle.exact.states import State
 
 #: Resources that count devices or slices; a gpu-mem of unknown size counts as a device, and the report says so.
 DEVICES = re.compile(
-    r"nvidia_com_gpu(_shared)?|nvidia_com_mig_.+|amd_com_gpu|habana_ai_gaudi.*|aws_amazon_com_neuron.*|google_com_tpu|aliyun_com_gpu_mem"
+    r"nvidia_com_gpu(_shared)?|nvidia_com_mig_.+|amd_com_gpu|amd_com_[sdtqc]px_nps[0-9]+|habana_ai_gaudi.*|aws_amazon_com_neuron.*"
+    r"|google_com_tpu|aliyun_com_gpu_mem|volcano_sh_vgpu_number"
 )
-#: Resources of HAMi that say which part of a virtual GPU a container asks for.
-PARTS = ("nvidia_com_gpumem", "nvidia_com_gpumem_percentage", "nvidia_com_gpucores")
+#: Virtual devices, with what says which part of them a container asks for: MiB and percent of memory, percent of cores.
+PARTS = {
+    "nvidia_com_gpu": ("nvidia_com_gpumem", "nvidia_com_gpumem_percentage", "nvidia_com_gpucores"),
+    "volcano_sh_vgpu_number": ("volcano_sh_vgpu_memory", "volcano_sh_vgpu_memory_percentage", "volcano_sh_vgpu_cores"),
+}
+#: Compute dies of a GPU from AMD over those of a partition.
+PARTITIONS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
+CORES = "aws_amazon_com_neuroncore"
 SPOT = {"spot", "preemptible", "ec2spot"}
 RESERVED = {"reserved", "capacity-block", "reservation"}
 BOUGHT = (
@@ -72,7 +79,7 @@ class Node:
     states: list[State] = field(default_factory=list)
     devices: list[DeviceSeries] = field(default_factory=list)
     requested: set[str] = field(default_factory=set)
-    is_virtual: bool = False
+    virtual: set[str] = field(default_factory=set)
     gpus: Fraction = Fraction(0)
 
     def __hash__(self) -> int:
@@ -146,16 +153,19 @@ class Node:
         span = at(self.labels, time) or Span(-(2**62), 2**62, {})
         offered = self.capacity(span.since, span.until)
         profile = self._profile_of(resource, span.labels)
-        part = Fraction(int(profile.split("g")[0]), self.slices) if profile else Fraction(1)
+        part = Fraction(int(profile.split("g")[0]), self.slices) if profile else _partition(resource)
+        if resource == CORES and offered.get(CORES):
+            part = min(Fraction(1), self.gpus / offered[CORES])
         if resource.startswith("nvidia_com_mig_"):
             replicas = _number(span.labels.get(f"label_{resource.removesuffix('_shared')}_replicas"))
         else:
             replicas = _replicas(span.labels)
         renamed = any(name.endswith("_shared") for name in {*offered, *self.requested})
         can_be_shared = resource.startswith("nvidia_com_mig_") or resource == "nvidia_com_gpu"
-        is_virtual = self.is_virtual and resource == "nvidia_com_gpu"
+        is_virtual = resource in self.virtual or resource == "volcano_sh_vgpu_number"
         shared = resource.endswith("_shared") or (not renamed and can_be_shared and replicas > 1 and not is_virtual)
-        outnumbers = profile is None and not is_virtual and offered.get(resource, Fraction(0)) >= 2 * self.gpus
+        is_cut = profile is not None or part != 1
+        outnumbers = not is_cut and not is_virtual and offered.get(resource, Fraction(0)) >= 2 * self.gpus
         if shared and replicas > 1:
             share = part / replicas
         elif outnumbers:
@@ -184,6 +194,10 @@ class Node:
         profiles = {d.profile for d in self.devices}
         only = next(iter(profiles)) if len(profiles) == 1 else None
         return only.lower() if only else None
+
+
+def _partition(resource: str) -> Fraction:
+    return Fraction(1, PARTITIONS.get(resource.removeprefix("amd_com_")[:3], 1))
 
 
 def _first(labels: Labels, names: tuple[str, ...]) -> str | None:
@@ -289,9 +303,13 @@ def count_gpus(node: Node) -> Fraction:
         and s.first < node.until
         and node.since <= s.last
     ]
-    plain = [Fraction(s.value) for s in offered if "_mig_" not in s.resource]
+    most: dict[str, Fraction] = {}
+    for state in offered:
+        most[state.resource] = max(Fraction(state.value), most.get(state.resource, Fraction(0)))
+    plain = [units for name, units in most.items() if "_mig_" not in name and name != CORES and _partition(name) == 1]
     if plain:
-        return max(plain) / max(node.replicas, Fraction(1))
+        parts = sum((units * _partition(name) for name, units in most.items() if _partition(name) != 1), Fraction(0))
+        return (max(plain) + parts) / max(node.replicas, Fraction(1))
     return max((Fraction(s.value) for s in offered), default=Fraction(0))
 
 

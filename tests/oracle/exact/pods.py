@@ -60,10 +60,12 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
         if _is_request(state) and is_accelerator(state.resource):
             for node in by_name[state.cluster, str(state.get("node"))]:
                 node.requested.add(state.resource)
-        if _is_request(state) and state.resource in PARTS and state.get("node"):
+        counted = next((resource for resource, parts in PARTS.items() if state.resource in parts), None)
+        if counted and _is_request(state) and state.get("node"):
             for node in nodes:
                 slotted = node.replicas > 1 and node.name != state.get("node")
-                node.is_virtual |= node.cluster == state.cluster and not slotted
+                if node.cluster == state.cluster and not slotted:
+                    node.virtual.add(counted)
     claimed = {(d.cluster, d.namespace, d.pod) for d in exporters if d.by_claim}
     found: list[Pod] = []
     claims: list[Pod] = []
@@ -82,7 +84,7 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
         # a pod never moves: of nodes of one name it ran on the first
         pod = Pod(cluster, namespace, name, uid, on[0][2], on[0][0], on[0][1])
         for resource, count in units.items():
-            part = _part_of_virtual(states, pod.node) if resource == "nvidia_com_gpu" else None
+            part = _part_of_virtual(resource, states, pod.node) if resource in PARTS else None
             if part is not None:
                 _hold(pod, sliced=False, units=count, gpus=part, shared=True)
             else:
@@ -97,25 +99,25 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
     return found
 
 
-def _part_of_virtual(states: list[State], node: Node) -> Fraction | None:
-    """GPUs that a pod holds by parts of virtual ones (HAMi); None where it asks for no part.
+def _part_of_virtual(counted: str, states: list[State], node: Node) -> Fraction | None:
+    """GPUs that a pod holds by parts of virtual ones (HAMi, Volcano); None where it asks for no part.
 
     A container's: devices x max(cores, memory), at most 1 each. Missing memory is all of the device's; missing cores are none.
     """
     asked = {
         (resource, container, is_init): units for (resource, container, is_init), units in _asked(states).items()
-        if resource in PARTS or resource == "nvidia_com_gpu"
+        if resource in PARTS[counted] or resource == counted
     }  # fmt: skip
-    if not any(resource in PARTS for resource, _, _ in asked):
+    if not any(resource in PARTS[counted] for resource, _, _ in asked):
         return None
     parts: dict[tuple[str | None, bool], Fraction] = {}
     for container, is_init in {key[1:] for key in asked}:
-        memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS)
-        of_each = node.memory_of_each(PARTS[0])
+        memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS[counted])
+        of_each = node.memory_of_each(PARTS[counted][0])
         share = percentage / 100 if percentage is not None else Fraction(1)
         if memory is not None:
             share = memory / of_each if of_each else Fraction(1)
-        devices = asked.get(("nvidia_com_gpu", container, is_init), Fraction(1))
+        devices = asked.get((counted, container, is_init), Fraction(1))
         parts[container, is_init] = devices * min(Fraction(1), max(share, (cores or Fraction(0)) / 100))
     return _together({("", *key): part for key, part in parts.items()}, states)[""]
 
