@@ -6,7 +6,7 @@ pods that live shorter than it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -26,6 +26,7 @@ from gpucost.model import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
 from gpucost.store.activity import MEMORY_METRIC
 from gpucost.store.samples import Answer, LoadResult, SampleWindow, Threshold, load_window
+from gpucost.timeline import local_midnight
 
 if TYPE_CHECKING:
     import duckdb
@@ -305,17 +306,22 @@ def _gaps(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_
 def _incomplete(
     con: duckdb.DuckDBPyConnection, source: PrometheusSource, period: Period | None, now: datetime, declared: Declared
 ) -> list[MissingTime]:
-    """What closed local days lack for good: asked for twice to the same end, or too long ago to be asked for again."""
-    midnight = to_ms(now.astimezone(declared.timezone).replace(hour=0, minute=0, second=0, microsecond=0))
+    """What closed local days lack for good: asked for twice to the same end, or too long ago to be asked for again.
+
+    Of a period that was asked for, the days that lie in it whole. A day without activity is unmeasured, not incomplete.
+    """
+    midnight = _midnight(now, declared.timezone)
     last_asked = to_ms(now) - source.late_hours * MS_PER_HOUR
-    start = last_asked - 48 * MS_PER_HOUR if period is None else period.start_ms
-    end = midnight if period is None else min(midnight, period.end_ms)
+    start, end = last_asked - 48 * MS_PER_HOUR, midnight
+    if period is not None:
+        start = _midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1), declared.timezone)
+        end = min(midnight, _midnight(period.end, declared.timezone))
     found: dict[tuple[Family, str | None], list[Span]] = {}
     for one in runs.incomplete_hours(con, source.source, start, end) if start < end else ():
         begin = one.hour * MS_PER_HOUR
         silence = (midnight if one.to_ms is None else one.to_ms) - one.from_ms
         is_long = one.family == "partial" or silence > declared.coverage.max_bridge_ms
-        if one.family in ("nodes", "gpus", "partial") and is_long and (one.is_settled or begin < last_asked):
+        if one.family in ("nodes", "partial") and is_long and (one.is_settled or begin < last_asked):
             span = (max(begin, one.from_ms), min(begin + MS_PER_HOUR, one.to_ms or begin + MS_PER_HOUR))
             found.setdefault((one.family, one.cluster), []).extend(declared.missing(one.cluster, span))
     return [
@@ -323,6 +329,10 @@ def _incomplete(
         for (family, cluster), spans in sorted(found.items(), key=str)
         for a, b in merge(spans)
     ]
+
+
+def _midnight(instant: datetime, timezone: ZoneInfo) -> int:
+    return to_ms(local_midnight(instant.astimezone(timezone).date(), timezone))
 
 
 def _newest(source: PrometheusSource, client: PrometheusClient, newest_ms: int | None, now: datetime) -> list[Finding]:

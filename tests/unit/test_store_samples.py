@@ -175,9 +175,9 @@ def test_a_series_of_sentinels_only_is_known_but_has_no_block(store: Store) -> N
 
 
 def test_a_state_is_one_row_until_it_changes_or_falls_silent(store: Store) -> None:
-    load(store, [answer((node(), [(T0, 1.0), (T0 + 15 * MINUTE, 1.0), (T0 + 31 * MINUTE, 1.0), (T0 + 32 * MINUTE, 0.0)]))])
+    load(store, [answer((node(), [(T0, 1.0), (T0 + 10 * MINUTE, 1.0), (T0 + 21 * MINUTE, 1.0), (T0 + 22 * MINUTE, 0.0)]))])
     spans = store.query("SELECT value, first_ms, last_ms FROM states ORDER BY first_ms")[1]
-    assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [(1, 0, 15), (1, 31, 31), (0, 32, 32)]  # type: ignore[operator]
+    assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [(1, 0, 10), (1, 21, 21), (0, 22, 22)]  # type: ignore[operator]
 
 
 def test_an_answer_that_holds_less_takes_no_states_away(store: Store) -> None:
