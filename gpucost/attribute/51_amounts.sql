@@ -14,7 +14,8 @@ rests AS (
 takers AS (
     SELECT r.node_id, r.segment_from_ms, s.allocation_id, r.rest
     FROM rests AS r JOIN shares AS s USING (node_id, segment_from_ms)
-    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.segment_from_ms ORDER BY s.share DESC, s.uid NULLS LAST) = 1
+    -- equal shares may differ in their last bits
+    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.segment_from_ms ORDER BY round(s.share, 12) DESC, s.uid NULLS LAST) = 1
 )
 SELECT r.node_id, r.segment_from_ms, r.allocation_id, r.gpu_ms, r.cost + coalesce(t.rest, 0) AS cost
 FROM rounded AS r

@@ -14,7 +14,7 @@ rests AS (
 takers AS (
     SELECT r.node_id, r.segment_from_ms, r.part, s.allocation_id, r.rest
     FROM rests AS r JOIN host_shares AS s USING (node_id, segment_from_ms, part)
-    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.segment_from_ms, r.part ORDER BY s.share DESC, s.uid NULLS LAST) = 1
+    QUALIFY row_number() OVER (PARTITION BY r.node_id, r.segment_from_ms, r.part ORDER BY round(s.share, 12) DESC, s.uid NULLS LAST) = 1
 )
 SELECT r.node_id, r.segment_from_ms, r.allocation_id, 0 AS gpu_ms, r.cost + coalesce(t.rest, 0) AS cost
 FROM rounded AS r

@@ -6,7 +6,10 @@ WITH lives AS (
     SELECT p.cluster, p.uid, n.node_id,
         greatest(p.held_from_ms, n.up_from_ms) AS held_from_ms,
         least(p.held_to_ms, n.up_to_ms) AS held_to_ms
-    FROM pods AS p JOIN node_facts AS n ON n.cluster = p.cluster AND n.node = p.node
+    FROM pods AS p
+    JOIN node_facts AS n ON n.cluster = p.cluster AND n.node = p.node
+        -- a pod that was bound before the node began was bound to another of its name, seen or not
+        AND coalesce(n.created_ms <= p.held_from_ms + 120000, true)
 )
 SELECT cluster, uid,
     -- a pod never moves: of nodes of one name it ran on the first

@@ -90,6 +90,16 @@ def test_a_gpu_is_lost(say: Say) -> None:
     assert said.total("capacity_gpu_hours") == near(40)
 
 
+def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(say: Say) -> None:
+    """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
+    nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
+    pods = [pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5)), pod("b", "w", [2], 2.5, 5, uid="b")]
+    told = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
+    series = drop(scrape(told, lean=True), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
+    said = say(told, drop(series, ".*", hours=(-1, 3)))
+    assert said.total("allocated_gpu_hours") == near(2)
+
+
 def test_slots_begin_in_the_middle_of_a_nodes_life(say: Say) -> None:
     """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
     pods = [pod("a", "w", [0], 0.5, 1.5, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]

@@ -281,7 +281,4 @@ def amounts(cost: Decimal, shares: dict[Pod | None, Fraction]) -> tuple[dict[Pod
     largest = max(shares.values())
     first = min((pod for pod, share in shares.items() if share == largest), key=lambda pod: (pod is None, pod.uid if pod else ""))
     costs[first] += rest
-    if first is not None and shares[None] == largest and largest.denominator & (largest.denominator - 1):
-        # what nobody held is a difference, which in binary may come out larger than the share that it equals
-        doubt += abs(int(rest / NANO))
     return costs, doubt
