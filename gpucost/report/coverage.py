@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # A running period always lacks its last hours; that is worth a warning only after a missed daily collect.
 _LATE_AFTER = timedelta(hours=25)
-# What is collected ends with the last sample: up to here the next one is not late.
-_END_MS = 10 * 60_000
+# What is collected begins and ends with a sample: up to here the one before, and the next one, may have been so.
+_EDGE_MS = 10 * 60_000
 
 _SPANS = """
 FROM coverage_gaps
@@ -113,10 +113,10 @@ def _gaps(spans: list[dict[str, Any]], period: Period, due: int, tz: ZoneInfo) -
     found = []
     for span in spans:
         part = _clipped(span, period.start_ms, due)
-        is_end = span["kind"] == "not_collected" and span["from_ms"] == newest.get(span["cluster"])
+        is_edge = span["kind"] == "not_collected" and (span["from_ms"] == 0 or span["from_ms"] == newest.get(span["cluster"]))
         # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
         is_all_off = span["kind"] == "off" and part == (period.start_ms, due)
-        if span["kind"] == "collected" or part is None or is_all_off or (is_end and part[1] - part[0] <= _END_MS):
+        if span["kind"] == "collected" or part is None or is_all_off or (is_edge and part[1] - part[0] <= _EDGE_MS):
             continue
         found.append(
             Gap(
