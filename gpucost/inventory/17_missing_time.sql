@@ -10,8 +10,8 @@ heard AS (
     WINDOW w AS (PARTITION BY cluster ORDER BY first_ms)
 ),
 silent AS (
-    -- what a first sample says was so one scrape before
-    SELECT cluster, 0 AS from_ms, begin_ms AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
+    -- what a first sample says was so one scrape before; not in an hour that nobody was asked about
+    SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
     UNION ALL
     SELECT cluster, end_ms, coalesce(after_ms, 9223372036854775807),
         CASE WHEN after_ms IS NULL THEN 'after its last sample' ELSE 'kube-state-metrics was silent' END

@@ -69,6 +69,7 @@ def test_a_fleet_with_its_bill(
     url = prometheus_server(told)
     (tmp_path / "gpucost.toml").write_text(
         f'[prometheus]\nurl = "{url}"\ncluster = "main"\n[prices]\nbook = "prices.csv"\n[aws]\nexports = ["cur.csv"]\n'
+        '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for a day"\n'
     )
     run("collect", "prometheus", "--from", FROM, "--to", TO)
     period = ("--from", FROM, "--to", TO, "--by", "namespace", "--format", "json")

@@ -68,6 +68,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The index of a bundle of 200 teams, some with hostile names."""
     folder = tmp_path_factory.mktemp("index")
+    coverage = view(hostile_store(folder), by=("team",)).coverage
     teams = [*HOSTILE, *(f"team-{number:03}" for number in range(200 - len(HOSTILE)))]
     figures = {"charge": 1234567.891, "cost": 1234567.891, "shared_cost": 12.0, "idle_cost": 3456.7, "allocated_gpu_hours": 7.0}
     figures |= {"estimated_cost": 12345.0, "efficiency": 0.5, "spot_ratio": 0.25}
@@ -82,7 +83,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         "focus": {"version": "1.2"},
     }  # fmt: skip
-    (folder / "index.html").write_text(to_html(manifest, [hostile_block()]), encoding="utf-8")
+    (folder / "index.html").write_text(to_html(manifest, coverage, [hostile_block()]), encoding="utf-8")
     return folder / "index.html"
 
 

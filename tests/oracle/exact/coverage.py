@@ -12,7 +12,7 @@ BRIDGED = 2 * HOUR
 
 
 def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, list[tuple[int, int]]]:
-    """Spans of collected time by cluster, from one scrape before its first sample to one after its last.
+    """Spans of collected time by cluster, from one scrape before its first sample, in the same hour, to one after its last.
 
     Activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected. Families of metrics that
     fall silent alone, and shards, are left to the tests of coverage.
@@ -28,7 +28,7 @@ def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, lis
 
 
 def _spans(runs: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
-    begins, ends = runs[0][2], runs[0][3]
+    begins, ends = max(runs[0][2], runs[0][0] // HOUR * HOUR), runs[0][3]
     found = []
     for first, _, _, end in runs:
         if first - ends > BRIDGED:
