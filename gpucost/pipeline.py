@@ -47,21 +47,29 @@ def collect(
 
     A server that fails does not keep the others from being collected.
     """
-    from gpucost.collect.declared import Declared
+    from gpucost.collect.gaps import note_gaps
     from gpucost.collect.prometheus import collect_prometheus
 
-    declared = Declared(config.clusters, config.coverage, config.tz)
     results: list[CollectResult] = []
     errors: list[GpucostError] = []
     for source in config.prometheus:
         try:
             found = collect_prometheus(
                 source, store, period, config.activity, config.idle, progress,
-                timezone=config.tz, cost_basis=config.prices.cost_basis, declared=declared,
+                timezone=config.tz, cost_basis=config.prices.cost_basis,
             )  # fmt: skip
             results.append(found)
         except SourceError as error:
             errors.append(error)
+    if results:
+        sources = {source.source: source for source in config.prometheus}
+        with store.write() as con:
+            inventory.coverage(con, config)
+            for result in results:
+                note_gaps(con, sources[result.source], result, period, config.tz)
+            # Bills tell of coverage, too: what is stored of it is made with the prices.
+            con.rollback()
+            con.begin()
     return results, errors
 
 

@@ -127,7 +127,7 @@ def _tell(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
         if count > SHOWN_OF_A_KIND:
             note(f"  and {count - SHOWN_OF_A_KIND} more of {code}", quiet=quiet and code not in _LOUD)
     for missing in result.incomplete[:SHOWN_OF_A_KIND]:
-        tell_error(f"{result.source}: {missing}, and it will not be asked for again", None)
+        tell_error(f"{result.source}: lost for good: {missing}", None)
     if result.incomplete:
         more = len(result.incomplete) - SHOWN_OF_A_KIND
         if more > 0:

@@ -6,34 +6,31 @@ pods that live shorter than it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from gpucost.collect.base import Collector, Progress
-from gpucost.collect.declared import Declared
 from gpucost.collect.prometheus_client import PrometheusClient, Retries
 from gpucost.collect.prometheus_failures import TooMuch
 from gpucost.collect.prometheus_findings import findings
 from gpucost.collect.prometheus_selectors import GPU_CAPACITY, MOST_NAMES, Scope, Selector, among, selectors
 from gpucost.collect.result import CollectResult, Finding, MissingTime, ProgressState
-from gpucost.collect.windows import default_spans, halves, late_spans, merge, subtract, until, whole_hours
-from gpucost.config.coverage import CoverageSettings
+from gpucost.collect.windows import default_spans, halves, intersect, late_spans, merge, subtract, until, whole_hours
 from gpucost.errors import SourceError, UsageError
 from gpucost.model import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
 from gpucost.store.activity import MEMORY_METRIC
 from gpucost.store.samples import Answer, LoadResult, SampleWindow, Threshold, load_window
-from gpucost.timeline import local_midnight
 
 if TYPE_CHECKING:
     import duckdb
 
     from gpucost.config import Activity, Idle, PrometheusSource
     from gpucost.store import Store
-    from gpucost.store.runs import Family, LaggingTargets, Span
+    from gpucost.store.runs import LaggingTargets, Span
 
 _PROBE_MINUTES = 10
 # A newest sample older than this is worth a word.
@@ -241,7 +238,6 @@ def collect_prometheus(
     timezone: ZoneInfo | None = None,
     retries: Retries | None = None,
     cost_basis: str = "node",
-    declared: Declared | None = None,
 ) -> CollectResult:
     """Collects one server's samples into the store, those of cores and memory only where `cost_basis` charges them.
 
@@ -254,7 +250,6 @@ def collect_prometheus(
     now_ms = to_ms(moment)
     if period is not None and (period.is_empty or period.start_ms >= now_ms):
         raise UsageError(f"the period {period} is empty, or has not begun")
-    declared = declared or Declared([], CoverageSettings(), timezone or ZoneInfo("UTC"))
     client = PrometheusClient(source, retries)
     try:
         if progress is not None:
@@ -268,18 +263,18 @@ def collect_prometheus(
         if period is not None:
             spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
         else:
-            month = moment.astimezone(declared.timezone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
             spans = default_spans(to_ms(month), now_ms, so_far[0], until(so_far[1], collector.newest_ms))
             late = subtract(whole_hours(collector.late_spans(), now_ms), spans)
         asked = period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1]))
         spans = merge([*spans, *late])
         collector.prepare(spans)
         result = collector.run(spans, asked, progress)
+        result.moment, result.spans = moment, spans
         result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
         result.not_collected = _before(collector.data_from_ms, spans)
         with store.read() as con:
-            result.gaps = _gaps(con, source.source, spans, min(now_ms, (collector.newest_ms or 0) + 1), declared)
-            result.incomplete = _incomplete(con, source, period, moment, declared)
+            result.gaps = _unmeasured(con, source.source, spans, min(now_ms, (collector.newest_ms or 0) + 1))
             result.findings = findings(con, result, activity, collector.data_from_ms, lambda metric: _has(client, metric, now_ms))
         if spans[-1][1] == now_ms:
             result.findings += _newest(source, client, collector.newest_ms, moment)
@@ -289,50 +284,18 @@ def collect_prometheus(
         client.close()
 
 
-def _gaps(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_ms: int, declared: Declared) -> list[MissingTime]:
-    """Silences of whole clusters in what was asked for, without what was declared or signed."""
+def _unmeasured(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_ms: int) -> list[MissingTime]:
+    """When no GPU of a cluster was measured though its nodes were there, in what was asked for."""
     start, end = spans[0][0], min(spans[-1][1], until_ms)
     if start >= end:
         return []
     return [
-        MissingTime(family, cluster, Period(from_ms(a), from_ms(b)))
-        for family, cluster, *silent in runs.find_silences(con, source, start, end)
-        if subtract([(silent[0], silent[1])], subtract([(silent[0], silent[1])], spans))
-        for a, b in declared.missing(cluster, (silent[0], silent[1]))
-        if b - a > runs.SHORT_SILENCE_MS
+        MissingTime(one.cluster, Period(from_ms(one.from_ms), from_ms(one.to_ms)), "no GPU was measured")
+        for one in runs.find_silences(con, source, start, end)
+        if one.family == "gpus"
+        and intersect([(one.from_ms, one.to_ms)], spans)
+        and one.to_ms - one.from_ms > runs.SHORT_SILENCE_MS
     ]
-
-
-def _incomplete(
-    con: duckdb.DuckDBPyConnection, source: PrometheusSource, period: Period | None, now: datetime, declared: Declared
-) -> list[MissingTime]:
-    """What closed local days lack for good: asked for twice to the same end, or too long ago to be asked for again.
-
-    Of a period that was asked for, the days that lie in it whole. A day without activity is unmeasured, not incomplete.
-    """
-    midnight = _midnight(now, declared.timezone)
-    last_asked = to_ms(now) - source.late_hours * MS_PER_HOUR
-    start, end = last_asked - 48 * MS_PER_HOUR, midnight
-    if period is not None:
-        start = _midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1), declared.timezone)
-        end = min(midnight, _midnight(period.end, declared.timezone))
-    found: dict[tuple[Family, str | None], list[Span]] = {}
-    for one in runs.incomplete_hours(con, source.source, start, end) if start < end else ():
-        begin = one.hour * MS_PER_HOUR
-        silence = (midnight if one.to_ms is None else one.to_ms) - one.from_ms
-        is_long = one.family == "partial" or silence > declared.coverage.max_bridge_ms
-        if one.family in ("nodes", "partial") and is_long and (one.is_settled or begin < last_asked):
-            span = (max(begin, one.from_ms), min(begin + MS_PER_HOUR, one.to_ms or begin + MS_PER_HOUR))
-            found.setdefault((one.family, one.cluster), []).extend(declared.missing(one.cluster, span))
-    return [
-        MissingTime(family, cluster, Period(from_ms(a), from_ms(b)))
-        for (family, cluster), spans in sorted(found.items(), key=str)
-        for a, b in merge(spans)
-    ]
-
-
-def _midnight(instant: datetime, timezone: ZoneInfo) -> int:
-    return to_ms(local_midnight(instant.astimezone(timezone).date(), timezone))
 
 
 def _newest(source: PrometheusSource, client: PrometheusClient, newest_ms: int | None, now: datetime) -> list[Finding]:

@@ -47,7 +47,6 @@ def findings(
     ]
     if result.not_collected is not None and seen and not result.failed_windows:
         found.append(_before(source, result.not_collected.end_ms))
-    found += [Finding("warning", "gap", f"{source}: {gap}") for gap in result.gaps]
     return found
 
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.model import iso
 
 if TYPE_CHECKING:
     from gpucost.model import Period
-    from gpucost.store.runs import Family
     from gpucost.store.samples import MetricSamples
-
-_MISSING: dict[Family, str] = {
-    "nodes": "kube-state-metrics of {cluster} was silent",
-    "gpus": "no GPU of {cluster} was measured",
-    "partial": "the server's answer was partial",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +43,33 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class MissingTime:
-    """Time of which a cluster lacks something; all of a source's clusters where `cluster` is None."""
+    """Time of a cluster that was not seen whole, and why."""
 
-    family: Family
-    cluster: str | None
+    cluster: str
     period: Period
+    reason: str
+    families: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         hours = (self.period.end - self.period.start) / timedelta(hours=1)
-        what = _MISSING[self.family].format(cluster=f"cluster {self.cluster}" if self.cluster else "every cluster")
-        return f"{what} from {iso(self.period.start)} to {iso(self.period.end)} ({hours:,.1f} h)"
+        families = f" ({', '.join(self.families)})" if self.families else ""
+        span = f"from {iso(self.period.start)} to {iso(self.period.end)} ({hours:,.1f} h)"
+        return f"cluster {self.cluster} {span}: {self.reason}{families}"
 
 
 @dataclass(slots=True)
 class CollectResult:
     """What one run brought from one source.
 
-    `gaps` are silences of more than ten minutes that lie in what was asked for; `incomplete` is what closed days lack and will
-    not be asked for again; `asked_again` are incomplete hours of earlier runs; `not_collected` lies before the server's oldest
-    data; `resumed` counts windows that an earlier, killed run had committed.
+    `moment` is when the run began, `spans` what was asked for, in milliseconds; `gaps` are silences of over ten minutes in it;
+    `incomplete` is what closed days lack and will not be asked for again; `asked_again` are incomplete hours of earlier runs;
+    `not_collected` lies before the server's oldest data; `resumed` counts windows that an earlier, killed run had committed.
     """
 
     source: str
     asked: Period
+    moment: datetime = field(default_factory=lambda: datetime.now(UTC))
+    spans: list[tuple[int, int]] = field(default_factory=list)
     windows: int = 0
     resumed: int = 0
     samples: int = 0

@@ -48,6 +48,12 @@ def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
     return left
 
 
+def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """What of `spans` is in `others`, too."""
+    merged, rest = merge(spans), subtract(spans, others)
+    return subtract(merged, rest)
+
+
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
     """Spans widened to full hours, but never past now: the running hour is collected as far as it goes."""
     widened = [(a // MS_PER_HOUR * MS_PER_HOUR, min(-(-b // MS_PER_HOUR) * MS_PER_HOUR, now_ms)) for a, b in spans]
@@ -121,6 +127,6 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
                 missing = subtract(wanted, until(runs.loaded(con, "prometheus", source.source), newest_ms))
                 late = late_spans(con, source.source, now_ms, source.late_hours, newest_ms)
             missing = [(max(period.start_ms, start - OVERLAP_MS), end) for start, end in missing]
-            missing += subtract(wanted, subtract(wanted, late))
+            missing += intersect(wanted, late)
         found[source.source] = [Period(from_ms(start), from_ms(end)) for start, end in merge(missing)]
     return found

@@ -15,12 +15,14 @@ def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[
     con.execute(files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8"), dict(params) if params else None)
 
 
-def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = ()) -> None:
-    """Run every .sql file of `package` in the order of their names, but those called as in `skip`."""
+def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = (), until: str | None = None) -> None:
+    """Run the .sql files of `package` in the order of their names, but those called as in `skip`, as far as `until`."""
     for name in sorted(item.name for item in files(package).iterdir() if item.name.endswith(".sql")):
         if name.removesuffix(".sql") in skip:
             continue
         con.execute(files(package).joinpath(name).read_text(encoding="utf-8"))
+        if name.removesuffix(".sql") == until:
+            return
 
 
 def answer_rows(

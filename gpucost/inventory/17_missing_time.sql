@@ -1,4 +1,4 @@
--- reads: family_spans, shard_gaps, family_gaps, settings, expected_clusters
+-- reads: family_spans, shard_gaps, family_gaps, settings, expected_clusters, loads, series
 -- writes: missing_time, per cluster the stretches that were not seen whole: of which families, and whether they are short enough to be bridged
 -- invariant: stretches of a cluster neither touch nor overlap, and are longer than 10 minutes; the first begins since ever, the last goes on for ever
 CREATE OR REPLACE TEMP TABLE missing_time AS
@@ -9,13 +9,22 @@ heard AS (
     SELECT *, lag(end_ms) OVER w AS before_ms, lead(first_ms) OVER w AS after_ms FROM family_spans WHERE family = 'state'
     WINDOW w AS (PARTITION BY cluster ORDER BY first_ms)
 ),
+asked AS (
+    -- windows meet a little of the silence at both ends
+    SELECT h.cluster, h.end_ms, sum(greatest(0, least(l.to_ms, h.after_ms) - greatest(l.from_ms, h.end_ms))) > 600000 AS asked
+    FROM heard AS h
+    JOIN (SELECT DISTINCT source, cluster FROM series) AS s USING (cluster)
+    JOIN loads AS l ON l.source = s.source AND l.kind = 'prometheus' AND l.from_ms < h.after_ms AND h.end_ms < l.to_ms
+    GROUP BY ALL
+),
 silent AS (
     -- what a first sample says was so one scrape before; not in an hour that nobody was asked about
     SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
     UNION ALL
-    SELECT cluster, end_ms, coalesce(after_ms, 9223372036854775807),
-        CASE WHEN after_ms IS NULL THEN 'after its last sample' ELSE 'kube-state-metrics was silent' END
-    FROM heard
+    SELECT h.cluster, h.end_ms, coalesce(h.after_ms, 9223372036854775807),
+        CASE WHEN h.after_ms IS NULL THEN 'after its last sample' WHEN coalesce(a.asked, false) THEN 'kube-state-metrics was silent'
+            ELSE 'not collected yet' END
+    FROM heard AS h LEFT JOIN asked AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms
     UNION ALL
     SELECT cluster, 0, 9223372036854775807, 'nothing was ever collected of it' FROM expected_clusters WHERE cluster NOT IN (SELECT cluster FROM heard)
 ),

@@ -30,3 +30,11 @@ def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, st
     load_settings(con, config)
     missing.look(con, needs)
     run_stages(con, "gpucost.inventory")
+
+
+def coverage(con: DuckDBPyConnection, config: Config) -> None:
+    """Rebuild coverage_gaps and collected alone, as far as metrics tell of them."""
+    con.execute("DELETE FROM collected; DELETE FROM coverage_gaps")
+    load_catalog(con)
+    load_settings(con, config)
+    run_stages(con, "gpucost.inventory", until="19_collected")

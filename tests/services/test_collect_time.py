@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect.prometheus import collect_prometheus
+from gpucost.collect import prometheus
 from gpucost.collect.prometheus_client import PrometheusClient, Retries
 from gpucost.collect.result import CollectResult
 from gpucost.collect.windows import uncollected
-from gpucost.config import Activity, Config, Idle
+from gpucost.config import Config
 from gpucost.errors import SourceError
 from gpucost.model import MS_PER_HOUR, Period
 from gpucost.store import Store
@@ -34,6 +35,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 HOURS = 24
 PRICES = CASES / "two-clusters" / "prices.csv"
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
+_COLLECT = prometheus.collect_prometheus
 Hidden = Callable[[Series, int], bool]  # whether a series' sample at an hour's number and fraction is not served yet
 
 
@@ -111,8 +113,12 @@ class Collected:
     def at(self, hour: float) -> CollectResult:
         """A run without a period at so many hours after the fleet's beginning."""
         now = START + timedelta(hours=hour)
-        (source,) = self.config.prometheus
-        return collect_prometheus(source, self.store, None, Activity(), Idle(), now=now, retries=QUICK)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(prometheus, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
+            results, errors = pipeline.collect(self.config, self.store, None)
+        if errors:
+            raise errors[0]
+        return results[0]
 
     def figures(self) -> tuple[object, ...]:
         """What the store holds, and every dollar and hour that comes of it."""
@@ -236,8 +242,8 @@ def test_an_agent_that_sends_its_backlog_after_the_newest(server: Server, tmp_pa
     for hour in (8, 9.2, 10.4):
         assert store.at(hour).ok
     server.serve(lambda series, hour: is_south(series) and 5 <= hour < 12)
-    (gap,) = [one for one in store.at(13).gaps if one.family == "nodes"]
-    assert str(gap).startswith("kube-state-metrics of cluster south was silent from 2026-03-01T04:59")
+    (gap,) = [one for one in store.at(13).gaps if one.families]
+    assert str(gap).startswith("cluster south from 2026-03-01T05:00") and "kube-state-metrics was silent" in str(gap)
     server.serve()
     assert store.at(14).asked_again
     assert store.at(HOURS).ok
@@ -271,12 +277,12 @@ def test_a_hole_of_a_closed_day_ends_with_4_unless_it_is_signed(tmp_path: Path) 
             write_config(fleet(begin), tmp_path / name, PRICES, server.url, cluster_label="cluster", late_hours=late_hours)
             told = collect(tmp_path / name, "-q", *period, code=code)
             for line, cluster in zip(told[:2], ("north", "south"), strict=True):
-                assert line.startswith(
-                    f"warning: {server.url}: kube-state-metrics of cluster {cluster} was silent from {day}T03:59"
+                assert line.startswith(f"warning: {server.url}: cluster {cluster} from {day}T04:00")
+                assert (
+                    f" to {day}T09:0" in line and "(5.0 h): kube-state-metrics was silent (nodes, phases, pods, requests)" in line
                 )
-                assert f" to {day}T09:0" in line and line.endswith("(5.0 h)")
             missing = [line for line in told[2:] if line.startswith("error: ")]
-            assert len(missing) == (2 if code else 0) and all("will not be asked for again" in line for line in missing)
+            assert len(missing) == (2 if code else 0) and all("lost for good" in line for line in missing)
         text = (tmp_path / "over" / "gpucost.toml").read_text()
         signed = f'[[coverage.accept]]\nfrom = "{day}T03:50:00"\nto = "{day}T10:00:00"\nwho = "ops"\nwhy = "upgrade"\n'
         (tmp_path / "over" / "gpucost.toml").write_text(text + signed.replace('"2', "2").replace(':00"', ":00"))

@@ -107,12 +107,12 @@ def test_a_run_that_loads_nothing_says_so_under_q(asked: Asked) -> None:
 
 
 def test_a_closed_day_that_stays_incomplete_ends_with_4(asked: Asked) -> None:
-    asked.results[0].incomplete = [MissingTime("nodes", "home", HOUR), MissingTime("partial", None, HOUR)]
+    silent = MissingTime("home", HOUR, "kube-state-metrics was silent", ("nodes", "pods"))
+    asked.results[0].incomplete = [silent, MissingTime("home", HOUR, "partial")]
     lines = [
-        "error: main: kube-state-metrics of cluster home was silent from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h),"
-        " and it will not be asked for again",
-        "error: main: the server's answer was partial from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h),"
-        " and it will not be asked for again",
+        "error: main: lost for good: cluster home from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h):"
+        " kube-state-metrics was silent (nodes, pods)",
+        "error: main: lost for good: cluster home from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h): partial",
     ]
     for words in ([], ["-q"]):
         _, err = collect(*words, code=4)
