@@ -23,6 +23,7 @@ from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from gpucost.config import Config
@@ -114,10 +115,22 @@ def chargeback(
             manifest = write(bundle, folder, previous, bundle_blocks(settings, bundle, advice))
     _tell(manifest, target, quiet=quiet)
     if manifest["missing"]:
-        tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", "gpucost chargeback --collect, and gpucost doctor")
+        places = {"--config": config, "--store": store}
+        asked = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
+        # what --collect did not bring, it does not bring again
+        fix = _command("doctor", places) if collect else _command("chargeback --collect", asked | places)
+        tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(_INCOMPLETE)
     if failed:
         raise typer.Exit(1)
+
+
+def _command(name: str, options: Mapping[str, object]) -> str:
+    """A command as it is typed, with those options that have a value."""
+    import shlex
+
+    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    return f"gpucost {name} {shlex.join(given)}".rstrip()
 
 
 def _month(settings: Config, now: datetime, month: str | None) -> tuple[str, Period, str]:

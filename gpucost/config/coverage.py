@@ -6,7 +6,7 @@ import re
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from gpucost.config.section import Section
 from gpucost.model import MS_PER_HOUR, from_ms, to_ms
@@ -15,6 +15,9 @@ from gpucost.timeline import local_midnight
 _HOURS = re.compile(
     r"^(?:(mon|tue|wed|thu|fri|sat|sun)(?:-(mon|tue|wed|thu|fri|sat|sun))? )?(\d\d:\d\d)-(\d\d:\d\d)$", re.IGNORECASE
 )
+_SPAN = re.compile(r"[0-9]{1,4}[mh]")
+# Silences of up to ten minutes are none; who stands at both ends of a whole day may well have been gone between them.
+_BRIDGES_MS = (600_000, 24 * MS_PER_HOUR)
 _EVER = (0, 9_223_372_036_854_775_807)
 # How far before and after what was collected hours are told.
 _BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
@@ -23,10 +26,27 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Moment = datetime | date
 
 
+def _read_moment(value: object) -> object:
+    try:
+        if isinstance(value, str):
+            return date.fromisoformat(value) if len(value) == len("2026-10-03") else datetime.fromisoformat(value)
+    except ValueError:
+        pass
+    if not isinstance(value, date):
+        raise ValueError("should look like 2026-10-03 or 2026-10-03T06:00")
+    return value
+
+
+def _after_start(value: Moment | None, info: ValidationInfo) -> Moment | None:
+    start = info.data.get("start")
+    # the time zone of the settings is not known here
+    if start and value and instant_ms(value, ZoneInfo("UTC")) <= instant_ms(start, ZoneInfo("UTC")):
+        raise ValueError("should lie after from")
+    return value
+
+
 class AcceptedGap(Section):
     """Time of which somebody says that its figures may stand as they are."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     start: Moment = Field(alias="from", description="From when, a date (local midnight) or a time.")
     end: Moment = Field(alias="to", description="To when, exclusive.")
@@ -34,25 +54,39 @@ class AcceptedGap(Section):
     who: str = Field(min_length=1, description="Who accepts it: stands on every report.")
     why: str = Field(min_length=1, description="Why: stands on every report.")
 
+    _moments = field_validator("start", "end", mode="before")(_read_moment)
+    _order = field_validator("end")(_after_start)
+
 
 class CoverageSettings(Section):
     """What of the time that was not seen counts, and what is accepted (docs/coverage.md)."""
 
     max_bridge: str = Field(
-        default="2h", pattern=r"^\d{1,3}[mh]$", description="Longest silence across which who stands at both ends held on."
+        default="2h", description="Longest silence across which who stands at both ends held on: `10m` to `24h`."
     )
     accept: list[AcceptedGap] = Field(default_factory=list, description="Gaps that are signed: they end no command with 4.")
+
+    @field_validator("max_bridge", mode="before")
+    @classmethod
+    def _readable(cls, value: object) -> object:
+        if not isinstance(value, str) or not _SPAN.fullmatch(value):
+            raise ValueError("should look like 90m or 2h")
+        if not _BRIDGES_MS[0] <= _span_ms(value) <= _BRIDGES_MS[1]:
+            raise ValueError("should lie between 10m and 24h")
+        return value
 
     @property
     def max_bridge_ms(self) -> int:
         """`max_bridge` in milliseconds."""
-        return int(self.max_bridge[:-1]) * (MS_PER_HOUR if self.max_bridge.endswith("h") else 60_000)
+        return _span_ms(self.max_bridge)
+
+
+def _span_ms(text: str) -> int:
+    return int(text[:-1]) * (MS_PER_HOUR if text.endswith("h") else 60_000)
 
 
 class ClusterHours(Section):
     """When a cluster runs that is not always on: outside of that nothing is missing."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     name: str = Field(min_length=1, description="Cluster.")
     start: Moment | None = Field(default=None, alias="from", description="When it was set up; else since ever.")
@@ -61,6 +95,9 @@ class ClusterHours(Section):
         default_factory=list,
         description='Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always.',
     )
+
+    _moments = field_validator("start", "until", mode="before")(_read_moment)
+    _order = field_validator("until")(_after_start)
 
     @field_validator("hours", mode="before")
     @classmethod
@@ -74,6 +111,10 @@ class ClusterHours(Section):
             found = _HOURS.match(text)
             if found is None or not all(_is_clock(part) for part in found.groups()[2:]):
                 raise ValueError(f"{text!r} should look like 07:00-21:00 or Mon-Fri 07:00-21:00")
+            if found[3] == "24:00":
+                raise ValueError(f"{text!r} begins at 24:00: that is 00:00 of the next day")
+            if found[3] == found[4]:
+                raise ValueError(f"{text!r} ends when it begins: a whole day is 00:00-24:00")
         return value
 
     @model_validator(mode="after")

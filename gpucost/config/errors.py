@@ -21,6 +21,9 @@ SECRET_KEYS = {
     "api_key": "headers_env",
 }
 
+# Keys of different tables that mean the same.
+SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
+
 PLAIN_WORDS = {
     "missing": "is missing",
     "model_type": "should be a table",
@@ -45,11 +48,13 @@ def _place(loc: Key, settings: Settings) -> str:
 def _wrong(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
         return _unknown(detail["loc"], model)
+    if detail["type"] == "list_type" and isinstance(detail["input"], dict) and keys_at(detail["loc"], model):
+        return f"write [[{'.'.join(str(part) for part in detail['loc'] if isinstance(part, str))}]]"
     if detail["type"] in PLAIN_WORDS:
         return PLAIN_WORDS[detail["type"]]
     said = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
     value = detail["input"]
-    if _may_be_shown(detail["loc"]) and isinstance(value, str | int | float):
+    if _may_be_shown(detail["loc"]) and isinstance(value, str | int | float) and repr(value) not in said:
         said += f", got {value!r}"
     return said[:1].lower() + said[1:]
 
@@ -63,7 +68,9 @@ def _unknown(loc: Key, model: type[BaseModel]) -> str:
     name = str(loc[-1])
     if name.lower() in SECRET_KEYS:
         return f"secrets are not written here; use {SECRET_KEYS[name.lower()]}"
-    near = difflib.get_close_matches(name, keys_at(loc[:-1], model), 1, 0.6)
+    siblings = keys_at(loc[:-1], model)
+    same = [key for key in siblings if any({key, name} <= keys for keys in SAME_KEYS)]
+    near = same or difflib.get_close_matches(name, siblings, 1, 0.6)
     if near:
         return f"no such key; did you mean {dotted((*loc[:-1], near[0]))}?"
     elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == name]

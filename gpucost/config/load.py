@@ -45,8 +45,10 @@ def load_config(
 def resolved(config: Config) -> list[tuple[str, str, str]]:
     """Rows of (key, value, where it comes from) for every setting. Secrets are not read; values of headers are hidden."""
     rows = []
-    for key, value in _leaves("", config.model_dump()):
-        origin = next((text for known, text in config._origins.items() if key == known or key.startswith(known + ".")), "default")
+    for key, value in _leaves("", config.model_dump(by_alias=True)):
+        origin = next(
+            (text for known, text in config._origins.items() if (key + ".").startswith((f"{known}.", f"{known}["))), "default"
+        )
         hidden = ".headers." in key
         value = shown_url(value) if key.endswith(".url") else value
         rows.append((key, "(hidden)" if hidden else file.as_toml(value), origin))

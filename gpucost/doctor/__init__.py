@@ -34,7 +34,7 @@ def examine(
     for source in config.prometheus:
         yield from check_server(source, config, now)
     yield from check_prices(config)
-    yield from check_coverage(config, now)
+    yield from check_coverage(config)
 
 
 def _config_file(config: Config, environ: Mapping[str, str]) -> Check:

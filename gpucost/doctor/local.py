@@ -10,7 +10,7 @@ from gpucost import pipeline
 from gpucost.config import Config
 from gpucost.doctor.check import Check, Status
 from gpucost.errors import GpucostError
-from gpucost.model import from_ms, iso, to_ms
+from gpucost.model import MS_PER_HOUR, from_ms, iso
 from gpucost.store import Store, StoreInfo
 
 # A daily collection is late after a day and a half.
@@ -92,22 +92,23 @@ def _found_by_attribution(config: Config, store: Store) -> Iterator[Check]:
 _COVERAGE = """
 SELECT c.cluster, c.end_ms, coalesce(g.kind, ''), coalesce(count(g.kind), 0), coalesce(sum(g.to_ms - g.from_ms), 0),
     max(g.from_ms), arg_max(g.to_ms, g.from_ms), arg_max(g.families, g.from_ms), arg_max(g.reason, g.from_ms)
-FROM (SELECT cluster, min(from_ms) AS first_ms, max(to_ms) AS end_ms FROM collected GROUP BY cluster) AS c
-LEFT JOIN (SELECT * REPLACE (greatest(from_ms, $1) AS from_ms, least(to_ms, $2) AS to_ms) FROM coverage_gaps
-    WHERE kind IN ('not_collected', 'partial') AND accepted_by IS NULL) AS g
-ON g.cluster = c.cluster AND g.from_ms >= c.first_ms AND g.from_ms < g.to_ms AND g.to_ms <= c.end_ms
+FROM (SELECT cluster, max(to_ms) AS end_ms, greatest(min(from_ms), end_ms - $1) AS since_ms FROM collected GROUP BY cluster) AS c
+LEFT JOIN LATERAL (
+    SELECT * REPLACE (greatest(from_ms, c.since_ms) AS from_ms, least(to_ms, c.end_ms) AS to_ms) FROM coverage_gaps
+    WHERE cluster = c.cluster AND kind IN ('not_collected', 'partial') AND accepted_by IS NULL
+) AS g ON g.from_ms < g.to_ms
 GROUP BY ALL ORDER BY ALL"""
 
 
-def check_coverage(config: Config, now: datetime) -> Iterator[Check]:
-    """Until when each cluster is collected, and what of the last month before that is missing. Attribution is up to date."""
+def check_coverage(config: Config) -> Iterator[Check]:
+    """Until when each cluster is collected, and what of the month before that is missing. Attribution is up to date."""
     store = Store(config.store)
     if not store.exists:
         return
     try:
         with store.read() as con:
-            since = to_ms(now - timedelta(days=COVERAGE_DAYS))
-            rows = con.execute(_COVERAGE, [since, to_ms(now)]).fetchall()
+            rows = con.execute(_COVERAGE, [COVERAGE_DAYS * 24 * MS_PER_HOUR]).fetchall()
+            known = [name for (name,) in con.execute("SELECT DISTINCT cluster FROM series ORDER BY ALL").fetchall()]
     except GpucostError:
         return  # said before
     for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
@@ -117,6 +118,17 @@ def check_coverage(config: Config, now: datetime) -> Iterator[Check]:
             continue
         start, end = iso(from_ms(from_ms_)), iso(from_ms(to_ms_))
         lacks = "from answers that were partial" if kind == "partial" else "missing"
-        text += f"; {missing_ms / 3_600_000:.1f} h {lacks} in the last {COVERAGE_DAYS} days, in {count} gap(s)"
+        text += f"; {missing_ms / MS_PER_HOUR:.1f} h {lacks} in the {COVERAGE_DAYS} days before, in {count} gap(s)"
         text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
         yield Check("coverage", cluster, Status.warn, text, f"gpucost collect prometheus --from {start} --to {end}")
+    yield from _unknown_clusters(config, known)
+
+
+def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
+    """Names in the settings that no series has, where there are series: what they declare or sign has no effect."""
+    named = [("[[clusters]] name", cluster.name) for cluster in config.clusters]
+    named += [("[[coverage.accept]] cluster", gap.cluster) for gap in config.coverage.accept if gap.cluster]
+    for where, name in dict.fromkeys(named):
+        if known and name not in known:
+            text = f"no cluster is called {name}; known: {', '.join(known)}"
+            yield Check("coverage", where, Status.warn, text, f"write a known name, or collect from the server that has {name}")

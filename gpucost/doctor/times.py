@@ -60,18 +60,19 @@ def ends(ask: Ask, config: Config, label: str, now: datetime) -> Ends:
 
 def check_times(area: str, data: Ends, config: Config) -> Iterator[Check]:
     """At which time the server was looked at, and who fell silent before: one finding for each that did."""
-    looked = f"looked at {iso(data.last)}"
     if data.last < data.now:
         age = (data.now - data.last) / timedelta(days=1)
         status = Status.fail if age > 1 else Status.warn
-        ago = f"{age:.1f} days" if age > 2 else f"{age * 24:.1f} hours"
-        text = f"{looked} and the day before, since its data ends about there, {ago} ago"
+        ago = f"{age:.0f} days" if age > 2 else f"{age * 24:.0f} hours"
+        text = f"data ends at {iso(data.last)} ({ago} ago); the day before that was checked"
         yield Check(
             area, "time", status, text, "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
         )
     else:
         known = data.states or data.activity
-        yield Check(area, "time", Status.ok, f"{looked} and the day before" + (", data until then" if known else ""))
+        yield Check(
+            area, "time", Status.ok, f"looked at {iso(data.last)} and the day before" + (", data until then" if known else "")
+        )
     for subject, mine, other, lost in (
         (KSM, data.states, data.activity, "no time since then is collected"),
         (config.activity.device_metric, data.activity, data.states, f"{ACTIVITY_LOST} since then"),

@@ -34,7 +34,7 @@ parts AS (
     UNION ALL
     SELECT cluster, from_ms, to_ms, [family], family || ' was silent', 2 FROM shard_gaps
     UNION ALL
-    SELECT cluster, from_ms, to_ms, [family], 'kube-state-metrics told nothing of ' || family, 3 FROM family_gaps
+    SELECT cluster, from_ms, to_ms, [family], 'kube-state-metrics reported no ' || family, 3 FROM family_gaps
 ),
 marked AS (
     SELECT *, coalesce(from_ms > max(to_ms) OVER (

@@ -201,7 +201,7 @@ def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
     return [
         Notice(
             "partial",
-            f"{sum(gap.hours for gap in found):,.1f} h of {clusters_text(found[:1])} are known in part, between "
+            f"{sum(gap.hours for gap in found):,.1f} h of {clusters_text(found[:1])} are incomplete, between "
             f"{local_text(found[0].start)} and {local_text(found[-1].end)}: {found[0].reason}",
             _collect(found[0].start, found[-1].end),
         )

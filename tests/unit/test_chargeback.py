@@ -248,6 +248,11 @@ def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_pa
         "2026-10 is incomplete: 696.0 h of prod were not collected, 2026-10-03 00:00 to 2026-11-01 00:00: after its last sample"
         in result.stderr
     )
+    out = tmp_path / "out"
+    again = f"--month 2026-10 --out {out} --focus-version 1.2 --store {path}"
+    assert result.stderr.endswith(f"fix: gpucost chargeback --collect {again}\n")
+    (tmp_path / "gpucost.toml").write_text("prometheus = []")
+    assert run(path, out, "--collect").stderr.endswith(f"fix: gpucost doctor --store {path}\n")
     assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
 
 

@@ -26,7 +26,7 @@ from gpucost.collect.needs import (
 )
 from gpucost.collect.prometheus_client import PrometheusClient
 from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
-from gpucost.config.coverage import ClusterHours
+from gpucost.config.coverage import AcceptedGap, ClusterHours, CoverageSettings
 from gpucost.doctor import Check, Status
 from gpucost.doctor.local import check_coverage, check_prices, check_store
 from gpucost.doctor.server import check_server
@@ -144,7 +144,8 @@ def test_data_that_ends_in_the_past_is_one_finding(days: float) -> None:
     server = Server(HEALTHY, until={"kube": {"a": end}, UTIL: {"a": end - timedelta(minutes=3)}})
     ((subject, check),) = problems(server).items()
     assert subject == "time" and check.status is (Status.fail if days > 1 else Status.warn)
-    assert ("11.9 hours ago" if days < 1 else f"{days:.1f} days ago") in check.found
+    ago = "12 hours" if days < 1 else f"{days:.0f} days"
+    assert re.fullmatch(rf"data ends at \S+Z \({ago} ago\); the day before that was checked", check.found)
     assert all(abs(int(looked) - end.timestamp()) <= 600 for looked in server.looked)
 
 
@@ -302,7 +303,7 @@ def test_the_store(tmp_path: Path) -> None:
 
 def test_what_the_store_misses(tmp_path: Path) -> None:
     config = Config(store=tmp_path / "gpucost.duckdb")
-    assert list(check_coverage(config, NOW)) == []
+    assert list(check_coverage(config)) == []
     day, now = 86_400_000, to_ms(NOW)
     gaps = [
         ("a", 0, now - 40 * day, "not_collected", None),  # before its first sample
@@ -321,9 +322,9 @@ def test_what_the_store_misses(tmp_path: Path) -> None:
                 "INSERT INTO coverage_gaps VALUES (?, ?, ?, ?, ['nodes', 'pods'], 'a silence', ?, ?)",
                 [cluster, start, end, kind, who, who],
             )
-    missing, partial, whole = check_coverage(config, NOW)
+    missing, partial, whole = check_coverage(config)
     assert missing.found == (
-        "collected until 2026-10-31T00:00:00Z; 36.0 h missing in the last 31 days, in 2 gap(s), the last 2026-10-23T00:00:00Z"
+        "collected until 2026-10-31T00:00:00Z; 36.0 h missing in the 31 days before, in 2 gap(s), the last 2026-10-23T00:00:00Z"
         " to 2026-10-23T12:00:00Z (nodes, pods): a silence"
     )
     assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
@@ -332,6 +333,44 @@ def test_what_the_store_misses(tmp_path: Path) -> None:
         Status.ok,
         "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before",
     )
+
+
+def test_a_month_before_the_end_of_a_cluster_that_ended_long_ago(tmp_path: Path) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb")
+    day, end = 86_400_000, to_ms(datetime(2026, 3, 21, tzinfo=UTC))
+    with Store(config.store).write() as con:
+        con.execute(
+            "INSERT INTO collected VALUES ('a', ?, ?), ('a', ?, ?)", [end - 60 * day, end - 35 * day, end - 20 * day, end]
+        )
+        for start, until in ((0, end - 60 * day), (end - 35 * day, end - 20 * day), (end, 2**63 - 1)):
+            con.execute(
+                "INSERT INTO coverage_gaps VALUES ('a', ?, ?, 'not_collected', ['pods'], 'a silence', NULL, NULL)", [start, until]
+            )
+    (check,) = check_coverage(config)
+    assert check.found == (
+        "collected until 2026-03-21T00:00:00Z; 264.0 h missing in the 31 days before, in 1 gap(s), the last 2026-02-18T00:00:00Z"
+        " to 2026-03-01T00:00:00Z (pods): a silence"
+    )
+
+
+def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
+    def checks() -> list[tuple[Status, str, str]]:
+        return [(check.status, check.subject, check.found) for check in check_coverage(config)]
+
+    gap = {"from": NOW, "to": NOW + timedelta(days=1), "who": "Dana", "why": "moved"}
+    signed = [AcceptedGap.model_validate(gap | cluster) for cluster in ({}, {"cluster": "mian"}, {"cluster": "main"})]
+    declared = [ClusterHours(name="prd", until=NOW), ClusterHours(name="prod", until=NOW)]
+    config = Config(store=tmp_path / "gpucost.duckdb", clusters=declared, coverage=CoverageSettings(accept=signed))
+    with Store(config.store).write():
+        pass
+    assert checks() == []
+    with Store(config.store).write() as con:
+        for number, cluster in enumerate(("prod", "main")):
+            con.execute("INSERT INTO series VALUES (?, ?, 'a', ?, 'up', map())", [number, number, cluster])
+    assert checks() == [
+        (Status.warn, "[[clusters]] name", "no cluster is called prd; known: main, prod"),
+        (Status.warn, "[[coverage.accept]] cluster", "no cluster is called mian; known: main, prod"),
+    ]
 
 
 def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:

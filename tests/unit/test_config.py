@@ -212,6 +212,62 @@ def test_refused_files(home: Path, file: str, expected: str) -> None:
     assert expected in refused(home, file)
 
 
+_CLUSTER = '[[clusters]]\nname = "a"\n'
+_SIGNED = '[[coverage.accept]]\nwho = "Dana"\nwhy = "moved"\n'
+_HOURS = "'7-19' should look like 07:00-21:00 or Mon-Fri 07:00-21:00"
+_MOMENT = "should look like 2026-10-03 or 2026-10-03T06:00"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (_CLUSTER + "from = 2026-12-01\nuntil = 2026-09-01", "clusters[0].until (FILE:4): should lie after from"),
+        (_CLUSTER + "from = 2026-09-01\nuntil = 2026-09-01T00:00:00", "clusters[0].until (FILE:4): should lie after from"),
+        (_SIGNED + "from = 2026-09-01T02:00:00Z\nto = 2026-09-01", "coverage.accept[0].to (FILE:5): should lie after from"),
+        (_SIGNED + 'from = "never"\nto = 2026-09-01', f"coverage.accept[0].from (FILE:4): {_MOMENT}, got 'never'"),
+        (_CLUSTER + "until = 07:00:00", f"clusters[0].until (FILE:3): {_MOMENT}"),
+        (_CLUSTER + "to = 2026-09-01", "clusters[0].to (FILE:3): no such key; did you mean clusters[0].until?"),
+        (_CLUSTER + "start = 2026-09-01", "clusters[0].start (FILE:3): no such key; did you mean clusters[0].from?"),
+        (_CLUSTER + 'hours = "7-19"', f"clusters[0].hours (FILE:3): {_HOURS}"),
+        (
+            _CLUSTER + 'hours = ["24:00-07:00"]',
+            "clusters[0].hours (FILE:3): '24:00-07:00' begins at 24:00: that is 00:00 of the next day",
+        ),
+        (
+            _CLUSTER + 'hours = ["Sat 07:00-07:00"]',
+            "clusters[0].hours (FILE:3): 'Sat 07:00-07:00' ends when it begins: a whole day is 00:00-24:00",
+        ),
+        ('[clusters]\nname = "a"\nuntil = 2026-09-01', "clusters (FILE:1): write [[clusters]]"),
+        ("[coverage.accept]\nto = 2026-09-01", "coverage.accept (FILE:1): write [[coverage.accept]]"),
+        ('[coverage]\nmax_bridge = "1d"', "coverage.max_bridge (FILE:2): should look like 90m or 2h, got '1d'"),
+        ('[coverage]\nmax_bridge = "9m"', "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '9m'"),
+        ('[coverage]\nmax_bridge = "25h"', "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '25h'"),
+    ],
+)
+def test_each_wrong_word_on_coverage_is_one_line(home: Path, file: str, expected: str) -> None:
+    assert refused(home, file).splitlines()[1:] == ["  " + expected.replace("FILE", str(home / "work" / "gpucost.toml"))]
+
+
+def test_coverage_that_is_right(home: Path) -> None:
+    file = '[coverage]\nmax_bridge = "1440m"\n' + _SIGNED + 'from = "2026-09-01"\nto = 2026-09-01T00:00:01Z\n'
+    config = load(home, file + _CLUSTER + 'until = 2026-09-01\nhours = ["Mon-Fri 00:00-24:00", "Sat 20:00-06:00"]')
+    assert config.coverage.max_bridge_ms == 24 * 3_600_000
+    assert [(start.hour, end.hour) for _, start, end in config.clusters[0].weekly()] == [(0, 0), (20, 6)]
+    rows = {key: (value, origin) for key, value, origin in resolved(config)}
+    where = home / "work" / "gpucost.toml"
+    assert rows["coverage.accept[0].from"] == ('"2026-09-01"', f"{where}:6")
+    assert rows["coverage.accept[0].to"] == ('"2026-09-01 00:00:01+00:00"', f"{where}:7")
+    assert rows["clusters[0].until"] == ('"2026-09-01"', f"{where}:10")
+    assert "coverage.accept[0].start" not in rows
+
+
+def test_the_origin_of_tables_on_one_line_is_that_line(home: Path) -> None:
+    config = load(home, 'clusters = [{ name = "a", from = 2026-09-01 }]')
+    assert {origin for key, _, origin in resolved(config) if key.startswith("clusters")} == {
+        f"{home / 'work' / 'gpucost.toml'}:1"
+    }
+
+
 def test_a_file_that_is_no_text_is_refused(home: Path) -> None:
     (home / "work" / "gpucost.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot read"):

@@ -233,7 +233,7 @@ def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:
     made.gap(OCTOBER + 90 * HOUR, OCTOBER + 91 * HOUR, "partial")
     view = asked(made, tmp_path)
     (notice,) = [notice for notice in view.coverage.warnings if notice.code == "partial"]
-    assert notice.message.startswith("3.0 h of prod are known in part, between 2026-10-04 08:00 and 2026-10-04 19:00")
+    assert notice.message.startswith("3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00")
     assert view.coverage.is_complete
     assert len(to_dict(view)["coverage"]["partial"]) == 2
 

@@ -129,7 +129,7 @@ def test_one_family_that_falls_silent_is_a_gap(family: str, tmp_path: Path) -> N
     told = Told(tmp_path, machines(), series)
     assert told.within() == [(5, 9)]
     assert told.store.query("SELECT families, reason FROM coverage_gaps WHERE from_ms > 0 AND to_ms < 9e18")[1] == [
-        ([family], f"kube-state-metrics told nothing of {family}")
+        ([family], f"kube-state-metrics reported no {family}")
     ]
 
 
