@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.collect.base import GROUP, Collector, collectors
-from gpucost.collect.declared import Declared
 from gpucost.collect.prometheus_selectors import Selector, among, selectors
-from gpucost.collect.windows import default_spans, halves, merge, subtract, until, whole_hours
+from gpucost.collect.windows import default_spans, halves, intersect, merge, subtract, until, whole_hours
 from gpucost.config import Activity
-from gpucost.config.coverage import ClusterHours, CoverageSettings
+from gpucost.config.coverage import ClusterHours, hours_off
 from gpucost.errors import SourceError
 from gpucost.model import MS_PER_HOUR, to_ms
 from gpucost.store import Store, runs
@@ -35,6 +34,7 @@ def instants(spans: list[tuple[int, int]]) -> set[int]:
 def test_spans_are_sets_of_instants(spans: list[tuple[int, int]], taken: list[tuple[int, int]]) -> None:
     assert instants(merge(spans)) == instants(spans)
     assert instants(subtract(spans, taken)) == instants(spans) - instants(taken)
+    assert instants(intersect(spans, taken)) == instants(spans) & instants(taken)
     assert all(a[1] < b[0] for a, b in pairwise(merge(spans)))
 
 
@@ -71,25 +71,16 @@ def test_a_clock_before_the_last_collected_hour_is_a_sentence() -> None:
         default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
 
 
-def declared(clusters: list[dict[str, object]], accept: list[dict[str, object]]) -> Declared:
-    hours = [ClusterHours.model_validate(one) for one in clusters]
-    return Declared(hours, CoverageSettings.model_validate({"accept": accept}), ZoneInfo("Europe/Berlin"))
-
-
-def test_what_is_declared_or_signed_is_not_missing() -> None:
+def test_declared_hours_are_local_where_clocks_change() -> None:
     # Friday to Monday over the end of summer time
-    days = [to_ms(datetime(2026, 10, day, tzinfo=ZoneInfo("Europe/Berlin"))) for day in (23, 24, 25, 26, 27)]
-    weekdays = declared([{"name": "night", "hours": ["Mon-Fri 22:00-06:00"]}], [])
+    berlin = ZoneInfo("Europe/Berlin")
+    days = [to_ms(datetime(2026, 10, day, tzinfo=berlin)) for day in (23, 24, 25, 26, 27)]
+    week = (days[0], days[4])
+    nights = ClusterHours(name="night", hours=["Mon-Fri 22:00-06:00"])
     on = [(days[0], days[0] + 6 * H), (days[0] + 22 * H, days[1] + 6 * H), (days[3] + 22 * H, days[4])]
-    assert weekdays.missing("night", (days[0], days[4])) == on
-    assert weekdays.missing("other", (days[0], days[4])) == [(days[0], days[4])]
-    lived = declared([{"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"}], [])
-    assert lived.missing("old", (days[0], days[4])) == [(days[1], days[2] + 13 * H)]
-    signed = [{"from": date(2026, 10, 24), "to": date(2026, 10, 26), "cluster": "a", "who": "ops", "why": "upgrade"}]
-    assert declared([], signed).missing("a", (days[0], days[4])) == [(days[0], days[1]), (days[3], days[4])]
-    assert declared([], signed).missing(None, (days[0], days[4])) == [(days[0], days[4])]
-    del signed[0]["cluster"]
-    assert declared([], signed).missing(None, (days[1], days[3])) == []
+    assert subtract([week], hours_off(nights, berlin, week)) == on
+    lived = ClusterHours.model_validate({"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"})
+    assert subtract([week], hours_off(lived, berlin, week)) == [(days[1], days[2] + 13 * H)]
 
 
 def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> None:
