@@ -266,6 +266,7 @@ def test_a_missing_bill_ends_with_4(store: Path, tmp_path: Path) -> None:
     assert "the bill of Google Cloud is missing" in run(store, tmp_path / "out").stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_keeps_what_was_there(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     assert run(store, out).exit_code == 0
@@ -282,6 +283,7 @@ def test_a_run_that_fails_keeps_what_was_there(store: Path, tmp_path: Path, monk
     assert [item.name for item in out.iterdir()] == ["2026-10"]
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / ".2026-10.gpucost-killed").mkdir(parents=True)
@@ -294,6 +296,7 @@ def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path,
     assert [item.name for item in out.iterdir()] == ["2026-10"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_ended_cleans_up(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     assert run(store, out).exit_code == 0
@@ -357,6 +360,7 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     assert "another run is writing" in result.stderr
 
 
+@pytest.mark.slow
 def test_without_an_exchange_in_one_step_two_renames_do(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.chargeback.swap._exchange", lambda *_: False)
     assert run(store, tmp_path / "out").exit_code == 0
