@@ -43,6 +43,10 @@ class PriceError(DataError):
     """A price book or catalog row that cannot be used."""
 
 
+class NoDataError(GpucostError):
+    """Nothing is known of the period asked for."""
+
+
 class IncompleteError(GpucostError):
     """The closed period asked for was not collected in full."""
 

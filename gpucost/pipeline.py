@@ -9,7 +9,7 @@ from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
 from gpucost.attribute import state
 from gpucost.collect.needs import stored_needs
-from gpucost.errors import GpucostError, SourceError, StoreError
+from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,14 +228,14 @@ def chargeback(config: Config, store: Store, ask: Ask, folder: Path, tell: Calla
 def focus_file(config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path) -> FocusTotals:
     """Writes the bill of `month` (`2026-10`), split among those who held its machines, as a FOCUS file.
 
-    Raises GpucostError where neither a bill nor metrics tell of any cost of that month.
+    Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
     """
     from gpucost import focus
 
     def written(con: DuckDBPyConnection) -> FocusTotals:
         totals = focus.prepare(con, month, config.currency)
         if not totals.billed_rows + totals.estimated_rows:
-            raise GpucostError(f"nothing of {month} costs anything", "gpucost store info says what was collected of which months")
+            raise NoDataError(f"nothing of {month} costs anything", "gpucost store info says what was collected of which months")
         focus.save(con, version, kind, path)
         return totals
 

@@ -16,6 +16,7 @@ from gpucost.cli._common import load, put
 from gpucost.cli._explained_stages import stages
 from gpucost.cli._explained_tables import exact, hours, money, print_pods, table
 from gpucost.cli._periods import parse_instant, parse_period
+from gpucost.cli._strict import note_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +63,7 @@ def explain(
     format: ExplainFormat,
     config: Path | None,
     store: Path | None,
+    quiet: bool,
     namespace: str | None = None,
 ) -> None:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
@@ -86,6 +88,7 @@ def explain(
         now=now,
     )
     answer = pipeline.explain_cost(settings, opened, query, rows, (name,) if kind == "workload" else ())
+    note_gaps(settings, opened, query.period, query.clusters, quiet=quiet)
     if format is ExplainFormat.json:
         put(json.dumps(as_dict(kind, name, answer), indent=2, ensure_ascii=False, default=_plain))
     else:

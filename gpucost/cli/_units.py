@@ -15,6 +15,7 @@ from gpucost.cli._common import load, output_file, put_or_write
 from gpucost.cli._fit import figures_right, fitted, left_out, line_width
 from gpucost.cli._periods import chosen_period
 from gpucost.cli._rows import FLAT, RowFormat, render_rows, write_rows
+from gpucost.cli._strict import note_gaps
 from gpucost.errors import GpucostError
 from gpucost.model import iso
 
@@ -82,6 +83,7 @@ class Asked:
     output: Path | None
     config: Path | None
     store: Path | None
+    quiet: bool
 
 
 def answer(
@@ -119,6 +121,7 @@ def answer(
     view = pipeline.unit_costs(settings, opened, ask, build)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
+    note_gaps(settings, opened, period, ask.clusters, quiet=asked.quiet)
     if asked.format in FLAT:
         write_rows(*flat(view), asked.format, target)
         return

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -15,6 +15,7 @@ import typer
 from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, note, output_file
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption
 from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
+from gpucost.cli._strict import note_gaps
 from gpucost.cli._whatif import write_answer
 from gpucost.errors import GpucostError, UsageError
 
@@ -101,6 +102,7 @@ class Run:
     target: Path | None = None
     save: str | None = None
     quiet: bool = False
+    _noted: set[tuple[Period, tuple[str, ...]]] = field(default_factory=set)
 
     @functools.cached_property
     def settings(self) -> Config:
@@ -137,6 +139,9 @@ class Run:
         period, name = self.period(options)
         scope = Scope(*(tuple(getattr(options, one) or ()) for one in SCOPE))
         fleet = self.read(lambda con: read_fleet(con, period, scope))
+        if (period, scope.clusters) not in self._noted:
+            self._noted.add((period, scope.clusters))
+            note_gaps(self.settings, self.store, period, scope.clusters, quiet=self.quiet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})

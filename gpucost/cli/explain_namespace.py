@@ -47,4 +47,5 @@ def explain_namespace(
         format=format,
         config=config,
         store=store,
+        quiet=quiet,
     )

@@ -47,4 +47,5 @@ def explain_team(
         format=format,
         config=config,
         store=store,
+        quiet=quiet,
     )

@@ -52,4 +52,5 @@ def explain_workload(
         format=format,
         config=config,
         store=store,
+        quiet=quiet,
     )

@@ -19,6 +19,7 @@ from gpucost.cli._common import (
 )
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
 from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli._strict import note_gaps
 from gpucost.cli._whatif_options import decimal_number
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def findings(
     now = datetime.now(UTC)
     period, name, _ = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
     found = shown.narrowed(shown.found(settings, opened, period), team or (), namespace or ())
+    note_gaps(settings, opened, period, quiet=quiet)
     title = f"Findings: {', '.join((*(team or ()), *(namespace or ()), name))}"
     if format in FLAT:
         write_rows(shown.columns(), shown.rows(found, top), format, target)

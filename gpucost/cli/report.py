@@ -23,7 +23,7 @@ from gpucost.cli._common import (
 )
 from gpucost.cli._compared import CompareOption, check_comparable
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
-from gpucost.cli._strict import check_complete
+from gpucost.cli._strict import completeness, note_gaps
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Sharing(StrEnum):
     even = "even"
 
 
+_FLAT = (ReportFormat.csv, ReportFormat.parquet)
 _SUFFIXES = {
     ".md": ReportFormat.markdown,
     ".html": ReportFormat.html,
@@ -184,32 +185,34 @@ def report(
     )
     if compare:
         check_comparable(query, waste=waste, focus=written_as is ReportFormat.focus)
-    if written_as is ReportFormat.focus:
-        from gpucost.cli._report_files import write_focus
+    with completeness(settings, opened, query, strict=strict):
+        if written_as is ReportFormat.focus:
+            from gpucost.cli._report_files import write_focus
 
-        write_focus(settings, opened, query, month, focus_version.value, target, quiet=quiet)
-        return
-    if compare:
-        view = comparisons.compared_report(settings, opened, query)
-    elif waste:
-        from gpucost.cli._waste import with_waste
+            write_focus(settings, opened, query, month, focus_version.value, target, quiet=quiet)
+            note_gaps(settings, opened, period, quiet=quiet)
+            return
+        if compare:
+            view = comparisons.compared_report(settings, opened, query)
+        elif waste:
+            from gpucost.cli._waste import with_waste
 
-        if written_as in (ReportFormat.csv, ReportFormat.parquet):
-            raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
+            if written_as in _FLAT:
+                raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
 
-        view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
-    else:
-        view = pipeline.report(settings, opened, query)
-    beside: Sequence[Block] = ()
-    if written_as is ReportFormat.html:
-        from gpucost.cli._page import page
+            view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
+        else:
+            view = pipeline.report(settings, opened, query)
+        beside: Sequence[Block] = ()
+        if written_as is ReportFormat.html:
+            from gpucost.cli._page import page
 
-        view, beside = page(settings, opened, query, view, findings)
-    write_report(view, written_as, target, beside)
-    if target:
-        note(f"{view.title}: written to {target}", quiet=quiet)
-    if strict:
-        check_complete(view, query)
+            view, beside = page(settings, opened, query, view, findings)
+        write_report(view, written_as, target, beside)
+        if target:
+            note(f"{view.title}: written to {target}", quiet=quiet)
+        if written_as in _FLAT:
+            note_gaps(settings, opened, period, query.clusters, quiet=quiet)
 
 
 def _format_of(target: Path | None) -> ReportFormat:

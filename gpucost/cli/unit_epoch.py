@@ -57,5 +57,5 @@ def unit_epoch(
     """
     from gpucost import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store)
+    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
     answer(asked, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None)

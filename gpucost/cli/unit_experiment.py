@@ -68,5 +68,5 @@ def unit_experiment(
     """
     from gpucost import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store)
+    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
     answer(asked, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)

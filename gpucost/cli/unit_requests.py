@@ -52,5 +52,5 @@ def unit_requests(
     """
     from gpucost import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store)
+    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
     answer(asked, lambda con, ask: units.requests(con, ask, count))

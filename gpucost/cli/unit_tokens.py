@@ -45,5 +45,5 @@ def unit_tokens(
     """
     from gpucost import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store)
+    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
     answer(asked, units.tokens)

@@ -21,6 +21,7 @@ from gpucost.cli._common import (
 )
 from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
 from gpucost.cli._rows import FLAT, FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli._strict import note_gaps
 
 if TYPE_CHECKING:
     from gpucost.findings import Findings
@@ -112,6 +113,8 @@ def waste(
     _write(replace(view, title=_title(view, named)), found, format, target, advice, findings)
     if target:
         note(f"{_title(view, named)}: written to {target}", quiet=quiet)
+    if format in FLAT:
+        note_gaps(settings, opened, period, query.clusters, quiet=quiet)
 
 
 def _write(view: ReportView, found: Waste, format: RowFormat, target: Path | None, advice: Findings | None, count: int) -> None:

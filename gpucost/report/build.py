@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.config import Config
-from gpucost.errors import GpucostError, StoreError
+from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.model import from_ms
 from gpucost.report import sharing
 from gpucost.report.changes import changes, missed_before, with_changes
@@ -152,7 +152,7 @@ def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostErro
             "the store holds no GPU nodes", "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them"
         )
     day = from_ms(int(newest[0]) - 1).astimezone(tz).date()
-    return GpucostError(
+    return NoDataError(
         f"there is no data for {query.period_name}",
         f"the newest month with data is {month_name(day)}: gpucost report --month {day:%Y-%m}",
     )

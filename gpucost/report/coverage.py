@@ -89,6 +89,17 @@ def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo
     return _gaps(spans, period, _due(spans, period, now), tz)
 
 
+def missed(
+    con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str] = ()
+) -> tuple[list[Gap], list[Notice], bool]:
+    """What was not collected of `period`, what a report warns of it, and whether the period is still running."""
+    spans = _spans(con, clusters)
+    due = _due(spans, period, now)
+    missing = [gap for gap in _gaps(spans, period, due, tz) if gap.kind == "not_collected"]
+    is_running = due < period.end_ms
+    return missing, _gap_notices(missing, from_ms(due) if is_running else None, _asked_from(con)), is_running
+
+
 def _spans(con: DuckDBPyConnection, clusters: Sequence[str]) -> list[dict[str, Any]]:
     """Collected and other time of the clusters asked for (none: all), in order of cluster and time."""
     answer = con.execute(_SPANS)

@@ -32,7 +32,7 @@ def findings(config: Config, store: Store, period: Period, commit: Commit | None
     questions = list(dict.fromkeys(question for one in several if _is_worth(one, config) for question in one.questions))
     answers = answered(config, {question: askers.ask(question) for question in questions})
     found = {q: Answered(q, answer.today.cost, answer.saving) for q, answer in answers.items()}
-    months = _months(config, period, askers.fleet)
+    months = _months(config, store, period, askers.fleet)
     minimum = config.findings.minimum_per_month
     return ranked(several, found, months=months, minimum=minimum, period=period_words(config, period))
 
@@ -49,10 +49,15 @@ def _is_worth(one: Candidate, config: Config) -> bool:
     return one.cost >= config.findings.minimum_per_month / 12
 
 
-def _months(config: Config, period: Period, fleet: Fleet) -> Decimal:
+def _months(config: Config, store: Store, period: Period, fleet: Fleet) -> Decimal:
     """How many months of 730 hours the collected part of the period stands for; a whole calendar month is one."""
     begins = max(period.start_ms, min(node.from_ms for node in fleet.nodes))
     ends = min(period.end_ms, max(node.to_ms for node in fleet.nodes))
-    if is_month(period, config.tz) and (begins, ends) == (period.start_ms, period.end_ms):
+    seen, until = 0, begins
+    with store.read() as con:
+        for start, end in con.execute("SELECT from_ms, to_ms FROM collected ORDER BY from_ms").fetchall():
+            part = max(0, min(end, ends) - max(start, until))
+            seen, until = seen + part, max(end, until)
+    if is_month(period, config.tz) and seen == period.end_ms - period.start_ms:
         return Decimal(1)
-    return Decimal(ends - begins) / MS_PER_HOUR / HOURS_PER_MONTH
+    return Decimal(seen) / MS_PER_HOUR / HOURS_PER_MONTH

@@ -10,7 +10,7 @@ import random
 import re
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +26,7 @@ from gpucost.config import Mlflow, PrometheusSource
 from gpucost.errors import GpucostError, SourceError
 from gpucost.model import Period, from_ms
 from gpucost.store import Store
+from gpucost.store.samples import Answer
 from tests.unit.mutations import mutations
 
 AT = 1_700_000_000
@@ -60,7 +61,10 @@ def read(text: bytes, draw: random.Random) -> list[tuple[dict[str, str], int, fl
         if draw.random() < 0.2:
             reader._take_in()  # as if a MiB had come together
         at += size
-    answer = reader.finish()
+    return rows_of(reader.finish())
+
+
+def rows_of(answer: Answer) -> list[tuple[dict[str, str], int, float]]:
     columns = zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
     return [(dict(answer.series[i]), t, v) for i, t, v in columns]
 
@@ -194,23 +198,27 @@ def test_a_client_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], co
     url, handler = garbler
     client = PrometheusClient(PrometheusSource(url=url), Retries(attempts=1))
     messages: list[str] = []
-    asks: list[tuple[bytes, Any, Any]] = [
-        (ANSWERS[0], lambda: client.matrix("m", "m[60000ms]", (AT + 10) * 1000), object),
-        (VECTOR, lambda: client.value("m", AT * 1000), float | None),
-        (NAMES, lambda: client.label_values("__name__", 0, 1), set | None),
-        (VECTOR, lambda: client.get("query", {}), object),
+
+    def matrix_rows() -> list[tuple[dict[str, str], int, float]]:
+        return rows_of(client.matrix("m", "m[60000ms]", (AT + 10) * 1000))
+
+    asks: list[tuple[bytes, Callable[[], Any], Callable[[Any, bytes], bool]]] = [
+        (ANSWERS[0], matrix_rows, lambda found, text: repr(found) == repr(slow_reading(text))),
+        (VECTOR, lambda: client.value("m", AT * 1000), lambda found, _: isinstance(found, float | None)),
+        (NAMES, lambda: client.label_values("__name__", 0, 1), lambda found, _: isinstance(found, set | None)),
+        (VECTOR, lambda: client.get("query", {}), lambda found, text: repr(found) == repr(json.loads(text)["data"])),
     ]
-    for number, (right, ask, kind) in enumerate(asks):
+    for number, (right, ask, fits) in enumerate(asks):
         texts = [right, *mutations(right, number, count)]
         handler.bodies = iter(texts)
         assert ask() is not None
-        for _ in texts[1:]:
+        for text in texts[1:]:
             try:
                 found = ask()
             except SourceError as error:
                 messages.append(error.message)
             else:
-                assert isinstance(found, kind)
+                assert fits(found, text)
     client.close()
     assert messages and all(text.isprintable() for text in messages)
 

@@ -99,7 +99,18 @@ def run(made: Fleet, folder: Path, *words: str) -> Result:
     path = folder / "store.duckdb"
     if not path.exists():
         made.write(path)
+    return ask(path, *words)
+
+
+def ask(path: Path, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--store", str(path)], env={"COLUMNS": "400"})
+
+
+@pytest.fixture(scope="module")
+def holed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("holed") / "store.duckdb"
+    a_hole().write(path)
+    return path
 
 
 def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
@@ -149,6 +160,54 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -
             assert sentence in file.read_text(), file
     index = json.loads((tmp_path / "2026-10" / "index.json").read_text())
     assert (index["state"], len(index["missing"])) == ("estimate", 1)
+
+
+@pytest.mark.usefixtures("as_filled")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report --format csv",
+        "report --format parquet -o r.parquet",
+        "report --format focus",
+        "waste --format csv",
+        "findings",
+        "unit tokens",
+        "explain team research",
+        "whatif schedule --empty-minutes 10 --format json",
+    ],
+)
+def test_what_was_not_collected_is_noted_beside_every_answer(words: str, holed: Path) -> None:
+    line = "note: 10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
+    told = ask(holed, *words.split(), "--month", "2026-10")
+    assert (told.exit_code, told.stderr.count(line), line in told.stdout) == (0, 1, False), told.output
+    assert line not in ask(holed, *words.split(), "--month", "2026-10", "-q").stderr
+
+
+@pytest.mark.usefixtures("as_filled")
+def test_at_most_five_gaps_are_noted_and_none_that_is_signed(tmp_path: Path) -> None:
+    made = fleet(*((at, at + 50) for at in range(0, 700, 60)))
+    told = run(made, tmp_path, "report", "--format", "csv", "--month", "2026-10")
+    assert told.stderr.count("were not collected") == 5
+    assert told.stderr.endswith("note: and 7 more such times\n")
+    (tmp_path / "signed").mkdir()
+    assert not run(a_hole(by="Dana"), tmp_path / "signed", "report", "--format", "csv", "--month", "2026-10").stderr
+
+
+@pytest.mark.usefixtures("as_filled")
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("2026-10 --format focus", 0, ""),
+        ("2026-10 --format focus --strict", 4, "October 2026 is incomplete: 10.0 h of prod were not collected"),
+        ("2026-09", 1, "there is no data for September 2026"),
+        ("2026-09 --strict", 4, "September 2026 is incomplete: 720.0 h of prod were not collected"),
+        ("2026-09 --strict --format focus", 4, "September 2026 is incomplete: 720.0 h of prod were not collected"),
+        ("2099-01 --strict", 1, "there is no data for January 2099"),
+    ],
+)
+def test_strict_is_of_every_format_and_of_months_without_any_data(words: str, code: int, message: str, holed: Path) -> None:
+    told = ask(holed, "report", "--month", *words.split())
+    assert (told.exit_code, message in told.stderr) == (code, True), told.output
 
 
 @pytest.mark.usefixtures("as_filled")
