@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 
 from gpucost import pipeline
@@ -14,15 +19,17 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.trees import LocalTree
 from gpucost.config import Config, load_config
 from gpucost.config.coverage import ClusterHours, hours_off
+from gpucost.engine.local import run_stage
 from gpucost.store import Store
 from tests.replay import bill_files
-from tests.replay.billing import charges
+from tests.replay.billing import Charge, charges
 from tests.replay.cases.words import BOOK, HEADER, MORNING, at, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.unit.bills import csv_text
 
 DAY = 24.0
 FOREVER = 9_223_372_036_854_775_807
@@ -238,3 +245,106 @@ def test_weekly_hours_are_local_and_cross_midnight() -> None:
     # 2026-03-13 is a Friday: on from 19:00Z until Saturday 05:00Z
     assert any(end == at(3 * 24 + 19) * 1000 for _, end in off)
     assert any(start == at(4 * 24 + 5) * 1000 for start, _ in off)
+
+
+def _bill(told: Told, name: str, keep: Callable[[Charge], bool], cells: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    """Load a bill of those hours of the fleet, `cells` of each row replaced."""
+    billed = [one for one in charges(told.fleet, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if keep(one)]
+    rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(billed))))
+    (told.folder / name).write_text(csv_text([row | cells(row) for row in rows]))
+    assert not collect_bills(told.store, [LocalTree(told.folder / name)], "aws").errors
+
+
+def _pair(kind: str) -> dict[str, Any]:
+    """Two machines for a day, n of AWS and m of a kind, silent from 5:00 to 15:00."""
+    nodes = [node("n", "p4de.24xlarge", 0, DAY), node("m", kind, 0, DAY)]
+    return fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=[[at(5), at(15)]])
+
+
+def test_a_fee_or_tax_of_the_month_covers_none_of_its_hours(tmp_path: Path) -> None:
+    told = Told(tmp_path, machines((5, DAY)))
+    month = {
+        "line_item_usage_start_date": "2026-03-01T00:00:00Z",
+        "line_item_usage_end_date": "2026-04-01T00:00:00Z",
+    }
+    _bill(
+        told,
+        "cur.csv",
+        lambda one: one.start < at(5),
+        lambda row: {} if row["line_item_line_item_type"] == "Usage" else month,
+    )
+    assert told.gaps()[-1] == (5, FOREVER)
+    assert told.gaps("off") == []
+    assert told.store.query("SELECT max(charge_period_end) > '2026-03-31' FROM bill_rows")[1] == [(True,)]
+
+
+def test_a_later_bill_of_one_account_does_not_stand_for_the_bill_of_another(tmp_path: Path) -> None:
+    told = Told(tmp_path, _pair("p4de.24xlarge"))
+    first, second = {"line_item_usage_account_id": "111111111111"}, {"line_item_usage_account_id": "222222222222"}
+    april = first | {"bill_billing_period_start_date": "2026-04-01T00:00:00Z"}
+    _bill(told, "n.csv", lambda one: one.node["name"] == "n" and not at(5) <= one.start < at(15), lambda _row: first)
+    _bill(told, "m.csv", lambda one: one.node["name"] == "m" and one.start < at(5), lambda _row: second)
+    _bill(told, "april.csv", lambda one: one.node["name"] == "n" and one.start in (at(0), at(20)), lambda _row: april)
+    assert told.within() == [(5, 15)]
+    _bill(told, "m.csv", lambda one: one.node["name"] == "m" and not at(5) <= one.start < at(15), lambda _row: second)
+    assert told.within("off") == [(5, 15)]
+
+
+@pytest.mark.parametrize(("begins", "ends", "is_off"), [(0, DAY, False), (0, 5, False), (15, DAY, False), (18, DAY, True)])
+def test_a_node_on_no_bill_beside_a_gap_may_have_run_in_it(begins: float, ends: float, is_off: bool, tmp_path: Path) -> None:
+    described = _pair("metal-mi300x")
+    described["nodes"][1] |= {"from": at(begins), "to": at(ends)}
+    # what is signed in part is one gap
+    signed = '[[coverage.accept]]\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T07:00"\nwho = "Dana"\nwhy = "moved"\n'
+    told = Told(tmp_path, described, settings=signed)
+    _bill(told, "cur.csv", lambda one: one.node["name"] == "n" and not at(5) <= one.start < at(15), lambda _row: {})
+    pieces = [(5, 6), (6, 7), (7, 15)]
+    assert told.within("off") == (pieces if is_off else [])
+    assert told.within() == ([] if is_off else pieces)
+
+
+@pytest.mark.parametrize(("minutes", "is_off"), [(4, True), (6, False)])
+def test_minutes_of_machines_add_up(minutes: int, is_off: bool, tmp_path: Path) -> None:
+    told = Told(tmp_path, _pair("p4de.24xlarge"))
+    cut = {"line_item_usage_amount": str(minutes / 60)}
+    _bill(
+        told,
+        "cur.csv",
+        lambda one: not at(5) <= one.start < at(15) or one.start == at(8),
+        lambda row: cut if "T08:" in row["line_item_usage_start_date"] and row["pricing_unit"] == "Hrs" else {},
+    )
+    assert told.within("off") == ([(5, 15)] if is_off else [(5, 8), (9, 15)])
+
+
+#: 300 machines of which a node was seen for a month, and bills of half a year before; nothing was billed in hour 100.
+_HALF_A_YEAR = """
+CREATE TABLE nodes AS
+    SELECT i AS node_id, 'c' AS cluster, 15552000000::BIGINT AS up_from_ms, 18144000000::BIGINT AS up_to_ms
+    FROM range(300) AS t(i);
+CREATE TABLE billed_nodes AS SELECT 'i-' || node_id AS instance_key, node_id FROM nodes;
+CREATE TABLE billed_hours AS
+    SELECT 'aws' AS provider, 'a' AS account, 1.0::DOUBLE AS instance_hours,
+        'i-' || (i + CASE WHEN hour < 4320 THEN 1000 ELSE 0 END) AS instance_key,
+        hour * 3600000 AS from_ms, (hour + 1) * 3600000 AS to_ms
+    FROM range(300) AS t(i), range(5040) AS u(hour) WHERE hour <> 100;
+CREATE TABLE bills AS SELECT 1 AS bill_id, 'aws' AS provider, '1970-01' AS billing_period;
+CREATE TABLE bill_rows AS
+    SELECT 1 AS bill_id, make_timestamp(from_ms * 1000) AS charge_period_start, make_timestamp(to_ms * 1000) AS charge_period_end,
+        'a' AS sub_account_id, 'a' AS billing_account_id, 'Usage' AS charge_category, 'instance' AS kind
+    FROM billed_hours;
+CREATE TABLE collected AS SELECT cluster, up_from_ms AS from_ms, up_to_ms AS to_ms FROM nodes LIMIT 1;
+CREATE TABLE coverage_gaps AS
+    SELECT cluster, unnest([0, to_ms]) AS from_ms, unnest([from_ms, 9223372036854775807]) AS to_ms, 'not_collected' AS kind,
+        ['pods'] AS families, 'x' AS reason, NULL::VARCHAR AS accepted_by, NULL::VARCHAR AS accepted_why
+    FROM collected;
+"""
+
+
+def test_half_a_year_of_bills_before_the_first_sample_takes_seconds() -> None:
+    con = duckdb.connect()
+    con.execute(_HALF_A_YEAR)
+    began = time.process_time()
+    run_stage(con, "gpucost.price.bill", "60_unbilled_time")
+    assert time.process_time() - began < 10  # 1; pairs of hours and machine-hours took 19
+    off = con.execute("SELECT from_ms // 3600000, to_ms // 3600000 FROM coverage_gaps WHERE kind = 'off'").fetchall()
+    assert off == [(100, 101)]

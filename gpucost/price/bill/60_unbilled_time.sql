@@ -1,5 +1,5 @@
 -- reads: coverage_gaps, billed_hours, billed_nodes, nodes, collected, bills, bill_rows
--- writes: coverage_gaps (stored): hours that were not collected, that the bills of the cluster's accounts cover, and in which they hold no GPU machine, are 'off'
+-- writes: coverage_gaps (stored): hours that were not collected, that the bills of the cluster's accounts cover, and in which they hold no GPU machine, are 'off', unless a node that is on no bill stood before or after
 -- invariant: what was neither collected nor billed for 10 minutes of any machine is off; all else stays
 CREATE OR REPLACE TEMP TABLE gaps_before AS FROM coverage_gaps WHERE kind = 'not_collected' AND cluster IN (
     SELECT n.cluster FROM billed_nodes AS b JOIN nodes AS n USING (node_id));
@@ -9,47 +9,85 @@ WITH accounts AS (
     FROM billed_hours AS h JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id)
     WHERE n.cluster IN (SELECT cluster FROM gaps_before)
 ),
+-- fees and taxes are of a whole month, whichever of its hours the bill has by now
 covered AS (
     SELECT a.cluster, a.provider, a.account, epoch_ms(min(r.charge_period_start)) // 3600000 AS from_hour, epoch_ms(max(r.charge_period_end)) // 3600000 AS to_hour
     FROM bill_rows AS r
     JOIN bills AS b USING (bill_id)
     JOIN accounts AS a ON a.provider = b.provider AND a.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id)
+    WHERE r.charge_category = 'Usage' AND r.kind IN ('instance', 'storage', 'network', 'other')
+        AND r.charge_period_end <= r.charge_period_start + INTERVAL 1 DAY
     GROUP BY a.cluster, a.provider, a.account, b.billing_period
 ),
 hours AS (
-    SELECT c.cluster, unnest(range(c.from_hour, c.to_hour)) AS hour FROM covered AS c
+    SELECT cluster, provider, account, unnest(range(from_hour, to_hour)) AS hour FROM covered
 ),
 covered_hours AS (
     SELECT h.cluster, h.hour FROM hours AS h
     GROUP BY h.cluster, h.hour
-    HAVING count(*) >= (SELECT count(*) FROM accounts AS a WHERE a.cluster = h.cluster)
+    HAVING count(DISTINCT (h.provider, h.account)) >= (SELECT count(*) FROM accounts AS a WHERE a.cluster = h.cluster)
+),
+-- gaps at an end of which a node stands that is on no bill: no bill tells whether it ran
+ends AS (
+    SELECT g.cluster, g.from_ms AS gap_ms, coalesce(max(c.to_ms) FILTER (c.to_ms <= g.from_ms), g.from_ms) AS seen_to_ms,
+        coalesce(min(c.from_ms) FILTER (c.from_ms >= g.to_ms), g.to_ms) AS seen_from_ms
+    FROM gaps_before AS g LEFT JOIN collected AS c USING (cluster)
+    GROUP BY g.cluster, g.from_ms, g.to_ms
+),
+unpriced AS (
+    SELECT DISTINCT e.cluster, e.gap_ms
+    FROM ends AS e
+    JOIN nodes AS n ON n.cluster = e.cluster AND n.up_from_ms - 600000 <= e.seen_from_ms AND n.up_to_ms + 600000 >= e.seen_to_ms
+    WHERE n.node_id NOT IN (SELECT node_id FROM billed_nodes)
 ),
 missed AS (
     SELECT g.cluster, g.from_ms AS gap_ms, c.hour, greatest(g.from_ms, c.hour * 3600000) AS from_ms, least(g.to_ms, (c.hour + 1) * 3600000) AS to_ms
     FROM gaps_before AS g
     JOIN covered_hours AS c ON c.cluster = g.cluster AND c.hour * 3600000 < g.to_ms AND g.from_ms < (c.hour + 1) * 3600000
+    WHERE (g.cluster, g.from_ms) NOT IN (SELECT (cluster, gap_ms) FROM unpriced)
+),
+owners AS (
+    SELECT DISTINCT b.instance_key, n.cluster FROM billed_nodes AS b JOIN nodes AS n USING (node_id)
 ),
 -- machines of the cluster, and those that are nobody's: they may be its own
 machines AS (
-    SELECT DISTINCT a.cluster, h.instance_key, h.from_ms, h.to_ms
+    SELECT a.cluster, h.instance_key, h.from_ms, h.to_ms, sum(h.instance_hours) * 3600000 AS billed_ms
     FROM billed_hours AS h
     JOIN accounts AS a ON a.provider = h.provider AND a.account IS NOT DISTINCT FROM h.account
-    LEFT JOIN billed_nodes AS b USING (instance_key)
-    LEFT JOIN nodes AS n USING (node_id)
-    WHERE coalesce(n.cluster, a.cluster) = a.cluster AND h.instance_hours > 0
+    LEFT JOIN owners AS o USING (instance_key)
+    WHERE coalesce(o.cluster, a.cluster) = a.cluster AND h.instance_hours > 0
+    GROUP BY a.cluster, h.instance_key, h.from_ms, h.to_ms
+),
+-- charge periods by the hours that they touch: pairs of hours and machines' hours would be too many
+periods AS (
+    SELECT *, unnest(range(from_ms // 3600000, (to_ms - 1) // 3600000 + 1)) AS hour FROM (SELECT DISTINCT cluster, from_ms, to_ms FROM machines)
+),
+shares AS (
+    SELECT p.cluster, p.from_ms, p.to_ms, m.from_ms AS missed_ms, (least(p.to_ms, m.to_ms) - greatest(p.from_ms, m.from_ms)) / (p.to_ms - p.from_ms) AS share
+    FROM periods AS p JOIN missed AS m USING (cluster, hour)
+    WHERE p.from_ms < m.to_ms AND m.from_ms < p.to_ms
+),
+seen AS (
+    SELECT b.instance_key, greatest(n.up_from_ms, c.from_ms) AS from_ms, least(n.up_to_ms, c.to_ms) AS to_ms
+    FROM billed_nodes AS b
+    JOIN nodes AS n USING (node_id)
+    JOIN collected AS c ON c.cluster = n.cluster AND c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
 ),
 running AS (
-    SELECT m.cluster, m.instance_key, m.from_ms, m.to_ms,
-        (SELECT sum(h.instance_hours) * 3600000 FROM billed_hours AS h WHERE h.instance_key = m.instance_key AND h.from_ms = m.from_ms) AS billed_ms,
-        (SELECT coalesce(sum(greatest(0, least(n.up_to_ms, c.to_ms, m.to_ms) - greatest(n.up_from_ms, c.from_ms, m.from_ms))), 0)
-            FROM billed_nodes AS b JOIN nodes AS n USING (node_id) JOIN collected AS c ON c.cluster = n.cluster
-            WHERE b.instance_key = m.instance_key) AS seen_ms
+    SELECT m.cluster, m.from_ms, m.to_ms,
+        greatest(0, m.billed_ms - coalesce(sum(least(s.to_ms, m.to_ms) - greatest(s.from_ms, m.from_ms)) FILTER (s.to_ms IS NOT NULL), 0)) AS unseen_ms
     FROM machines AS m
+    SEMI JOIN shares AS h ON h.cluster = m.cluster AND h.from_ms = m.from_ms AND h.to_ms = m.to_ms
+    LEFT JOIN seen AS s ON s.instance_key = m.instance_key AND s.from_ms < m.to_ms AND m.from_ms < s.to_ms
+    GROUP BY m.cluster, m.instance_key, m.from_ms, m.to_ms, m.billed_ms
+),
+summed AS (
+    SELECT cluster, from_ms, to_ms, sum(unseen_ms) AS unseen_ms FROM running GROUP BY cluster, from_ms, to_ms
 ),
 billed AS (
-    SELECT m.cluster, m.from_ms, sum(greatest(0, r.billed_ms - r.seen_ms) * (least(r.to_ms, m.to_ms) - greatest(r.from_ms, m.from_ms)) / (r.to_ms - r.from_ms)) AS billed_ms
-    FROM missed AS m JOIN running AS r ON r.cluster = m.cluster AND r.from_ms < m.to_ms AND m.from_ms < r.to_ms
-    GROUP BY ALL
+    SELECT cluster, s.missed_ms AS from_ms, sum(r.unseen_ms * s.share) AS billed_ms
+    FROM shares AS s JOIN summed AS r USING (cluster, from_ms, to_ms)
+    GROUP BY cluster, s.missed_ms
 ),
 unbilled AS (
     SELECT m.* FROM missed AS m LEFT JOIN billed AS b ON b.cluster = m.cluster AND b.from_ms = m.from_ms WHERE coalesce(b.billed_ms, 0) <= 600000
