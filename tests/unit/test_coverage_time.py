@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import duckdb
 import pytest
 
 from gpucost import pipeline
@@ -19,7 +17,6 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.trees import LocalTree
 from gpucost.config import Config, load_config
 from gpucost.config.coverage import ClusterHours, hours_off
-from gpucost.engine.local import run_stage
 from gpucost.store import Store
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
@@ -314,37 +311,3 @@ def test_minutes_of_machines_add_up(minutes: int, is_off: bool, tmp_path: Path) 
         lambda row: cut if "T08:" in row["line_item_usage_start_date"] and row["pricing_unit"] == "Hrs" else {},
     )
     assert told.within("off") == ([(5, 15)] if is_off else [(5, 8), (9, 15)])
-
-
-#: 300 machines of which a node was seen for a month, and bills of half a year before; nothing was billed in hour 100.
-_HALF_A_YEAR = """
-CREATE TABLE nodes AS
-    SELECT i AS node_id, 'c' AS cluster, 15552000000::BIGINT AS up_from_ms, 18144000000::BIGINT AS up_to_ms
-    FROM range(300) AS t(i);
-CREATE TABLE billed_nodes AS SELECT 'i-' || node_id AS instance_key, node_id FROM nodes;
-CREATE TABLE billed_hours AS
-    SELECT 'aws' AS provider, 'a' AS account, 1.0::DOUBLE AS instance_hours,
-        'i-' || (i + CASE WHEN hour < 4320 THEN 1000 ELSE 0 END) AS instance_key,
-        hour * 3600000 AS from_ms, (hour + 1) * 3600000 AS to_ms
-    FROM range(300) AS t(i), range(5040) AS u(hour) WHERE hour <> 100;
-CREATE TABLE bills AS SELECT 1 AS bill_id, 'aws' AS provider, '1970-01' AS billing_period;
-CREATE TABLE bill_rows AS
-    SELECT 1 AS bill_id, make_timestamp(from_ms * 1000) AS charge_period_start, make_timestamp(to_ms * 1000) AS charge_period_end,
-        'a' AS sub_account_id, 'a' AS billing_account_id, 'Usage' AS charge_category, 'instance' AS kind
-    FROM billed_hours;
-CREATE TABLE collected AS SELECT cluster, up_from_ms AS from_ms, up_to_ms AS to_ms FROM nodes LIMIT 1;
-CREATE TABLE coverage_gaps AS
-    SELECT cluster, unnest([0, to_ms]) AS from_ms, unnest([from_ms, 9223372036854775807]) AS to_ms, 'not_collected' AS kind,
-        ['pods'] AS families, 'x' AS reason, NULL::VARCHAR AS accepted_by, NULL::VARCHAR AS accepted_why
-    FROM collected;
-"""
-
-
-def test_half_a_year_of_bills_before_the_first_sample_takes_seconds() -> None:
-    con = duckdb.connect()
-    con.execute(_HALF_A_YEAR)
-    began = time.process_time()
-    run_stage(con, "gpucost.price.bill", "60_unbilled_time")
-    assert time.process_time() - began < 10  # 1; pairs of hours and machine-hours took 19
-    off = con.execute("SELECT from_ms // 3600000, to_ms // 3600000 FROM coverage_gaps WHERE kind = 'off'").fetchall()
-    assert off == [(100, 101)]
