@@ -47,6 +47,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     run_stage(con, _DAYS, "15_unseen_time")
     load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
+    run_stage(con, _DAYS, "25_uncovered_days")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
     ).fetchall()

@@ -238,3 +238,31 @@ def test_weekly_hours_are_local_and_cross_midnight() -> None:
     # 2026-03-13 is a Friday: on from 19:00Z until Saturday 05:00Z
     assert any(end == at(3 * 24 + 19) * 1000 for _, end in off)
     assert any(start == at(4 * 24 + 5) * 1000 for start, _ in off)
+
+
+def billed(told: Told, described: dict[str, Any], until: float = FOREVER) -> None:
+    """The fleet's bill, as far as it was told `until` then, in the place of the one before."""
+    rows = [one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if one.start < at(until)]
+    path = told.folder / "cur.csv"
+    path.write_text(bill_files.aws_cur(rows))
+    assert not collect_bills(told.store, [LocalTree(path)], "aws", force=True).errors
+
+
+def money(told: Told) -> dict[str, float]:
+    """Cost by kind of row."""
+    pipeline.attribute(told.config, told.store)
+    assert not unpaid(told.store)
+    rows = told.store.query("SELECT kind, sum(cost + unallocated_cost + not_collected_cost) FROM cost_hourly GROUP BY ALL")[1]
+    return {kind: round(float(cost), 2) for kind, cost in rows}
+
+
+def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
+    described = machines((10, 72))
+    described["end"] = described["nodes"][0]["to"] = at(72)
+    told = Told(tmp_path, described)
+    billed(told, described)
+    assert sum(money(told).values()) == pytest.approx(21.96 * 72)
+    billed(told, described, until=20)
+    assert sum(money(told).values()) == pytest.approx(21.96 * 20)
+    for table in ("attributed_days", "node_hourly", "cost_daily", "node_daily"):
+        assert told.store.query(f"SELECT max(from_ms) FROM {table}")[1][0][0] < at(DAY) * 1000  # noqa: S608
