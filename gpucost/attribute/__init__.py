@@ -58,8 +58,13 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
-    run_stage(con, _DAYS, "30_over_allocated_warnings")
-    run_stage(con, _DAYS, "40_unproven_end_warnings")
+    for name in (
+        "30_over_allocated_warnings",
+        "40_unproven_end_warnings",
+        "50_off_but_billed_warnings",
+        "60_billed_unseen_warnings",
+    ):
+        run_stage(con, _DAYS, name)
 
 
 def _split_prices(con: DuckDBPyConnection) -> bool:
