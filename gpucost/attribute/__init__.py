@@ -47,6 +47,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     run_stage(con, _DAYS, "15_unseen_time")
     load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
+    run_stage(con, _DAYS, "25_uncovered_days")
     changed = con.execute(
         "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
     ).fetchall()
@@ -57,8 +58,13 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
-    run_stage(con, _DAYS, "30_over_allocated_warnings")
-    run_stage(con, _DAYS, "40_unproven_end_warnings")
+    for name in (
+        "30_over_allocated_warnings",
+        "40_unproven_end_warnings",
+        "50_off_but_billed_warnings",
+        "60_billed_unseen_warnings",
+    ):
+        run_stage(con, _DAYS, name)
 
 
 def _split_prices(con: DuckDBPyConnection) -> bool:

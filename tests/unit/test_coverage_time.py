@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 
 from gpucost import pipeline
@@ -17,6 +18,7 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.trees import LocalTree
 from gpucost.config import Config, load_config
 from gpucost.config.coverage import ClusterHours, hours_off
+from gpucost.engine.local import run_stage
 from gpucost.store import Store
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
@@ -311,3 +313,121 @@ def test_minutes_of_machines_add_up(minutes: int, is_off: bool, tmp_path: Path) 
         lambda row: cut if "T08:" in row["line_item_usage_start_date"] and row["pricing_unit"] == "Hrs" else {},
     )
     assert told.within("off") == ([(5, 15)] if is_off else [(5, 8), (9, 15)])
+
+
+def billed(told: Told, described: dict[str, Any], until: float = FOREVER) -> None:
+    """The fleet's bill, as far as it was told `until` then, in the place of the one before."""
+    rows = [one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if one.start < at(until)]
+    path = told.folder / "cur.csv"
+    path.write_text(bill_files.aws_cur(rows))
+    assert not collect_bills(told.store, [LocalTree(path)], "aws", force=True).errors
+
+
+def money(told: Told) -> dict[str, float]:
+    """Cost by kind of row."""
+    pipeline.attribute(told.config, told.store)
+    assert not unpaid(told.store)
+    rows = told.store.query("SELECT kind, sum(cost + unallocated_cost + not_collected_cost) FROM cost_hourly GROUP BY ALL")[1]
+    return {kind: round(float(cost), 2) for kind, cost in rows}
+
+
+def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
+    described = machines((10, 72))
+    described["end"] = described["nodes"][0]["to"] = at(72)
+    told = Told(tmp_path, described)
+    billed(told, described)
+    assert sum(money(told).values()) == pytest.approx(21.96 * 72)
+    billed(told, described, until=20)
+    assert sum(money(told).values()) == pytest.approx(21.96 * 20)
+    for table in ("attributed_days", "node_hourly", "cost_daily", "node_daily"):
+        assert told.store.query(f"SELECT max(from_ms) FROM {table}")[1][0][0] < at(DAY) * 1000  # noqa: S608
+
+
+@pytest.mark.parametrize(
+    ("is_scale_set", "lives", "billed_hours"),
+    [
+        # one of two machines of a scale set ends when it is seen last
+        (True, ((0, 4.95, 15), (0, 24, 24)), 28.95),
+        # a machine is registered again while nothing is collected
+        (False, ((0, 4.95, 10), (10, 24, 24)), 20.0),
+        (False, ((0, 4.95, 15), (0, 24, 24)), 200.0),
+    ],
+)
+@pytest.mark.parametrize("hours_at_one_price", [1, 7, 24])
+def test_nodes_that_share_a_bill_cost_no_more_than_it(
+    is_scale_set: bool, lives: tuple[tuple[int, float, int], ...], billed_hours: float, hours_at_one_price: int
+) -> None:
+    hour = 3_600_000
+    con = duckdb.connect()
+    con.execute(
+        """CREATE TABLE nodes (node_id UBIGINT, cluster VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT);
+        CREATE TABLE billed_nodes (instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN);
+        CREATE TABLE billed_hours (instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE);
+        CREATE TABLE node_prices (node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DOUBLE, price_source VARCHAR,
+            price_as_of DATE);
+        CREATE TABLE collected (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
+        CREATE TABLE coverage_gaps (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT, kind VARCHAR)"""
+    )
+    con.execute("INSERT INTO billed_hours VALUES ('m', 0, $1, $2)", [24 * hour, billed_hours])
+    con.execute("INSERT INTO collected VALUES ('c', 0, $1), ('c', $2, $3)", [5 * hour, 15 * hour, 24 * hour])
+    con.execute("INSERT INTO coverage_gaps VALUES ('c', $1, $2, 'not_collected')", [5 * hour, 15 * hour])
+    for node_id, (begins, ends, priced_until) in enumerate(lives):
+        con.execute("INSERT INTO nodes VALUES ($1, 'c', $2, $3)", [node_id, int(begins * hour), int(ends * hour)])
+        con.execute("INSERT INTO billed_nodes VALUES ('m', $1, $2)", [node_id, is_scale_set])
+        for start in range(begins, priced_until, hours_at_one_price):
+            end = min(start + hours_at_one_price, priced_until)
+            con.execute(
+                "INSERT INTO node_prices VALUES ($1, $2, $3, $4, 'bill', NULL)", [node_id, start * hour, end * hour, start]
+            )
+    run_stage(con, "gpucost.attribute.days", "15_unseen_time")
+    parts = con.execute("SELECT node_id, from_ms, to_ms, price_per_hour, up_ratio FROM unseen_time ORDER BY ALL").fetchall()
+    unseen = sum((end - start) * ratio for _, start, end, _, ratio in parts) / hour
+    seen = sum(min(ends, 5) - min(begins, 5) + max(ends, 15) - max(begins, 15) for begins, ends, _ in lives)
+    in_gap = sum(min(until, 15) - max(begins, 5) for begins, _, until in lives)
+    assert unseen == pytest.approx(min(billed_hours - seen, in_gap))
+    assert {ratio for *_, ratio in parts} == {parts[0][-1]}
+    for node_id, (begins, _, until) in enumerate(lives):
+        # each of its hours once, at the price that began last
+        pieces = [(start / hour, end / hour, price) for node, start, end, price, _ in parts if node == node_id]
+        at_hour = {int(start) + i: price for start, end, price in pieces for i in range(int(end - start))}
+        expected = range(max(begins, 5), min(until, 15))
+        assert at_hour == {h: begins + (h - begins) // hours_at_one_price * hours_at_one_price for h in expected}
+        assert sum(end - start for start, end, _ in pieces) == len(expected)
+
+
+def told_of(told: Told, code: str) -> list[str]:
+    """The messages of stored warnings of a code."""
+    pipeline.attribute(told.config, told.store)
+    return [message for (message,) in told.store.query(f"SELECT message FROM warnings WHERE code = '{code}'")[1]]  # noqa: S608
+
+
+def test_hours_that_are_declared_off_and_billed_cost_what_the_bill_says(tmp_path: Path) -> None:
+    declared = '[[clusters]]\nname = "main"\nhours = ["15:00-05:00"]\n'
+    described = machines((5, 15))
+    told = Told(tmp_path, described, settings=declared)
+    assert not told_of(told, "off_but_billed")
+    billed(told, described)
+    assert sum(money(told).values()) == pytest.approx(21.96 * DAY)
+    assert told.within("off") == [(5, 15)]
+    (message,) = told_of(told, "off_but_billed")
+    assert "cluster main was declared off, but billed: 10.0 hours of its machines and 219.60 USD" in message
+
+
+def test_machines_that_were_billed_only_while_nothing_was_collected_are_told(tmp_path: Path) -> None:
+    silent = [[at(5), at(15)]]
+    nodes = [node("n", "p4de.24xlarge", 0, DAY), node("x", "p4de.24xlarge", 6, 14)]
+    described = fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=silent)
+    told = Told(tmp_path, described)
+    billed(told, described)
+    (message,) = told_of(told, "billed_unseen")
+    assert message.startswith(
+        "one machine with GPUs was billed only while nothing was collected of cluster main: 8.0 hours and 175.68 USD"
+    )
+
+
+def test_machines_that_metrics_would_have_shown_are_others(tmp_path: Path) -> None:
+    described = machines((5, 15))
+    told = Told(tmp_path, described)
+    stranger = fleet(DAY, [*described["nodes"], node("x", "p4de.24xlarge", 2, 14)], [], {}, scrape=60)
+    billed(told, stranger)
+    assert not told_of(told, "billed_unseen")
