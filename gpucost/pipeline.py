@@ -275,6 +275,8 @@ def _inputs_digest(config: Config) -> str:
         # what is collected shows in the loads
         config.activity.model_dump_json(exclude={"memory"}),
         *(section.model_dump_json() for section in sections),
+        # which clusters should be there
+        *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),
         catalog.catalog_digest(),
     ]

@@ -1,26 +1,37 @@
--- reads: family_spans, facts, device_series
+-- reads: family_spans, facts, claim_pods, device_series, blocks, settings
 -- writes: family_gaps, when kube-state-metrics was heard, but told nothing of nodes, pods, requests or phases though there were some
--- invariant: from_ms < to_ms; that there were some is proven: the same object stands at both ends, or another metric tells of one within
+-- invariant: from_ms < to_ms; that there were some is proven: the same object stands at both ends, another metric tells of one within, or a pod was bound long before it was seen
 CREATE OR REPLACE TEMP TABLE family_gaps AS
 WITH gpu_pods AS (
     SELECT DISTINCT cluster, uid FROM facts
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) AND uid IS NOT NULL
 ),
 ends AS (
-    SELECT cluster, max(end_ms) AS end_ms FROM family_spans WHERE family = 'state' GROUP BY cluster
+    SELECT cluster, min(begin_ms) AS begin_ms, min(first_ms) AS first_ms, max(end_ms) AS end_ms
+    FROM family_spans
+    WHERE family = 'state'
+    GROUP BY cluster
 ),
 silences AS (
-    SELECT s.cluster, s.family, s.end_ms AS from_ms, coalesce(lead(s.first_ms) OVER w, e.end_ms) AS to_ms, lead(s.first_ms) OVER w IS NOT NULL AS ends
+    SELECT s.cluster, s.family, s.end_ms AS from_ms, coalesce(lead(s.first_ms) OVER w, e.end_ms) AS to_ms,
+        lead(s.first_ms) OVER w IS NOT NULL AS ends
     FROM family_spans AS s JOIN ends AS e USING (cluster)
     WHERE s.family <> 'state'
     WINDOW w AS (PARTITION BY s.cluster, s.family ORDER BY s.first_ms)
+    UNION ALL
+    -- a family that begins late: as what lies before the cluster's first sample, which nobody stands on the other side of either
+    SELECT s.cluster, s.family, greatest(e.begin_ms, e.first_ms // 3600000 * 3600000), min(s.first_ms), true
+    FROM family_spans AS s JOIN ends AS e USING (cluster)
+    WHERE s.family IN ('pods', 'requests')
+    GROUP BY s.cluster, s.family, e.begin_ms, e.first_ms
+    HAVING min(s.first_ms) - e.first_ms > greatest(600000, 2.5 * (e.first_ms - e.begin_ms))
 ),
 gaps AS MATERIALIZED (
     FROM silences WHERE to_ms - from_ms > 600000
 ),
 -- most fleets have none, and then nothing is looked for
 pod_runs AS MATERIALIZED (
-    SELECT f.cluster, f.uid, f.namespace, f.pod, f.first_ms, f.last_ms,
+    SELECT f.cluster, f.uid, f.namespace, f.pod, f.begin_ms, f.first_ms, f.last_ms,
         CASE f.metric WHEN 'kube_pod_info' THEN 'pods' WHEN 'kube_pod_status_phase' THEN 'phases' ELSE 'requests' END AS family,
         f.metric = 'kube_pod_info' AND coalesce(f.node, '') <> '' AS is_bound
     FROM facts AS f SEMI JOIN gpu_pods AS g ON g.cluster = f.cluster AND g.uid = f.uid
@@ -36,6 +47,33 @@ objects AS (
     WHERE metric IN ('kube_node_info', 'kube_node_created') AND cluster IN (SELECT cluster FROM gaps)
     GROUP BY ALL
 ),
+-- without a request they hold GPUs all the same: by a claim, or a part of one
+others AS (
+    SELECT cluster, uid FROM gpu_pods
+    UNION ALL
+    SELECT cluster, uid FROM claim_pods
+    UNION ALL
+    SELECT cluster, uid FROM facts
+    WHERE metric SIMILAR TO 'kube_pod_(annotations|(init_)?container_resource_(requests|limits))' AND cluster IN (SELECT cluster FROM gaps)
+),
+-- pods that never asked for what a GPU that worked was given to; an exporter's own are of a DaemonSet, or are named on many hosts
+strangers AS MATERIALIZED (
+    SELECT f.cluster, f.namespace, f.pod, f.first_ms, f.end_ms
+    FROM facts AS f ANTI JOIN others AS o ON o.cluster = f.cluster AND o.uid = f.uid
+    WHERE f.metric = 'kube_pod_info' AND coalesce(f.node, '') <> '' AND f.labels['created_by_kind'] NOT IN ('DaemonSet', 'Node')
+        AND f.cluster IN (SELECT cluster FROM gaps WHERE family = 'requests')
+),
+named AS (
+    SELECT * FROM device_series
+    WHERE NOT by_claim AND (cluster, namespace, pod) IN (SELECT (cluster, namespace, pod) FROM strangers)
+    QUALIFY min(host) OVER (PARTITION BY cluster, namespace, pod) = max(host) OVER (PARTITION BY cluster, namespace, pod)
+),
+working AS (
+    SELECT n.cluster, n.namespace, n.pod,
+        b.hour::BIGINT * 3600000 + b.first_offset_ms AS first_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms AS last_ms
+    FROM named AS n JOIN blocks AS b USING (series_id) CROSS JOIN settings AS c
+    WHERE b.value_sum / b.samples >= c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END
+),
 witnesses AS (
     SELECT r.cluster, f.family, r.first_ms, r.last_ms
     FROM pod_runs AS r JOIN (VALUES ('pods'), ('requests'), ('phases')) AS f (family) ON f.family <> r.family
@@ -44,6 +82,17 @@ witnesses AS (
     UNION ALL
     SELECT d.cluster, unnest(['pods', 'requests']), d.first_ms, d.last_ms
     FROM device_series AS d SEMI JOIN pod_runs AS r ON r.cluster = d.cluster AND r.namespace = d.namespace AND r.pod = d.pod
+    UNION ALL
+    SELECT w.cluster, 'requests', w.first_ms, w.last_ms
+    FROM working AS w
+    JOIN strangers AS s ON s.cluster = w.cluster AND s.namespace = w.namespace AND s.pod = w.pod AND s.first_ms <= w.last_ms AND w.first_ms < s.end_ms
+),
+-- from when on pods were bound that were first seen long after
+unseen AS (
+    SELECT p.cluster, (min(f.value) * 1000)::BIGINT AS from_ms, p.to_ms
+    FROM (SELECT cluster, uid, min(begin_ms) AS to_ms FROM pod_runs GROUP BY ALL) AS p
+    JOIN facts AS f ON f.cluster = p.cluster AND f.uid = p.uid AND f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time')
+    GROUP BY p.cluster, p.uid, p.to_ms
 )
 SELECT DISTINCT g.cluster, g.family, g.from_ms, g.to_ms
 FROM gaps AS g
@@ -51,4 +100,9 @@ WHERE EXISTS (FROM objects AS o WHERE g.ends AND o.cluster = g.cluster AND o.fam
     OR EXISTS (
         FROM witnesses AS w
         WHERE w.cluster = g.cluster AND w.family = g.family
-            AND greatest(w.first_ms, g.from_ms + 600000) < least(w.last_ms, g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END));
+            AND greatest(w.first_ms, g.from_ms + 600000) < least(w.last_ms, g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END))
+UNION ALL
+SELECT g.cluster, g.family, min(greatest(g.from_ms, u.from_ms)), g.to_ms
+FROM gaps AS g JOIN unseen AS u ON u.cluster = g.cluster AND greatest(g.from_ms, u.from_ms) + 600000 < least(g.to_ms, u.to_ms)
+WHERE g.family IN ('pods', 'requests')
+GROUP BY g.cluster, g.family, g.to_ms;

@@ -87,8 +87,12 @@ def _load_coverage(con: DuckDBPyConnection, config: Config) -> None:
         span = [instant_ms(moment, config.tz) for moment in (gap.start, gap.end)]
         con.execute("INSERT INTO accepted_gaps VALUES ($1, $2, $3, $4, $5, $6)", [ordinal, gap.cluster, *span, gap.who, gap.why])
     for source in config.prometheus:
-        # A server that never answered is missed by its cluster; one that did tells its clusters itself.
+        # A server that never answered is missed by its cluster, or by its own name where others of them did;
+        # one that did tells its clusters itself.
+        others = [other.source for other in config.prometheus if other.source != source.source]
         con.execute(
-            "INSERT INTO expected_clusters SELECT $1::VARCHAR WHERE $1 IS NOT NULL AND $2 NOT IN (SELECT source FROM series)",
-            [source.cluster, source.source],
+            "INSERT INTO expected_clusters SELECT coalesce($1::VARCHAR, $2::VARCHAR)"
+            " WHERE $2 NOT IN (SELECT source FROM series)"
+            " AND ($1 IS NOT NULL OR EXISTS (FROM series WHERE source IN (SELECT unnest($3::VARCHAR[]))))",
+            [source.cluster, source.source, others],
         )

@@ -22,7 +22,7 @@ from gpucost.engine.local import run_stage
 from gpucost.store import Store
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
-from tests.replay.cases.words import BOOK, HEADER, MORNING, at, fleet, node, pod
+from tests.replay.cases.words import BOOK, HEADER, MORNING, at, busy, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
@@ -431,3 +431,55 @@ def test_machines_that_metrics_would_have_shown_are_others(tmp_path: Path) -> No
     stranger = fleet(DAY, [*described["nodes"], node("x", "p4de.24xlarge", 2, 14)], [], {}, scrape=60)
     billed(told, stranger)
     assert not told_of(told, "billed_unseen")
+
+
+@pytest.mark.parametrize("late", ["kube_pod_container_resource_.*", "kube_pod_.*"])
+def test_a_family_that_begins_late_is_missing_until_then(late: str, tmp_path: Path) -> None:
+    told = Told(tmp_path, machines(), drop(scrape(machines(), lean=True), late, hours=(-9, 12)))
+    assert told.gaps()[0][1] == pytest.approx(12, abs=0.02)
+    assert told.within("bridged") == []
+    assert told.hours("train") == pytest.approx(4 * 12, abs=0.1)
+    assert told.hours("late") == pytest.approx(2 * 4, abs=0.1)
+
+
+def test_pods_that_were_seen_late_are_missing_since_they_were_bound(tmp_path: Path) -> None:
+    described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], [pod("a", "n", [0, 1], 6, DAY)], {}, scrape=60)
+    # without an exporter that names them
+    told = Told(tmp_path, described, drop(drop(scrape(described, lean=True), "kube_pod_.*", hours=(-9, 12)), "DCGM.*"))
+    assert told.within() == [(6, 12)]
+
+
+@pytest.mark.parametrize("start", [-30.0, 0.0, 9.0])
+def test_pods_that_begin_after_their_nodes_are_no_gap(start: float, tmp_path: Path) -> None:
+    described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], [pod("a", "n", [0, 1], start, DAY)], {}, scrape=900)
+    told = Told(tmp_path, described)
+    assert told.gaps()[0][1] <= 0
+    assert told.within() == told.within("bridged") == []
+
+
+@pytest.mark.parametrize(("kind", "percent", "gaps"), [("Job", 90, [(5, 19)]), ("Job", 0, []), ("DaemonSet", 90, [])])
+def test_pods_on_busy_gpus_that_never_asked_for_one_show_that_requests_were_silent(
+    kind: str, percent: float, gaps: list[tuple[float, float]], tmp_path: Path
+) -> None:
+    pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), pod("b", "n", [0, 1], 6, 11), pod("e", "n", [0, 1], 19, DAY)]
+    described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], pods, busy("n", [0, 1], 6, 11, percent), scrape=60)
+    series = drop(scrape(described, lean=True), "kube_pod_container_resource_.*", hours=(5.2, 18))
+    told = Told(tmp_path, described, relabel(series, "kube_pod_info", {"created_by_kind": kind}))
+    assert told.within() == gaps
+
+
+def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: Path) -> None:
+    told = Told(tmp_path, machines())
+    path = told.config.path
+    assert path is not None
+    written = path.read_text()
+
+    def missed(*servers: str) -> list[tuple[str]]:
+        path.write_text(written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers))
+        pipeline.attribute(load_config(path, environ={}, cwd=tmp_path), told.store)
+        return told.store.query("SELECT DISTINCT cluster FROM coverage_gaps WHERE cluster <> 'main'")[1]
+
+    assert missed() == []
+    assert missed('cluster = "b"') == [("b",)]
+    assert missed('name = "c"') == []  # nor did any other that is configured answer
+    assert missed('name = "replay"', 'name = "c"\ncluster = "main"') == [("http://127.0.0.1:9",)]
