@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP TABLE node_traits AS
 WITH labeled AS (
     SELECT n.*, l.labels, l.product, l.unit_profile AS labeled_profile, l.is_mig_single, l.replicas,
-        coalesce(l.counted, try_cast(l.labels['label_gpu_intel_com_device_count'] AS DOUBLE)) AS counted,
+        coalesce(l.counted, quantity(l.labels['label_gpu_intel_com_device_count'], 1000)) AS counted,
         lower(regexp_extract(n.machine_id, '^([a-zA-Z]+)://', 1)) AS scheme,
         coalesce(l.labels['label_topology_kubernetes_io_zone'], l.labels['label_failure_domain_beta_kubernetes_io_zone']) AS zone,
         coalesce(l.labels['label_topology_kubernetes_io_region'], l.labels['label_failure_domain_beta_kubernetes_io_region']) AS region,
@@ -38,6 +38,7 @@ offered AS (
     LEFT JOIN resources AS c ON k.kind = 'core' AND c.kind = 'core' AND regexp_full_match(lower(n.instance_type), c.instance_type)
     LEFT JOIN virtual_devices AS v ON v.cluster = n.cluster AND v.resource = k.resource AND (v.node = n.node OR coalesce(n.replicas, 1) <= 1)
     WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit', 'total_memory')
+        AND (f.value < 1e6 OR k.kind = 'total_memory')
     GROUP BY ALL
 ),
 vendors AS (
@@ -49,7 +50,7 @@ vendors AS (
             sum(value / size) FILTER (kind = 'partition'),
             max(value / coalesce(cores, 2)) FILTER (kind = 'core'),
             -- memory alone tells no number of devices: a unit counts as one, and the report says so
-            max(value) FILTER (kind = 'total_memory')) AS units,
+            max(least(value, 999999)) FILTER (kind = 'total_memory')) AS units,
         max(value) FILTER (kind = 'slice') AS slices
     FROM offered
     GROUP BY ALL

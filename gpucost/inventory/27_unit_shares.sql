@@ -15,7 +15,7 @@ capacities AS (
     JOIN node_facts AS n USING (node_id)
     JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < least(n.up_to_ms, s.to_ms) AND greatest(n.up_from_ms, s.from_ms) <= f.last_ms
-    WHERE f.value > 0
+    WHERE f.value > 0 AND f.value < 1e6
     GROUP BY ALL
 ),
 requested AS (
@@ -41,7 +41,7 @@ described AS (
         ) END AS cores,
         -- gpu.replicas speaks of nvidia.com/gpu alone; gpu-feature-discovery writes mig-<profile>.replicas beside it
         CASE WHEN starts_with(r.resource, 'nvidia_com_mig_')
-            THEN try_cast(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'] AS DOUBLE)
+            THEN quantity(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'], 10000)
             ELSE s.replicas END AS replicas,
         CASE
             WHEN starts_with(r.resource, 'nvidia_com_mig_')
@@ -59,10 +59,10 @@ cut AS (
             WHEN d.kind = 'partition' THEN 1 / d.size
             -- two cores may be offered as one
             WHEN d.kind = 'core' THEN least(1, coalesce(d.gpu_count / d.units, 1 / coalesce(d.cores, 2)))
-            WHEN d.profile IS NULL THEN 1
+            WHEN compute_slices(d.profile) IS NULL THEN 1
             WHEN c.mig_share = 'max_compute_memory' THEN greatest(
-                regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices, coalesce(p.memory_slices::DOUBLE / p.memory_slices_total, 0))
-            ELSE regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices
+                least(1, compute_slices(d.profile) / d.mig_slices), coalesce(p.memory_slices::DOUBLE / p.memory_slices_total, 0))
+            ELSE least(1, compute_slices(d.profile) / d.mig_slices)
         END AS part,
         renamed OR (NOT any_renamed AND coalesce(d.replicas, 1) > 1 AND d.kind <> 'virtual'
             AND (starts_with(d.resource, 'nvidia_com_mig_') OR d.resource = 'nvidia_com_gpu')) AS shared,

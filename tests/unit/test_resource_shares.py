@@ -138,6 +138,31 @@ def test_reservations_whose_pods_are_hidden_are_said(tmp_path: Path) -> None:
     assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
 
 
+@pytest.mark.parametrize(
+    ("devices", "fraction", "gpus"),
+    [
+        ("2", "0.5", 1),
+        ("nan", "0.5", 0.5),
+        ("inf", "0.5", 0.5),
+        ("-3", "0.5", 0.5),
+        ("1e300", "0.5", 0.5),
+        ("1000", "1", 4),
+        ("1", "7", 1),
+        ("2", "nan", 0),
+    ],
+)
+def test_annotations_that_no_pod_can_hold_are_cut_and_said(devices: str, fraction: str, gpus: float, tmp_path: Path) -> None:
+    told = {"gpu_fraction": fraction, "gpu_fraction_num_devices": devices}
+    odd = pod("odd", "n", [], 0, 4, count=0, annotations=told)
+    hours, view = attributed(
+        fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [odd, pod("whole", "n", [0], 0, 4)], {}), tmp_path
+    )
+    assert hours == pytest.approx({"whole": 4} | ({"odd": 4 * gpus} if gpus else {}), abs=0.02)
+    assert [f"({4 * gpus:.1f} GPU-hours of 1 pod" in message for message in said(view, "guessed_share")] == (
+        [] if (devices, fraction) == ("2", "0.5") else [True]
+    )
+
+
 def test_a_family_that_cannot_be_split_counts_whole_and_is_said(tmp_path: Path) -> None:
     where = {
         **node("n", "g6.12xlarge", 0, HOURS, dcgm=False, gfd=False, shared_resource="huawei_com_Ascend310P"),
