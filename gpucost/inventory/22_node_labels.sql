@@ -16,5 +16,7 @@ SELECT node_id, from_ms, to_ms, labels, product,
     labels['label_nvidia_com_mig_strategy'] = 'single' AS is_mig_single,
     coalesce(quantity(labels['label_nvidia_com_gpu_replicas'], 10000),
         quantity(labels['label_cloud_google_com_gke_max_shared_clients_per_gpu'], 10000)) AS replicas,
-    coalesce(quantity(labels['label_nvidia_com_gpu_count'], 1000), quantity(labels['label_cloud_google_com_gke_accelerator_count'], 1000)) AS counted
+    coalesce(quantity(labels['label_nvidia_com_gpu_count'], 1000), quantity(labels['label_cloud_google_com_gke_accelerator_count'], 1000)) AS counted,
+    coalesce(replicas > 1, false) OR coalesce(ends_with(product, '-SHARED'), false)
+        OR coalesce(labels['label_nvidia_com_gpu_sharing_strategy'], labels['label_cloud_google_com_gke_gpu_sharing_strategy'], 'none') <> 'none' AS is_shared
 FROM spans;

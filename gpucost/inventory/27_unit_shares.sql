@@ -3,7 +3,7 @@
 -- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares; offered_share is what a unit of the node's capacity is
 CREATE OR REPLACE TEMP TABLE unit_shares AS
 WITH spans AS (
-    SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas,
+    SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas, coalesce(l.is_shared, false) AS is_shared,
         coalesce(l.unit_profile, CASE WHEN l.is_mig_single THEN n.only_profile END) AS unit_profile,
         coalesce(l.from_ms, 0) AS from_ms, coalesce(l.to_ms, 9223372036854775807) AS to_ms
     FROM node_facts AS n LEFT JOIN node_labels AS l USING (node_id)
@@ -32,10 +32,9 @@ offered AS (
 ),
 described AS (
     SELECT s.node_id, s.from_ms, s.to_ms, r.resource, r.units, s.gpu_count, s.gpu_model, s.mig_slices, k.size,
-        CASE WHEN k.kind = 'device' AND EXISTS (
-            FROM virtual_devices AS v
-            WHERE v.cluster = s.cluster AND v.resource = r.resource AND (v.node = s.node OR coalesce(s.replicas, 1) <= 1)
-        ) THEN 'virtual' ELSE k.kind END AS kind,
+        k.kind = 'device' AND EXISTS (
+            FROM virtual_devices AS v WHERE v.cluster = s.cluster AND v.resource = r.resource AND v.node = s.node) AS seen_virtual,
+        s.cluster, s.is_shared, k.kind AS listed_kind,
         CASE WHEN k.kind = 'core' THEN (
             SELECT max(c.size) FROM resources AS c WHERE c.kind = 'core' AND regexp_full_match(lower(s.instance_type), c.instance_type)
         ) END AS cores,
@@ -53,6 +52,17 @@ described AS (
     FROM spans AS s JOIN offered AS r USING (node_id, from_ms) JOIN resource_kinds AS k USING (resource)
     WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit')
 ),
+guessed AS (
+    -- no pod here asks for a part, but elsewhere some do: ten units to a GPU (HAMi's default), or as many as there, are virtual devices, not slots
+    SELECT *, listed_kind = 'device' AND NOT seen_virtual AND NOT is_shared AND units >= 2 * gpu_count AND bool_or(seen_virtual) OVER alike
+        AND (units = 10 * gpu_count
+            OR coalesce(list_contains(list(units / gpu_count) FILTER (seen_virtual) OVER alike, units / gpu_count), false)) AS guessed_virtual
+    FROM described
+    WINDOW alike AS (PARTITION BY cluster, resource)
+),
+judged AS (
+    SELECT *, CASE WHEN seen_virtual OR guessed_virtual THEN 'virtual' ELSE listed_kind END AS kind FROM guessed
+),
 cut AS (
     SELECT d.*,
         CASE
@@ -68,7 +78,7 @@ cut AS (
             AND (starts_with(d.resource, 'nvidia_com_mig_') OR d.resource = 'nvidia_com_gpu')) AS shared,
         -- one GPU fewer than a moment ago is a GPU lost, not a GPU shared
         d.profile IS NULL AND d.kind IN ('device', 'slot') AND d.units >= 2 * d.gpu_count AS outnumbers
-    FROM described AS d
+    FROM judged AS d
     CROSS JOIN settings AS c
     LEFT JOIN mig_profiles AS p ON p.gpu_model = d.gpu_model AND p.profile = d.profile
 )
@@ -81,5 +91,5 @@ SELECT node_id, from_ms, to_ms, resource, profile, part,
         ELSE part
     END AS share,
     CASE WHEN kind = 'virtual' THEN least(1, coalesce(gpu_count / units, 1)) ELSE share END AS offered_share,
-    kind = 'virtual' AS virtual
+    kind = 'virtual' AS virtual, guessed_virtual
 FROM cut;
