@@ -1,6 +1,6 @@
 -- reads: series, states, target_intervals
 -- writes: facts, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
--- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples
+-- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples; no value is beyond what things can be, no moment (_time, _created) in the future of its sample
 CREATE OR REPLACE TEMP TABLE facts AS
 WITH intervals AS (
     SELECT source, cluster, job, instance, hour, interval_ms FROM target_intervals
@@ -9,7 +9,7 @@ WITH intervals AS (
     SELECT source, cluster, job, NULL, hour, quantile_disc(interval_ms, 0.5) FROM target_intervals GROUP BY ALL
 ),
 named AS (
-    SELECT series_id, source, cluster, metric, labels, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance
+    SELECT series_id, source, cluster, metric, labels, ends_with(metric, '_time') OR ends_with(metric, '_created') AS is_moment, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance
     FROM series
     -- Kueue tells nothing of pods and nodes
     WHERE NOT starts_with(metric, 'kueue_')
@@ -39,4 +39,6 @@ LEFT JOIN intervals AS e
 LEFT JOIN intervals AS bj
     ON bj.source = s.source AND bj.cluster = s.cluster AND bj.job = s.job AND bj.instance IS NULL AND bj.hour = t.first_ms // 3600000
 LEFT JOIN intervals AS ej
-    ON ej.source = s.source AND ej.cluster = s.cluster AND ej.job = s.job AND ej.instance IS NULL AND ej.hour = t.last_ms // 3600000;
+    ON ej.source = s.source AND ej.cluster = s.cluster AND ej.job = s.job AND ej.instance IS NULL AND ej.hour = t.last_ms // 3600000
+-- clocks may differ by a little
+WHERE CASE WHEN s.is_moment THEN t.value > 0 AND t.value * 1000 <= t.last_ms + 86400000 ELSE abs(t.value) <= 1e15 END;

@@ -11,10 +11,12 @@ WITH spans AS (
 )
 SELECT node_id, from_ms, to_ms, labels, product,
     -- a -MIG- product or a GKE partition says that a plain nvidia.com/gpu is a slice, and what is counted are slices
-    coalesce(nullif(lower(regexp_extract(product, '-MIG-([0-9]+g\.[0-9]+gb)', 1)), ''),
-        lower(labels['label_cloud_google_com_gke_gpu_partition_size'])) AS unit_profile,
+    coalesce(nullif(lower(regexp_extract(product, '-MIG-([1-9]g\.[0-9]+gb)', 1)), ''),
+        nullif(regexp_extract(lower(labels['label_cloud_google_com_gke_gpu_partition_size']), '^[1-9]g\.[0-9]+gb$'), '')) AS unit_profile,
     labels['label_nvidia_com_mig_strategy'] = 'single' AS is_mig_single,
-    coalesce(try_cast(labels['label_nvidia_com_gpu_replicas'] AS DOUBLE),
-        try_cast(labels['label_cloud_google_com_gke_max_shared_clients_per_gpu'] AS DOUBLE)) AS replicas,
-    try_cast(coalesce(labels['label_nvidia_com_gpu_count'], labels['label_cloud_google_com_gke_accelerator_count']) AS DOUBLE) AS counted
+    coalesce(quantity(labels['label_nvidia_com_gpu_replicas'], 10000),
+        quantity(labels['label_cloud_google_com_gke_max_shared_clients_per_gpu'], 10000)) AS replicas,
+    coalesce(quantity(labels['label_nvidia_com_gpu_count'], 1000), quantity(labels['label_cloud_google_com_gke_accelerator_count'], 1000)) AS counted,
+    coalesce(replicas > 1, false) OR coalesce(ends_with(product, '-SHARED'), false)
+        OR coalesce(labels['label_nvidia_com_gpu_sharing_strategy'], labels['label_cloud_google_com_gke_gpu_sharing_strategy'], 'none') <> 'none' AS is_shared
 FROM spans;

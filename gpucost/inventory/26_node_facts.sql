@@ -3,8 +3,8 @@
 -- invariant: in node_facts gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_traits AS
 WITH labeled AS (
-    SELECT n.*, l.labels, l.product, l.unit_profile AS labeled_profile, l.is_mig_single, l.replicas,
-        coalesce(l.counted, try_cast(l.labels['label_gpu_intel_com_device_count'] AS DOUBLE)) AS counted,
+    SELECT n.*, l.labels, l.product, l.unit_profile AS labeled_profile, l.is_mig_single, l.replicas, coalesce(l.is_shared, false) AS is_shared,
+        coalesce(l.counted, quantity(l.labels['label_gpu_intel_com_device_count'], 1000)) AS counted,
         lower(regexp_extract(n.machine_id, '^([a-zA-Z]+)://', 1)) AS scheme,
         coalesce(l.labels['label_topology_kubernetes_io_zone'], l.labels['label_failure_domain_beta_kubernetes_io_zone']) AS zone,
         coalesce(l.labels['label_topology_kubernetes_io_region'], l.labels['label_failure_domain_beta_kubernetes_io_region']) AS region,
@@ -36,8 +36,11 @@ offered AS (
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     JOIN resource_kinds AS k USING (resource)
     LEFT JOIN resources AS c ON k.kind = 'core' AND c.kind = 'core' AND regexp_full_match(lower(n.instance_type), c.instance_type)
-    LEFT JOIN virtual_devices AS v ON v.cluster = n.cluster AND v.resource = k.resource AND (v.node = n.node OR coalesce(n.replicas, 1) <= 1)
+    LEFT JOIN virtual_devices AS v ON v.cluster = n.cluster AND v.resource = k.resource
+        -- where others count virtual devices, ten of them may be a GPU here too
+        AND (v.node = n.node OR (NOT n.is_shared AND f.value >= 10 AND f.value % 10 = 0))
     WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit', 'total_memory')
+        AND (f.value < 1e6 OR k.kind = 'total_memory')
     GROUP BY ALL
 ),
 vendors AS (
@@ -49,7 +52,7 @@ vendors AS (
             sum(value / size) FILTER (kind = 'partition'),
             max(value / coalesce(cores, 2)) FILTER (kind = 'core'),
             -- memory alone tells no number of devices: a unit counts as one, and the report says so
-            max(value) FILTER (kind = 'total_memory')) AS units,
+            max(least(value, 999999)) FILTER (kind = 'total_memory')) AS units,
         max(value) FILTER (kind = 'slice') AS slices
     FROM offered
     GROUP BY ALL

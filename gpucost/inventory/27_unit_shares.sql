@@ -3,7 +3,7 @@
 -- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares; offered_share is what a unit of the node's capacity is
 CREATE OR REPLACE TEMP TABLE unit_shares AS
 WITH spans AS (
-    SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas,
+    SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas, coalesce(l.is_shared, false) AS is_shared,
         coalesce(l.unit_profile, CASE WHEN l.is_mig_single THEN n.only_profile END) AS unit_profile,
         coalesce(l.from_ms, 0) AS from_ms, coalesce(l.to_ms, 9223372036854775807) AS to_ms
     FROM node_facts AS n LEFT JOIN node_labels AS l USING (node_id)
@@ -15,7 +15,7 @@ capacities AS (
     JOIN node_facts AS n USING (node_id)
     JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < least(n.up_to_ms, s.to_ms) AND greatest(n.up_from_ms, s.from_ms) <= f.last_ms
-    WHERE f.value > 0
+    WHERE f.value > 0 AND f.value < 1e6
     GROUP BY ALL
 ),
 requested AS (
@@ -32,16 +32,15 @@ offered AS (
 ),
 described AS (
     SELECT s.node_id, s.from_ms, s.to_ms, r.resource, r.units, s.gpu_count, s.gpu_model, s.mig_slices, k.size,
-        CASE WHEN k.kind = 'device' AND EXISTS (
-            FROM virtual_devices AS v
-            WHERE v.cluster = s.cluster AND v.resource = r.resource AND (v.node = s.node OR coalesce(s.replicas, 1) <= 1)
-        ) THEN 'virtual' ELSE k.kind END AS kind,
+        k.kind = 'device' AND EXISTS (
+            FROM virtual_devices AS v WHERE v.cluster = s.cluster AND v.resource = r.resource AND v.node = s.node) AS seen_virtual,
+        s.cluster, s.is_shared, k.kind AS listed_kind,
         CASE WHEN k.kind = 'core' THEN (
             SELECT max(c.size) FROM resources AS c WHERE c.kind = 'core' AND regexp_full_match(lower(s.instance_type), c.instance_type)
         ) END AS cores,
         -- gpu.replicas speaks of nvidia.com/gpu alone; gpu-feature-discovery writes mig-<profile>.replicas beside it
         CASE WHEN starts_with(r.resource, 'nvidia_com_mig_')
-            THEN try_cast(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'] AS DOUBLE)
+            THEN quantity(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'], 10000)
             ELSE s.replicas END AS replicas,
         CASE
             WHEN starts_with(r.resource, 'nvidia_com_mig_')
@@ -53,22 +52,33 @@ described AS (
     FROM spans AS s JOIN offered AS r USING (node_id, from_ms) JOIN resource_kinds AS k USING (resource)
     WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit')
 ),
+guessed AS (
+    -- no pod here asks for a part, but elsewhere some do: ten units to a GPU (HAMi's default), or as many as there, are virtual devices, not slots
+    SELECT *, listed_kind = 'device' AND NOT seen_virtual AND NOT is_shared AND units >= 2 * gpu_count AND bool_or(seen_virtual) OVER alike
+        AND (units = 10 * gpu_count
+            OR coalesce(list_contains(list(units / gpu_count) FILTER (seen_virtual) OVER alike, units / gpu_count), false)) AS guessed_virtual
+    FROM described
+    WINDOW alike AS (PARTITION BY cluster, resource)
+),
+judged AS (
+    SELECT *, CASE WHEN seen_virtual OR guessed_virtual THEN 'virtual' ELSE listed_kind END AS kind FROM guessed
+),
 cut AS (
     SELECT d.*,
         CASE
             WHEN d.kind = 'partition' THEN 1 / d.size
             -- two cores may be offered as one
             WHEN d.kind = 'core' THEN least(1, coalesce(d.gpu_count / d.units, 1 / coalesce(d.cores, 2)))
-            WHEN d.profile IS NULL THEN 1
+            WHEN compute_slices(d.profile) IS NULL THEN 1
             WHEN c.mig_share = 'max_compute_memory' THEN greatest(
-                regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices, coalesce(p.memory_slices::DOUBLE / p.memory_slices_total, 0))
-            ELSE regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / d.mig_slices
+                least(1, compute_slices(d.profile) / d.mig_slices), coalesce(p.memory_slices::DOUBLE / p.memory_slices_total, 0))
+            ELSE least(1, compute_slices(d.profile) / d.mig_slices)
         END AS part,
         renamed OR (NOT any_renamed AND coalesce(d.replicas, 1) > 1 AND d.kind <> 'virtual'
             AND (starts_with(d.resource, 'nvidia_com_mig_') OR d.resource = 'nvidia_com_gpu')) AS shared,
         -- one GPU fewer than a moment ago is a GPU lost, not a GPU shared
         d.profile IS NULL AND d.kind IN ('device', 'slot') AND d.units >= 2 * d.gpu_count AS outnumbers
-    FROM described AS d
+    FROM judged AS d
     CROSS JOIN settings AS c
     LEFT JOIN mig_profiles AS p ON p.gpu_model = d.gpu_model AND p.profile = d.profile
 )
@@ -81,5 +91,5 @@ SELECT node_id, from_ms, to_ms, resource, profile, part,
         ELSE part
     END AS share,
     CASE WHEN kind = 'virtual' THEN least(1, coalesce(gpu_count / units, 1)) ELSE share END AS offered_share,
-    kind = 'virtual' AS virtual
+    kind = 'virtual' AS virtual, guessed_virtual
 FROM cut;

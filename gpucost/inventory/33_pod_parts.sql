@@ -1,6 +1,31 @@
 -- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, facts, gpu_models, settings
--- writes: pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations
+-- writes: pod_annotations, one row per pod on a GPU node that asks by annotations alone: devices and the part of each, cut to what the node has; pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations
 -- invariant: 0 < gpus; gpus <= units where devices are counted; is_guessed where a device's memory is not known: it counts whole
+CREATE OR REPLACE TEMP TABLE pod_annotations AS
+WITH told AS (
+    -- whoever makes a pod writes them: numbers or not
+    SELECT a.cluster, a.uid, n.gpu_count, m.memory_mib::DOUBLE AS memory_mib,
+        coalesce(arg_max(a.labels['annotation_gpu_fraction_num_devices'], a.last_ms), '') AS devices_text,
+        coalesce(arg_max(a.labels['annotation_gpu_fraction'], a.last_ms), '') AS fraction_text,
+        coalesce(arg_max(a.labels['annotation_gpu_memory'], a.last_ms), '') AS mib_text
+    FROM facts AS a
+    JOIN pod_nodes AS p USING (cluster, uid)
+    JOIN node_facts AS n USING (node_id)
+    LEFT JOIN gpu_models AS m USING (gpu_model)
+    ANTI JOIN (SELECT cluster, uid FROM container_requests WHERE is_accelerator(resource)) AS r ON r.cluster = a.cluster AND r.uid = a.uid
+    WHERE a.metric = 'kube_pod_annotations'
+    GROUP BY ALL
+),
+numbers AS (
+    SELECT *, quantity(devices_text, 1e15) AS devices, quantity(fraction_text, 1e15) AS fraction, quantity(mib_text, 1e15) AS mib FROM told
+    WHERE fraction_text <> '' OR mib_text <> ''
+)
+SELECT cluster, uid, least(coalesce(devices, 1), gpu_count) AS units, least(1, coalesce(fraction, mib / memory_mib)) AS part,
+    coalesce(fraction, mib) IS NOT NULL AS asks,
+    (devices_text <> '' AND coalesce(devices > gpu_count, true)) OR coalesce(fraction, mib / memory_mib, 0) > 1
+        OR (fraction_text <> '' AND fraction IS NULL) OR (fraction IS NULL AND mib_text <> '' AND mib IS NULL) AS is_cut
+FROM numbers;
+
 CREATE OR REPLACE TEMP TABLE pod_parts AS
 WITH places AS (
     SELECT p.cluster, p.uid, n.node_id, m.memory_mib::DOUBLE AS memory_mib
@@ -57,17 +82,6 @@ sized AS (
                 ELSE coalesce(a.percentage, a.default_memory, 1) END))
         END AS gpus
     FROM asked AS a JOIN concerned USING (cluster, uid, resource)
-),
-annotated AS (
-    SELECT l.cluster, l.uid, l.memory_mib,
-        coalesce(try_cast(arg_max(a.labels['annotation_gpu_fraction_num_devices'], a.last_ms) AS DOUBLE), 1) AS units,
-        try_cast(arg_max(a.labels['annotation_gpu_fraction'], a.last_ms) AS DOUBLE) AS fraction,
-        try_cast(arg_max(a.labels['annotation_gpu_memory'], a.last_ms) AS DOUBLE) AS mib
-    FROM facts AS a
-    JOIN places AS l USING (cluster, uid)
-    ANTI JOIN (SELECT cluster, uid FROM container_requests WHERE is_accelerator(resource)) AS r USING (cluster, uid)
-    WHERE a.metric = 'kube_pod_annotations' AND l.node_id IS NOT NULL
-    GROUP BY ALL
 )
 SELECT cluster, uid, resource, bool_or(is_guessed) AS is_guessed,
     greatest(coalesce(sum(units) FILTER (NOT starting), 0), coalesce(max(units) FILTER (starting), 0)) AS units,
@@ -76,6 +90,4 @@ FROM sized
 GROUP BY ALL
 HAVING gpus > 0
 UNION ALL
-SELECT cluster, uid, 'gpu_fraction', coalesce(fraction, mib / memory_mib) IS NULL, units, units * least(1, coalesce(fraction, mib / memory_mib, 1))
-FROM annotated
-WHERE units > 0 AND coalesce(fraction, mib) > 0;
+SELECT cluster, uid, 'gpu_fraction', part IS NULL, units, units * coalesce(part, 1) FROM pod_annotations WHERE asks;

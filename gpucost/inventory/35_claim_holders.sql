@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP TABLE claim_holders AS
 WITH exported AS (
     SELECT DISTINCT d.cluster, d.node_id, coalesce(s.labels['dra_claim_namespace'], d.namespace) AS claim_namespace,
         s.labels['dra_claim_name'] AS claim, d.namespace, d.pod, 'device ' || d.device_id AS device,
-        nullif(regexp_extract(d.profile, '^([0-9]+)g', 1), '')::DOUBLE AS slices, d.first_ms, d.last_ms
+        compute_slices(d.profile) AS slices, d.first_ms, d.last_ms
     FROM node_devices AS d JOIN series AS s USING (series_id)
     WHERE d.by_claim
 ),
@@ -19,7 +19,7 @@ placed AS (
 allocated_devices AS (
     SELECT DISTINCT f.cluster, f.namespace AS claim_namespace, f.labels[s.claim] AS claim, f.labels[s.pool] AS pool,
         f.labels[s.pool] || ' ' || f.labels[s.device] AS device,
-        nullif(regexp_extract(f.labels[s.device], 'mig-([0-9]+)g', 1), '')::DOUBLE AS slices, f.first_ms, f.last_ms
+        compute_slices(regexp_extract(f.labels[s.device], 'mig-([0-9]+g)', 1)) AS slices, f.first_ms, f.last_ms
     FROM facts AS f
     JOIN claim_series AS s ON s.metric = f.metric AND s.kind = 'device'
     JOIN resources AS r ON r.kind = 'claim' AND regexp_full_match(f.labels[s.driver], r.pattern)

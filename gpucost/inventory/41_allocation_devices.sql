@@ -47,7 +47,7 @@ known AS (
 ),
 sized AS (
     SELECT k.allocation_id, k.device_id, k.samples, d.gpu_instance_id <> '' AS sliced,
-        coalesce(u.part, regexp_extract(d.profile, '^([0-9]+)g', 1)::DOUBLE / n.mig_slices, 1) AS part
+        coalesce(u.part, least(1, compute_slices(d.profile) / n.mig_slices), 1) AS part
     FROM known AS k
     JOIN allocated AS a USING (allocation_id)
     JOIN node_facts AS n USING (node_id)

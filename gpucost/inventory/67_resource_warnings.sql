@@ -1,4 +1,4 @@
--- reads: pod_nodes, pod_parts, pod_units, pod_requests, reservations, claim_pods, claim_holders, claim_series, resource_kinds, collected, node_facts, facts
+-- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_holders, claim_series, resource_kinds, collected, node_facts, facts
 -- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
 INSERT INTO warnings BY NAME
@@ -28,6 +28,19 @@ WITH doubtful AS (
         'kube-state-metrics --metric-labels-allowlist=nodes=[*]'
     FROM pod_parts AS q
     WHERE q.is_guessed AND q.resource = 'gpu_fraction'
+    UNION ALL
+    SELECT DISTINCT 'guessed_share', u.cluster, u.uid, u.resource, u.gpus,
+        u.resource || ' of nodes where no pod asks for a part of a GPU may be slots: counted as virtual ones (HAMi), a whole GPU each',
+        'time-sliced nodes: export the label nvidia.com/gpu.replicas'
+    FROM pod_units AS u
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN unit_shares AS s ON s.node_id = n.node_id AND s.resource = u.resource AND s.guessed_virtual
+    UNION ALL
+    SELECT 'guessed_share', cluster, uid, 'gpu-fraction', CASE WHEN asks THEN units * coalesce(part, 1) ELSE 0 END,
+        'the annotations gpu-fraction, gpu-fraction-num-devices or gpu-memory ask for what no pod of the node can hold: '
+            || 'cut to what it has, and not counted where they tell no number', NULL
+    FROM pod_annotations
+    WHERE is_cut
     UNION ALL
     SELECT 'guessed_share', q.cluster, q.uid, r.resource, q.gpus,
         'no ' || k.devices || ' tells how many GPUs ' || r.resource || ' lies on: shares are of all that a node offers, over the GPUs that its labels, its instance type or '

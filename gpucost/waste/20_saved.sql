@@ -3,10 +3,12 @@
 -- invariant: held_from_ms <= saved_ms <= held_to_ms; what was done by then is kept, what came after it is lost
 CREATE OR REPLACE TEMP TABLE waste_saved AS
 WITH failed AS (
-    SELECT a.allocation_id, a.cluster, a.namespace, a.pod, a.workload, a.held_from_ms, a.held_to_ms
+    -- one pod may have several allocations: its share of a claim changed
+    SELECT a.cluster, a.uid, a.namespace, a.pod, a.workload, min(a.held_from_ms) AS held_from_ms, max(a.held_to_ms) AS held_to_ms
     FROM allocations AS a JOIN allocation_traits AS t USING (allocation_id)
     WHERE t.failed AND t.workload_type IN ('training', 'batch')
-        AND a.held_from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < a.held_to_ms
+    GROUP BY ALL
+    HAVING min(a.held_from_ms) < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < max(a.held_to_ms)
 ),
 places AS (
     SELECT DISTINCT cluster, namespace, workload, pod, unnest(list_distinct([workload, split_part(workload, '/', 2), pod])) AS name
@@ -34,13 +36,13 @@ epochs AS (
     WHERE v.series_id IN (SELECT series_id FROM told)
 ),
 heard AS (
-    SELECT f.allocation_id, coalesce(t.pod = f.pod, false) AS is_own, max(e.at_ms) FILTER (e.ends) AS saved_ms
+    SELECT f.cluster, f.uid, coalesce(t.pod = f.pod, false) AS is_own, max(e.at_ms) FILTER (e.ends) AS saved_ms
     FROM failed AS f
     JOIN told AS t USING (cluster, namespace, workload)
     JOIN epochs AS e ON e.series_id = t.series_id AND e.at_ms BETWEEN f.held_from_ms AND f.held_to_ms
     GROUP BY ALL
 )
-SELECT allocation_id, saved_ms
+SELECT cluster, uid, saved_ms
 FROM heard
 -- what a pod counts itself is what it knows to have done
-QUALIFY saved_ms IS NOT NULL AND is_own = bool_or(is_own) OVER (PARTITION BY allocation_id);
+QUALIFY saved_ms IS NOT NULL AND is_own = bool_or(is_own) OVER (PARTITION BY cluster, uid);

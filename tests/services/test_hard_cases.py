@@ -346,6 +346,51 @@ def test_the_scrape_interval_changes_in_the_middle_of_an_hour(say: Say) -> None:
     assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1.5, 2, 0.5)
 
 
+ABSURD = ("nan", "inf", "-2", "1e300", "9" * 400, "many")
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "label_nvidia_com_gpu_replicas",
+        "label_nvidia_com_gpu_count",
+        "label_gpu_intel_com_device_count",
+        "label_cloud_google_com_gke_max_shared_clients_per_gpu",
+        "label_cloud_google_com_gke_gpu_partition_size",
+        "label_nvidia_com_gpu_product",
+    ],
+)
+def test_labels_that_tell_no_number_are_as_if_they_were_not_there(say: Say, label: str) -> None:
+    """One GPU of four for five hours, whatever one label says in turn: 5 GPU-hours, 5 x $1.20."""
+    nodes = [node(f"w{i}", "g6.12xlarge", 0, HOURS) for i in range(len(ABSURD))]
+    pods = [pod(f"p{i}", f"w{i}", [0], 0, 5, uid=f"p{i}") for i in range(len(ABSURD))]
+    series = scrape(fleet(HOURS, nodes, pods, {}), lean=True)
+    for i, text in enumerate(ABSURD):
+        value = f"NVIDIA-L4-MIG-{text}g.5gb" if label.endswith("product") else text
+        series = relabel(series, "kube_node_labels", {label: value}, {"node": f"w{i}"})
+    said = say(fleet(HOURS, nodes, pods, {}), series)
+    for i in range(len(ABSURD)):
+        assert said.pod(f"p{i}", "allocated_gpu_hours", "cost") == [pytest.approx(5, abs=0.1), pytest.approx(6, abs=0.1)]
+
+
+@pytest.mark.parametrize("value", [1e300, 4e9])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "kube_node_created",
+        "kube_pod_status_scheduled_time",
+        "kube_pod_start_time",
+        "kube_pod_completion_time",
+        "kube_state_metrics_(total_shards|shard_ordinal)",
+    ],
+)
+def test_values_that_cannot_be_are_as_if_they_were_not_there(say: Say, metric: str, value: float) -> None:
+    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 1, 3, uid="a")], {})
+    said = say(told, revalue(scrape(told, lean=True), metric, value))
+    assert said.pod("a", "allocated_gpu_hours") == [pytest.approx(2, abs=0.1)]
+    assert said.total("capacity_gpu_hours") == [pytest.approx(20, abs=0.1)]
+
+
 def warnings(said: Said, code: str) -> list[str]:
     """What the stored warnings of a kind say."""
     said.ask()

@@ -58,8 +58,8 @@ def state(metric: str, labels: dict[str, str], start: float = 0, end: float = HO
     return Series({**base, **labels}, times, np.ones(len(times)))
 
 
-def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com") -> Series:
-    labels = {"namespace": "train", "resourceclaim": claim, "request": "gpu", "driver": driver, "pool": "n", "device": device}
+def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com", pool: str = "n") -> Series:
+    labels = {"namespace": "train", "resourceclaim": claim, "request": "gpu", "driver": driver, "pool": pool, "device": device}
     return state("kube_resourceclaim_allocation_device_info", labels)
 
 
@@ -138,6 +138,31 @@ def test_reservations_whose_pods_are_hidden_are_said(tmp_path: Path) -> None:
     assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
 
 
+@pytest.mark.parametrize(
+    ("devices", "fraction", "gpus"),
+    [
+        ("2", "0.5", 1),
+        ("nan", "0.5", 0.5),
+        ("inf", "0.5", 0.5),
+        ("-3", "0.5", 0.5),
+        ("1e300", "0.5", 0.5),
+        ("1000", "1", 4),
+        ("1", "7", 1),
+        ("2", "nan", 0),
+    ],
+)
+def test_annotations_that_no_pod_can_hold_are_cut_and_said(devices: str, fraction: str, gpus: float, tmp_path: Path) -> None:
+    told = {"gpu_fraction": fraction, "gpu_fraction_num_devices": devices}
+    odd = pod("odd", "n", [], 0, 4, count=0, annotations=told)
+    hours, view = attributed(
+        fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [odd, pod("whole", "n", [0], 0, 4)], {}), tmp_path
+    )
+    assert hours == pytest.approx({"whole": 4} | ({"odd": 4 * gpus} if gpus else {}), abs=0.02)
+    assert [f"({4 * gpus:.1f} GPU-hours of 1 pod" in message for message in said(view, "guessed_share")] == (
+        [] if (devices, fraction) == ("2", "0.5") else [True]
+    )
+
+
 def test_a_family_that_cannot_be_split_counts_whole_and_is_said(tmp_path: Path) -> None:
     where = {
         **node("n", "g6.12xlarge", 0, HOURS, dcgm=False, gfd=False, shared_resource="huawei_com_Ascend310P"),
@@ -172,6 +197,30 @@ def test_virtual_devices_that_nothing_else_counts(tmp_path: Path) -> None:
     hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
     assert hours == pytest.approx({"part": 3})
     assert float(view.totals.cost) == pytest.approx(1.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("units", "labels", "gpus", "guessed"),
+    [
+        (16, {}, 0.25, False),
+        (40, {}, 1, True),
+        (40, {"label_nvidia_com_gpu_sharing_strategy": "time-slicing"}, 0.1, False),
+        (20, {}, 1, True),
+        (4, {}, 1, False),
+    ],
+)
+def test_a_pod_of_hami_makes_no_slots_of_other_nodes_whole_gpus(
+    units: int, labels: dict[str, str], gpus: float, guessed: bool, tmp_path: Path
+) -> None:
+    """HAMi offers five virtual GPUs for each on node n; of node b its units alone may tell."""
+    part = pod("part", "n", [0], 0, 6, asks={"nvidia_com_gpucores": 30, "nvidia_com_gpumem_percentage": 20})
+    nodes = [
+        node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 20}),
+        node("b", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": units}, labels=labels),
+    ]
+    hours, view = attributed(fleet(HOURS, nodes, [part, pod("other", "b", [0], 0, 6)], {}), tmp_path)
+    assert hours == pytest.approx({"part": 1.8, "other": 6 * gpus}, abs=0.02)
+    assert bool(said(view, "guessed_share")) is guessed
 
 
 def test_intel_slots_and_gaudi(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.replay.series import Series
 from tests.replay.waste import anatomy, check_waste
 from tests.replay.work import counter, put
+from tests.unit.test_resource_shares import allocated
 
 A10G, L4 = "g5.xlarge", "g6.12xlarge"  # $1.20 for one GPU, $4.80 for four
 PRICE = Decimal("1.20")
@@ -140,11 +142,11 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
 }
 
 
-def attributed(described: Fleet, folder: Path, **settings: Any) -> tuple[Config, Store, Period]:
+def attributed(described: Fleet, folder: Path, more: list[Series] | None = None, **settings: Any) -> tuple[Config, Store, Period]:
     prices = folder / "prices.csv"
     prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
     config = write_config(described, folder, prices).model_copy(update=settings)
-    store = load(described, scrape(described, lean=True), config, hours_per_window=100)
+    store = load(described, [*scrape(described, lean=True), *(more or [])], config, hours_per_window=100)
     period = Period(*(datetime.fromtimestamp(described[key], UTC) for key in ("start", "end")))
     pipeline.attribute(config, store, period)
     return config, store, period
@@ -187,6 +189,17 @@ def test_work_is_lost_since_the_last_epoch_that_is_known(tmp_path: Path) -> None
         for hour, epochs in ((0.5, 0), (1, 1), (3, 2), (3.9, 2)):
             con.execute("INSERT INTO progress_values VALUES (1, $1, $2)", [at(hour) * 1000, epochs])
     assert hours(anatomy(config, store, period)) == {"active": 3.0, "failed_restarted": 1.0}
+    check_waste(config, store, period)
+
+
+def test_a_pod_whose_share_of_a_claim_changes_is_one_pod(tmp_path: Path) -> None:
+    """Failed at 06:00, its last epoch ended at 05:00; from 02:00 to 03:00 another held half of its GPU."""
+    long = pod("p-0", "a", [], 0, 6, count=0, claims=["shared"], owner=TRAIN, end_phase="Failed")
+    short = pod("q-0", "a", [], 2, 3, count=0, claims=["shared"], owner=TRAIN)
+    described = fleet(7, [node("a", A10G, 0, 6)], [long, short], busy("a", [0], 0, 6))
+    config, store, period = attributed(described, tmp_path, [allocated("shared", "gpu-0", pool="a")])
+    put(store, [(counter("epoch", "p-0"), [(0.5, 0), (1, 1), (5, 2), (5.9, 2)])], 7)
+    assert hours(anatomy(config, store, period))["failed_restarted"] == 1.0
     check_waste(config, store, period)
 
 

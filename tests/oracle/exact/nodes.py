@@ -80,6 +80,7 @@ class Node:
     devices: list[DeviceSeries] = field(default_factory=list)
     requested: set[str] = field(default_factory=set)
     virtual: set[str] = field(default_factory=set)
+    on_hami: list[Node] = field(default_factory=list)
     gpus: Fraction = Fraction(0)
 
     def __hash__(self) -> int:
@@ -162,7 +163,7 @@ class Node:
             replicas = _replicas(span.labels)
         renamed = any(name.endswith("_shared") for name in {*offered, *self.requested})
         can_be_shared = resource.startswith("nvidia_com_mig_") or resource == "nvidia_com_gpu"
-        is_virtual = resource in self.virtual or resource == "volcano_sh_vgpu_number"
+        is_virtual = resource in self.virtual or resource == "volcano_sh_vgpu_number" or self._is_like_hami(resource, span)
         shared = resource.endswith("_shared") or (not renamed and can_be_shared and replicas > 1 and not is_virtual)
         is_cut = profile is not None or part != 1
         outnumbers = not is_cut and not is_virtual and offered.get(resource, Fraction(0)) >= 2 * self.gpus
@@ -173,6 +174,19 @@ class Node:
         else:
             share = part
         return Unit(share, profile, part, shared or outnumbers)
+
+    def _is_like_hami(self, resource: str, span: Span) -> bool:
+        """Whether units are virtual GPUs though no pod here asks for parts: as many to a GPU as where pods do, or ten."""
+        near = [node for node in self.on_hami if resource in node.virtual]
+        ratio = self.capacity(span.since, span.until).get(resource, Fraction(0)) / (self.gpus or 1)
+        strategies = ("label_nvidia_com_gpu_sharing_strategy", "label_cloud_google_com_gke_gpu_sharing_strategy")
+        is_shared = (
+            _replicas(span.labels) > 1
+            or (_first(span.labels, PRODUCTS) or "").endswith("-SHARED")
+            or next((span.labels[name] for name in strategies if name in span.labels), "none") != "none"
+        )
+        ratios = {node.capacity(node.since, node.until).get(resource, Fraction(0)) / (node.gpus or 1) for node in near}
+        return bool(near) and not is_shared and ratio >= 2 and ratio in {*ratios, 10}
 
     def _profile_of(self, resource: str, labels: Labels) -> str | None:
         if resource.startswith("nvidia_com_mig_"):

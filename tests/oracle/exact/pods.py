@@ -62,10 +62,10 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
                 node.requested.add(state.resource)
         counted = next((resource for resource, parts in PARTS.items() if state.resource in parts), None)
         if counted and _is_request(state) and state.get("node"):
-            for node in nodes:
-                slotted = node.replicas > 1 and node.name != state.get("node")
-                if node.cluster == state.cluster and not slotted:
-                    node.virtual.add(counted)
+            for node in by_name[state.cluster, str(state.get("node"))]:
+                node.virtual.add(counted)
+    for node in nodes:
+        node.on_hami = [other for other in nodes if other.cluster == node.cluster and other.virtual]
     claimed = {(d.cluster, d.namespace, d.pod) for d in exporters if d.by_claim}
     found: list[Pod] = []
     claims: list[Pod] = []
