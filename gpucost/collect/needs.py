@@ -219,6 +219,8 @@ NODE_FACTS = (
             "label_nvidia_com_gpu_replicas",
             "label_cloud_google_com_gke_gpu_partition_size",
             "label_cloud_google_com_gke_max_shared_clients_per_gpu",
+            "label_nvidia_com_gpu_sharing_strategy",
+            "label_cloud_google_com_gke_gpu_sharing_strategy",
         ),
         "the part of a GPU that a slot or a slice is comes from what the node offers",
         common=False,
