@@ -72,7 +72,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     teams = [*HOSTILE, *(f"team-{number:03}" for number in range(200 - len(HOSTILE)))]
     figures = {"charge": 1234567.891, "cost": 1234567.891, "shared_cost": 12.0, "idle_cost": 3456.7, "allocated_gpu_hours": 7.0}
     figures |= {"estimated_cost": 12345.0, "efficiency": 0.5, "spot_ratio": 0.25}
-    totals = figures | {"unallocated_cost": 5.0, "node_cost": 12.0}
+    totals = figures | {"unallocated_cost": 5.0, "not_collected_cost": 7.0, "node_cost": 12.0}
     manifest = {
         "month": "2026-10", "from": "2026-10-01", "to": "2026-11-01", "timezone": "UTC", "currency": "USD", "state": "estimate",
         "reasons": [HOSTILE[0]], "missing": [HOSTILE[5]], "reconciliation": {"sentence": HOSTILE[6]}, "replaces": None,
