@@ -292,9 +292,7 @@ def _unmeasured(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], 
     return [
         MissingTime(one.cluster, Period(from_ms(one.from_ms), from_ms(one.to_ms)), "no GPU was measured")
         for one in runs.find_silences(con, source, start, end)
-        if one.family == "gpus"
-        and intersect([(one.from_ms, one.to_ms)], spans)
-        and one.to_ms - one.from_ms > runs.SHORT_SILENCE_MS
+        if intersect([(one.from_ms, one.to_ms)], spans) and one.to_ms - one.from_ms > runs.SHORT_SILENCE_MS
     ]
 
 

@@ -87,14 +87,11 @@ def default_spans(month_start_ms: int, now_ms: int, asked: Iterable[Span], loade
     return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
 
 
-def late_spans(
-    con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None = None
-) -> list[Span]:
+def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None) -> list[Span]:
     """Hours of the last `late_hours` that are incomplete, and may no longer be when they are asked for again.
 
-    `newest_ms` is the source's newest sample: what lies past it was never loaded.
+    `newest_ms` is the source's newest sample, None where it has none: what lies past it was never loaded.
     """
-    newest_ms = runs.newest_sample(con, source) if newest_ms is None else newest_ms
     if newest_ms is None or not late_hours:
         return []
     end = min(now_ms, newest_ms + 1)

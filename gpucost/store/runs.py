@@ -43,9 +43,8 @@ class IncompleteHour(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """Time in which nobody spoke of a cluster's nodes (family 'nodes'), or measured its GPUs ('gpus')."""
+    """Time in which nobody measured a cluster's GPUs."""
 
-    family: Family
     cluster: str
     from_ms: int
     to_ms: int
@@ -154,15 +153,15 @@ def log_answer(
 
 
 def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
-    """When a source's clusters as a whole fell silent between two moments, whatever source tells of their nodes.
+    """When all GPUs of a source's clusters fell silent between two moments.
 
-    Single targets and GPUs that did stay in the temporary table `silences`.
+    Nodes, single targets and GPUs that did stay in the temporary table `silences`.
     """
     span = {"from_ms": from_ms, "to_ms": to_ms}
     sqlfiles.run(con, "silences", {"source": source, "tolerance_ms": SHORT_SILENCE_MS, **span})
     rows = con.execute(
-        "SELECT DISTINCT family, cluster, greatest(from_ms, $from_ms), least(coalesce(to_ms, $to_ms), $to_ms) FROM silences"
-        " WHERE family IN ('nodes', 'gpus') AND from_ms < $to_ms ORDER BY ALL",
+        "SELECT DISTINCT cluster, greatest(from_ms, $from_ms), least(coalesce(to_ms, $to_ms), $to_ms) FROM silences"
+        " WHERE family = 'gpus' AND from_ms < $to_ms ORDER BY ALL",
         span,
     ).fetchall()
     return [Silence(*row) for row in rows]
