@@ -1,0 +1,22 @@
+-- reads: nothing
+-- writes: what rows of bills tell besides, and the discounts in what machines cost
+-- invariant: what was loaded before has none of it: null
+
+DROP VIEW charges;
+ALTER TABLE bill_rows ADD COLUMN line_item_id VARCHAR;                  -- the export's own; null where it has none
+ALTER TABLE bill_rows ADD COLUMN invoice_id VARCHAR;
+ALTER TABLE bill_rows ADD COLUMN cost_categories MAP(VARCHAR, VARCHAR); -- AWS cost categories, by name
+ALTER TABLE bill_rows ADD COLUMN list_unit_price DECIMAL(38, 12);
+ALTER TABLE bill_rows ADD COLUMN contracted_unit_price DECIMAL(38, 12);
+ALTER TABLE bill_rows ADD COLUMN sku_price_id VARCHAR;
+ALTER TABLE bill_rows ADD COLUMN sku_price_details VARCHAR;             -- JSON
+ALTER TABLE bill_rows ADD COLUMN commitment_discount_name VARCHAR;
+ALTER TABLE bill_rows ADD COLUMN commitment_discount_quantity DECIMAL(38, 12);
+ALTER TABLE bill_rows ADD COLUMN commitment_discount_unit VARCHAR;
+
+CREATE VIEW charges AS
+SELECT b.provider, b.source, b.format, b.billing_period, b.is_final, r.*
+FROM bill_rows AS r JOIN bills AS b USING (bill_id);
+
+-- The part of effective_cost that rows of kind 'discount' took off (below 0), or other rows without hours added.
+ALTER TABLE billed_hours ADD COLUMN discount_cost DECIMAL(38, 12) DEFAULT 0;
