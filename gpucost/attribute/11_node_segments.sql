@@ -1,4 +1,4 @@
--- reads: cells, nodes, collected, price_spans, unseen_time; the span [span_from_ms, span_to_ms)
+-- reads: cells, nodes, collected, node_stops, price_spans, unseen_time; the span [span_from_ms, span_to_ms)
 -- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; not collected are those that a bill alone tells of
 -- invariant: node_segments of a node do not overlap; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
 CREATE OR REPLACE TEMP TABLE node_segments AS
@@ -8,10 +8,20 @@ WITH lives AS (
         least(n.up_to_ms, c.to_ms, getvariable('span_to_ms')) AS to_ms
     FROM nodes AS n JOIN collected AS c USING (cluster)
 ),
+-- what is left between a node's stops
+running AS (
+    SELECT l.node_id, l.gpu_count,
+        unnest(list_prepend(l.from_ms, coalesce(list_sort(list(s.to_ms) FILTER (s.to_ms IS NOT NULL)), []))) AS from_ms,
+        unnest(list_append(coalesce(list_sort(list(s.from_ms) FILTER (s.from_ms IS NOT NULL)), []), l.to_ms)) AS to_ms
+    FROM lives AS l
+    LEFT JOIN node_stops AS s ON s.node_id = l.node_id AND s.from_ms < l.to_ms AND l.from_ms < s.to_ms
+    WHERE l.from_ms < l.to_ms
+    GROUP BY l.node_id, l.gpu_count, l.from_ms, l.to_ms
+),
 priced AS (
     SELECT l.node_id, l.gpu_count, p.price_per_hour, p.price_source, p.price_as_of, p.gpu_fraction, p.cpu_fraction,
         greatest(l.from_ms, p.from_ms) AS from_ms, least(l.to_ms, p.to_ms) AS to_ms
-    FROM lives AS l JOIN price_spans AS p ON p.node_id = l.node_id AND p.from_ms < l.to_ms AND l.from_ms < p.to_ms
+    FROM running AS l JOIN price_spans AS p ON p.node_id = l.node_id AND p.from_ms < l.to_ms AND l.from_ms < p.to_ms
     WHERE l.from_ms < l.to_ms
 ),
 told AS (

@@ -125,6 +125,8 @@ _CLUSTER = [
     # one series a shard
     Selector("kube_state_metrics_total_shards", shard_label="instance"),
     Selector("kube_state_metrics_shard_ordinal", shard_label="instance"),
+    # one a node, of node_exporter: whether it ran through a silence
+    Selector("node_boot_time_seconds", shard_label="instance"),
     *(Selector(metric, shard_label="resourceclaim") for metric in claim_metrics("device")),
 ]
 

@@ -99,7 +99,10 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, _BILL, "40_settled_capacity_types")
     run_stage(con, _BILL, "45_settled_warnings")
     run_stage(con, _BILL, "50_bill_warnings")
+    run_stage(con, _BILL, "55_billed_accounts")
+    run_stage(con, _BILL, "56_covered_hours")
     run_stage(con, _BILL, "60_unbilled_time")
+    run_stage(con, _BILL, "65_node_stops")
 
 
 def wanting(con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int) -> list[tuple[str, str]]:

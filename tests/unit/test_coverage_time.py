@@ -331,6 +331,44 @@ def money(told: Told) -> dict[str, float]:
     return {kind: round(float(cost), 2) for kind, cost in rows}
 
 
+def boots(series: list[Series], *moments: float, labels: dict[str, str | None]) -> list[Series]:
+    """The moments in hours at which the node booted, as node_exporter tells them while kube-state-metrics is heard."""
+    beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
+    kept = {label: None for label in beat.labels if label not in ("__name__", "cluster")}
+    exported = relabel([beat], ".*", {**kept, "__name__": "node_boot_time_seconds", "job": "node-exporter", **labels})
+    for moment in moments:
+        exported = revalue(exported, ".*", float(at(moment)), hours=(moment, FOREVER))
+    return [*series, *exported]
+
+
+@pytest.mark.parametrize("labels", [{"instance": "n:9100"}, {"instance": "10.0.0.1:9100"}, {"instance": "x", "node": "n"}])
+def test_a_node_that_booted_within_a_silence_did_not_run_before(labels: dict[str, str | None], tmp_path: Path) -> None:
+    series = relabel(scrape(machines((9.5, 11)), lean=True), "kube_node_info", {"internal_ip": "10.0.0.1"})
+    told = Told(tmp_path, machines(), boots(series, -100, 10.25, labels=labels))
+    assert told.within("bridged") == [(9.5, 11)]
+    assert told.hours("train") == pytest.approx(4 * (DAY - 0.75), abs=0.1)
+    assert money(told) == pytest.approx({"allocated": 20 * 23.25 + 10 * 13.5, "unallocated": 20 * 23.25 - 10 * 13.5}, abs=1)
+    (message,) = told.store.query("SELECT message FROM warnings WHERE code = 'stopped_node'")[1]
+    assert message[0] == (
+        "0.8 h of node n are not charged: it was started again while nothing was collected, and nothing shows that it ran before"
+    )
+
+
+def test_a_node_that_booted_while_it_was_seen_is_charged_on(tmp_path: Path) -> None:
+    told = Told(tmp_path, machines(), boots(scrape(machines((9.5, 11)), lean=True), -100, 6, 12, labels={"instance": "n"}))
+    assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
+    assert told.store.query("SELECT count(*) FROM node_stops")[1] == [(0,)]
+
+
+def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_has_is_charged(tmp_path: Path) -> None:
+    series = scrape(machines((9.5, 11)), lean=True)
+    told = Told(tmp_path, machines(), boots(series, -100, 10.25, labels={"instance": "n"}))
+    _bill(told, "cur.csv", lambda one: one.start != at(10), lambda _row: {})
+    assert sum(money(told).values()) == pytest.approx(21.96 * 23, abs=0.4)
+    assert told.store.query("SELECT from_ms, to_ms, reason FROM node_stops")[1] == [(at(10) * 1000, at(11) * 1000, "bill")]
+    assert told.hours("train") == pytest.approx(4 * 23, abs=0.1)
+
+
 def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
     described = machines((10, 72))
     described["end"] = described["nodes"][0]["to"] = at(72)

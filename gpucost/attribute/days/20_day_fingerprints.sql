@@ -1,4 +1,4 @@
--- reads: local_days, unseen_time, loads, cuts, nodes, node_prices, collected, allocations, allocation_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -28,6 +28,9 @@ inputs AS (
     UNION ALL
     SELECT d.from_ms, hash('node', n.node_id, n.gpu_count, greatest(n.up_from_ms, d.from_ms), least(n.up_to_ms, d.to_ms))
     FROM nodes AS n JOIN local_days AS d ON n.up_from_ms < d.to_ms AND d.from_ms < n.up_to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('stop', s.node_id, greatest(s.from_ms, d.from_ms), least(s.to_ms, d.to_ms))
+    FROM node_stops AS s JOIN local_days AS d ON s.from_ms < d.to_ms AND d.from_ms < s.to_ms
     UNION ALL
     SELECT d.from_ms, hash('price', p.node_id, p.price_per_hour, p.price_source, p.price_as_of,
         greatest(p.from_ms, d.from_ms), least(p.to_ms, d.to_ms))

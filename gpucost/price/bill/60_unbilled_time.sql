@@ -1,32 +1,10 @@
--- reads: coverage_gaps, billed_hours, billed_nodes, nodes, collected, bills, bill_rows
+-- reads: coverage_gaps, billed_hours, billed_nodes, nodes, collected, billed_accounts, covered_hours
 -- writes: coverage_gaps (stored): hours that were not collected, that the bills of the cluster's accounts cover, and in which they hold no GPU machine, are 'off', unless a node that is on no bill stood before or after
 -- invariant: what was neither collected nor billed for 10 minutes of any machine is off; all else stays
 CREATE OR REPLACE TEMP TABLE gaps_before AS FROM coverage_gaps WHERE kind = 'not_collected' AND cluster IN (
     SELECT n.cluster FROM billed_nodes AS b JOIN nodes AS n USING (node_id));
 CREATE OR REPLACE TEMP TABLE gaps_after AS
-WITH accounts AS (
-    SELECT DISTINCT n.cluster, h.provider, h.account
-    FROM billed_hours AS h JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id)
-    WHERE n.cluster IN (SELECT cluster FROM gaps_before)
-),
--- fees and taxes are of a whole month, whichever of its hours the bill has by now
-covered AS (
-    SELECT a.cluster, a.provider, a.account, epoch_ms(min(r.charge_period_start)) // 3600000 AS from_hour, epoch_ms(max(r.charge_period_end)) // 3600000 AS to_hour
-    FROM bill_rows AS r
-    JOIN bills AS b USING (bill_id)
-    JOIN accounts AS a ON a.provider = b.provider AND a.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id)
-    WHERE r.charge_category = 'Usage' AND r.kind IN ('instance', 'storage', 'network', 'other')
-        AND r.charge_period_end <= r.charge_period_start + INTERVAL 1 DAY
-    GROUP BY a.cluster, a.provider, a.account, b.billing_period
-),
-hours AS (
-    SELECT cluster, provider, account, unnest(range(from_hour, to_hour)) AS hour FROM covered
-),
-covered_hours AS (
-    SELECT h.cluster, h.hour FROM hours AS h
-    GROUP BY h.cluster, h.hour
-    HAVING count(DISTINCT (h.provider, h.account)) >= (SELECT count(*) FROM accounts AS a WHERE a.cluster = h.cluster)
-),
+WITH
 -- gaps at an end of which a node stands that is on no bill: no bill tells whether it ran
 ends AS (
     SELECT g.cluster, g.from_ms AS gap_ms, coalesce(max(c.to_ms) FILTER (c.to_ms <= g.from_ms), g.from_ms) AS seen_to_ms,
@@ -53,7 +31,7 @@ owners AS (
 machines AS (
     SELECT a.cluster, h.instance_key, h.from_ms, h.to_ms, sum(h.instance_hours) * 3600000 AS billed_ms
     FROM billed_hours AS h
-    JOIN accounts AS a ON a.provider = h.provider AND a.account IS NOT DISTINCT FROM h.account
+    JOIN billed_accounts AS a ON a.provider = h.provider AND a.account IS NOT DISTINCT FROM h.account
     LEFT JOIN owners AS o USING (instance_key)
     WHERE coalesce(o.cluster, a.cluster) = a.cluster AND h.instance_hours > 0
     GROUP BY a.cluster, h.instance_key, h.from_ms, h.to_ms

@@ -20,3 +20,11 @@ FROM bill_rows AS r JOIN bills AS b USING (bill_id);
 
 -- The part of effective_cost that rows of kind 'discount' took off (below 0), or other rows without hours added.
 ALTER TABLE billed_hours ADD COLUMN discount_cost DECIMAL(38, 12) DEFAULT 0;
+
+-- Bridged time in which a node did not run: it booted at its end, or its bill leaves it out. It costs nothing.
+CREATE TABLE node_stops (
+    node_id  UBIGINT NOT NULL,
+    from_ms  BIGINT NOT NULL,
+    to_ms    BIGINT NOT NULL,
+    reason   VARCHAR NOT NULL        -- 'boot', 'bill'
+);
