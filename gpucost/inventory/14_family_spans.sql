@@ -17,7 +17,7 @@ WITH told AS (
         b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms,
         b.hour::BIGINT * 3600000 + b.last_offset_ms + coalesce(b.gap_ms, 60000), 'state'
     FROM blocks AS b JOIN series AS s USING (series_id)
-    WHERE s.cluster NOT IN (SELECT cluster FROM facts)
+    WHERE s.cluster NOT IN (SELECT cluster FROM facts WHERE starts_with(metric, 'kube_'))
 ),
 runs AS (
     -- what one target tells is scraped at once: most runs of its series are the same

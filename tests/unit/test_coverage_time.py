@@ -331,6 +331,11 @@ def money(told: Told) -> dict[str, float]:
     return {kind: round(float(cost), 2) for kind, cost in rows}
 
 
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
 def boots(series: list[Series], *moments: float, labels: dict[str, str | None]) -> list[Series]:
     """The moments in hours at which the node booted, as node_exporter tells them while kube-state-metrics is heard."""
     beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
@@ -358,6 +363,14 @@ def test_a_node_that_booted_while_it_was_seen_is_charged_on(tmp_path: Path) -> N
     told = Told(tmp_path, machines(), boots(scrape(machines((9.5, 11)), lean=True), -100, 6, 12, labels={"instance": "n"}))
     assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
     assert told.store.query("SELECT count(*) FROM node_stops")[1] == [(0,)]
+
+
+def test_where_activity_alone_is_collected_boots_are_no_state_metrics(tmp_path: Path) -> None:
+    series = scrape(machines((0, DAY)), lean=True)
+    nodes = relabel(scrape(machines(), lean=True), "kube_node_info", {"internal_ip": "10.0.0.1"})
+    exporters = [one for one in boots(nodes, -100, labels={"instance": "n"}) if not one.labels["__name__"].startswith("kube_")]
+    bare = [one for one in series if not one.labels["__name__"].startswith("kube_")]
+    assert Told(tmp_path, machines(), exporters).gaps() == Told(_folder(tmp_path / "bare"), machines(), bare).gaps()
 
 
 def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_has_is_charged(tmp_path: Path) -> None:
