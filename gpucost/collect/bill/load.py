@@ -43,7 +43,7 @@ def collect_bills(
     trees: Sequence[Tree],
     provider: str | None,
     *,
-    currency: str = "USD",
+    currency: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> BillRun:
@@ -51,11 +51,11 @@ def collect_bills(
 
     Each billing period that a manifest vouches for is loaded by itself; loose files are loaded together, by format. What
     fails is told in `errors`, and the rest goes on. `force` replaces bills that would otherwise stay. `currency` is that
-    of exports that name none.
+    of rows that name none; without it such a row fails.
     """
     run = BillRun()
     with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work), currency) as con:
-        _Run(store, con, Path(work), provider, force, Meter(progress), run).all(trees)
+        _Run(store, con, Path(work), provider, force, currency, Meter(progress), run).all(trees)
     return run
 
 
@@ -66,6 +66,7 @@ class _Run:
     work: Path
     provider: str | None
     force: bool
+    currency: str | None
     meter: Meter
     run: BillRun
     _serial: int = 0
@@ -156,7 +157,7 @@ class _Run:
         kind = read[0][0]
         mapped = self._target("mapped")
         findings = mapping.map_rows(self.con, kind, [path for _, _, path in read], mapped)
-        files = charges.BillFiles([mapped], kind.name, _digest(kind, digests), told.source, is_whole=True)
+        files = charges.BillFiles([mapped], kind.name, self._digest(kind, digests), told.source, is_whole=True)
         self._replace(files, findings)
 
     def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
@@ -165,7 +166,7 @@ class _Run:
             return False
         with self.store.read() as con:
             loaded = charges.loaded_digest(con, told.source, told.billing_period)
-        return loaded is not None and any(_digest(kind, digests) == loaded for kind in formats.all_formats())
+        return loaded is not None and any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
         groups: dict[str, tuple[Format, dict[str, Path], list[str]]] = {}
@@ -215,7 +216,7 @@ class _Run:
         findings, lost = mapping.map_loose(self.con, kind, staged, mapped)
         for old, new in sorted(lost.items()):
             self._find("note", "superseded", f"{old} does not count: {new} holds the same bill and is the newer one")
-        self._replace(charges.BillFiles([mapped], kind.name, _digest(kind, digests)), findings)
+        self._replace(charges.BillFiles([mapped], kind.name, self._digest(kind, digests)), findings)
 
     def _replace(self, files: charges.BillFiles, findings: Sequence[Finding]) -> None:
         held = mapping.providers(self.con)
@@ -256,11 +257,10 @@ class _Run:
         return found
 
     def _check_provider(self, known: Format, name: str) -> None:
-        if self.provider is None and known.name != "focus":
-            command = f"gpucost collect {known.providers[0]}"
-            raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"{command} loads it")
+        if self.provider is None and known.command != "focus":
+            raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"gpucost collect {known.command} loads it")
         if self.provider is not None and known.providers and self.provider not in known.providers:
-            raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.providers[0]} loads it")
+            raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.command} loads it")
 
     def _check_holders(self, known: Format, name: str, staged: Path) -> None:
         """A format of any provider's, whose rows say whose they are."""
@@ -272,6 +272,10 @@ class _Run:
                 f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
             )
 
+    def _digest(self, known: Format, digests: Sequence[str]) -> str:
+        parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
     def _target(self, what: str) -> Path:
         return self.work / f"{what}-{self._number()}.parquet"
 
@@ -281,10 +285,6 @@ class _Run:
 
     def _find(self, level: str, code: str, message: str, fix: str | None = None) -> None:
         self.run.findings.append(Finding("warning" if level == "warning" else "note", code, message, fix))
-
-
-def _digest(known: Format, digests: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join([known.name, known.rules_digest, *sorted(digests)]).encode()).hexdigest()
 
 
 def _below(key: str, root: str) -> bool:
