@@ -75,7 +75,7 @@ def map_rows(
     findings = [
         Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
     ]
-    return findings + repeated_rows(_count_repeated(con), "in what was given")
+    return findings + repeated_rows(_count_repeated(con), "in these files")
 
 
 def repeated_rows(count: int, where: str) -> list[Finding]:
@@ -83,7 +83,7 @@ def repeated_rows(count: int, where: str) -> list[Finding]:
     if not count:
         return []
     rows, tell = ("row", "tells") if count == 1 else ("rows", "tell")
-    message = f"{count:,} {rows} {tell} a charge that stands {where} already, the same in every column: each counts once"
+    message = f"{count:,} {rows} {tell} a charge again that is {where} already, the same in every column: each charge counts once"
     return [Finding("note", "repeated_rows", message)]
 
 
