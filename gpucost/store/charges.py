@@ -119,9 +119,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
     return list(results.values())
 
 
-def _leave_repeated(
-    con: duckdb.DuckDBPyConnection, incoming: duckdb.DuckDBPyRelation, results: dict[int, BillResult]
-) -> None:
+def _leave_repeated(con: duckdb.DuckDBPyConnection, incoming: duckdb.DuckDBPyRelation, results: dict[int, BillResult]) -> None:
     """Takes what other bills of the store tell of, the same in every column, out of `incoming`, and counts the rest again."""
     if not con.execute("SELECT 1 FROM rows_repeated LIMIT 1").fetchall():
         return

@@ -92,7 +92,9 @@ class _Run:
                 self.run.errors.append(error)
         self._loose(loose)
         if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
-            self.run.errors.append(DataError("nothing was loaded: none of the files is a billing export that this command takes"))
+            self.run.errors.append(
+                DataError("nothing was loaded: none of the files is a billing export with charges that this command takes")
+            )
 
     def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
         """The billing periods that manifests vouch for, and the loose files."""
@@ -158,7 +160,7 @@ class _Run:
         mapped = self._target("mapped")
         findings = mapping.map_rows(self.con, kind, [path for _, _, path in read], mapped)
         files = charges.BillFiles([mapped], kind.name, self._digest(kind, digests), told.source, is_whole=True)
-        self._replace(files, findings)
+        self._replace(files, findings, is_named=tree.is_file)
 
     def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
         """Whether the store has just these files of a period, read by the rules of today."""
@@ -169,7 +171,7 @@ class _Run:
         return loaded is not None and any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
-        groups: dict[str, tuple[Format, dict[str, Path], list[str]]] = {}
+        groups: dict[str, tuple[Format, dict[str, Path], list[str], set[str]]] = {}
         seen: dict[str, str] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
@@ -180,9 +182,15 @@ class _Run:
                     self.meter.advance(entry.size)
                     continue
                 for kind, name, path in self._read(tree, entry):
-                    _, staged, digests = groups.setdefault(kind.name, (kind, {}, []))
+                    if not mapping.has_rows(self.con, path):
+                        self._pass_over(
+                            tree, formats.NotThis(f"{name} has a header, but no charges", "export a time that has any")
+                        )
+                        continue
+                    _, staged, digests, named = groups.setdefault(kind.name, (kind, {}, [], set()))
                     staged[name] = path
                     digests.append(digest)
+                    named |= {name} if tree.is_file else set()
                 seen[digest] = tree.shown(entry)
             except formats.NotThis as error:
                 self._pass_over(tree, error)
@@ -191,7 +199,7 @@ class _Run:
             self.meter.advance(entry.size)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is broken: nothing of the batch is loaded.
-            self._leave(sum(len(staged) for _, staged, _ in groups.values()))
+            self._leave(sum(len(staged) for _, staged, _, _ in groups.values()))
             return
         for group in groups.values():
             try:
@@ -211,14 +219,19 @@ class _Run:
         else:
             self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
 
-    def _group(self, kind: Format, staged: dict[str, Path], digests: list[str]) -> None:
+    def _group(self, kind: Format, staged: dict[str, Path], digests: list[str], named: set[str]) -> None:
         mapped = self._target("mapped")
         findings, lost = mapping.map_loose(self.con, kind, staged, mapped)
         for old, new in sorted(lost.items()):
-            self._find("note", "superseded", f"{old} does not count: {new} holds the same bill and is the newer one")
-        self._replace(charges.BillFiles([mapped], kind.name, self._digest(kind, digests)), findings)
+            why = f"{old} does not count: {new} holds the same bill and is the newer one"
+            if old in named:
+                self.run.errors.append(DataError(why, "leave it out"))
+            else:
+                self._find("note", "superseded", why)
+        self._replace(charges.BillFiles([mapped], kind.name, self._digest(kind, digests)), findings, is_named=bool(named))
 
-    def _replace(self, files: charges.BillFiles, findings: Sequence[Finding]) -> None:
+    def _replace(self, files: charges.BillFiles, findings: Sequence[Finding], *, is_named: bool) -> None:
+        """Writes bills to the store. What is left out fails where its file was named, and is told of where a directory was."""
         held = mapping.providers(self.con)
         if self.provider is not None and held - {self.provider}:
             raise DataError(
@@ -228,7 +241,11 @@ class _Run:
         with self.store.write() as con:
             results = charges.replace(con, files, force=self.force)
         if not results:
-            self._find("note", "no_charges", f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges")
+            empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
+            if is_named:
+                self.run.errors.append(DataError(empty, "export a time that has any"))
+            else:
+                self._find("warning", "not_loaded", f"{empty}; not loaded")
         self.run.results += results
         self.run.errors += [
             DataError(
@@ -238,8 +255,19 @@ class _Run:
             for result in results
             if result.verdict == "overlap"
         ]
+        self.run.errors += [
+            DataError(
+                f"{result.source} {result.billing_period} was not loaded: {charges.KEPT[result.verdict]}",
+                "nothing is to be done where that is right; --force loads it nonetheless",
+            )
+            for result in results
+            if is_named and not result.loaded and result.verdict not in ("unchanged", "overlap")
+        ]
         if any(result.loaded for result in results):
             self.run.findings += findings
+        for result in results:
+            where = f"that the store has with another part of {result.source} {result.billing_period}"
+            self.run.findings += mapping.repeated_rows(result.repeated, where)
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, str, Path]]:
         """A file, or those in an archive, as text columns in Parquet; what was fetched for that is not kept."""

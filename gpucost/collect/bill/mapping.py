@@ -10,7 +10,6 @@ from gpucost.collect.result import Finding
 from gpucost.errors import DataError
 from gpucost.store import bill_files, bill_twins
 
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -75,16 +74,15 @@ def map_rows(
     findings = [
         Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
     ]
-    return findings + repeated_rows(_count_repeated(con), "in these files")
+    return findings + repeated_rows(_count_repeated(con), "of these files")
 
 
 def repeated_rows(count: int, where: str) -> list[Finding]:
-    """What to say of rows that were left out, since the same charge stands `where`."""
+    """What to say of rows that were left out: the same charges stand `where`."""
     if not count:
         return []
-    rows, tell = ("row", "tells") if count == 1 else ("rows", "tell")
-    message = f"{count:,} {rows} {tell} a charge again that is {where} already, the same in every column: each charge counts once"
-    return [Finding("note", "repeated_rows", message)]
+    said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
+    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column: each charge counts once")]
 
 
 def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
@@ -114,6 +112,11 @@ def holders(con: duckdb.DuckDBPyConnection, staged: Path) -> set[str]:
         "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
     )
     return {str(row[0]) for row in con.fetchall()}
+
+
+def has_rows(con: duckdb.DuckDBPyConnection, staged: Path) -> bool:
+    """Whether a staged file holds any row."""
+    return bool(con.read_parquet(str(staged)).limit(1).fetchall())
 
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:

@@ -36,7 +36,7 @@ WITH parted AS (
 )
 SELECT 'oci' AS provider,
        billing_period,
-       CASE WHEN count(invoice_id) OVER () > 0 THEN invoice_id IS NOT NULL END AS is_invoiced,
+       NULL::BOOLEAN AS is_invoiced,
        hash(starts, ends, charge_category, charge_class, service, sku_id, description, unit, compartment, commitment_discount_id,
             coalesce(resource_id, concat_ws(' ', billing_account_id, sub_account_id))) AS charge_key,
        starts AS charge_period_start,

@@ -21,3 +21,7 @@ FROM bill_rows AS r JOIN bills AS b USING (bill_id);
 
 -- The part of effective_cost that rows of kind 'discount' took off (below 0), or other rows without hours added.
 ALTER TABLE billed_hours ADD COLUMN discount_cost DECIMAL(38, 12) DEFAULT 0;
+
+-- A machine as its bill spells it: keys are lower-case, a scale set's machine is its set and a number.
+CREATE MACRO machine_name(instance_key, resource_id) AS
+    CASE WHEN starts_with(instance_key, lower(resource_id)) THEN resource_id || instance_key[length(resource_id) + 1:] ELSE instance_key END;

@@ -11,7 +11,7 @@ FROM (
     SELECT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format AS told_format,
            CASE WHEN count(is_invoiced) > 0 THEN bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) END AS is_final,
            count(*) AS rows,
-           count(DISTINCT hash(charge_key, charge_detail(line_item_id, resource_id, tags, region, sku_id, sku_price_id, charge_description,
+           count(DISTINCT hash(charge_key, charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description,
                                                          pricing_quantity))) AS charges,
            min(charge_period_start) AS earliest, max(charge_period_start) AS latest
     FROM incoming

@@ -3,13 +3,13 @@
 -- invariant: `common` counts charges, not rows: a key that stands twice in a file is one
 WITH known AS (
     SELECT DISTINCT b.bill_id, r.charge_key,
-           charge_detail(r.line_item_id, r.resource_id, r.tags, r.region, r.sku_id, r.sku_price_id, r.charge_description, r.pricing_quantity) AS detail
+           charge_detail(r.line_item_id, r.resource_id, r.tags, r.zone, r.sku_id, r.sku_price_id, r.charge_description, r.pricing_quantity) AS detail
     FROM bill_rows AS r
     JOIN bills AS b USING (bill_id)
     WHERE EXISTS (FROM bills_incoming AS n WHERE n.provider = b.provider AND n.billing_period = b.billing_period)
 ), arriving AS (
     SELECT DISTINCT b.bill_id, i.charge_key,
-           charge_detail(i.line_item_id, i.resource_id, i.tags, i.region, i.sku_id, i.sku_price_id, i.charge_description, i.pricing_quantity) AS detail
+           charge_detail(i.line_item_id, i.resource_id, i.tags, i.zone, i.sku_id, i.sku_price_id, i.charge_description, i.pricing_quantity) AS detail
     FROM incoming AS i
     JOIN bills_incoming AS b
       ON b.provider = i.provider AND b.billing_account_id = coalesce(i.billing_account_id, '')
