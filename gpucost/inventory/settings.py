@@ -18,8 +18,8 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
     """Make the temporary tables `settings` (one row), `team_globs`, `team_values`, `team_categories` and `type_rules` from the
     configuration, and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
 
-    The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a statement is planned, they spare
-    tables from being read in vain.
+    The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
+    statement is planned, they spare tables from being read in vain.
     """
     con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
     con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})

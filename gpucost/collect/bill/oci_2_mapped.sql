@@ -28,11 +28,10 @@ WITH parted AS (
     FROM parted
 ), clocked AS (
     SELECT *,
-           part = min(part) OVER machine AND kind = 'instance' AS is_clock,
+           kind = 'instance' AND part = min(part) OVER (PARTITION BY kind, resource_id) AS is_clock,
            -- Neither form says how many GPUs or cores a machine has: as many as it was charged for in its fullest hour.
-           max(CASE WHEN charge_class IS NULL THEN quantity::DOUBLE / nullif(span, 0) END) OVER (machine ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS units
+           max(CASE WHEN charge_class IS NULL THEN quantity::DOUBLE / nullif(span, 0) END) OVER (PARTITION BY kind, resource_id, part) AS units
     FROM told
-    WINDOW machine AS (PARTITION BY kind, resource_id)
 )
 SELECT 'oci' AS provider,
        billing_period,
