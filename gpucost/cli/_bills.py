@@ -77,7 +77,7 @@ def run_bills(
         )
     with _bar(quiet=quiet) as progress:
         trees = [*(tree_of(name, settings) for name in named), *asked]
-        run = collect_bills(opened, trees, provider, currency=settings.currency, force=force, progress=progress)
+        run = collect_bills(opened, trees, provider, currency=settings.bills.currency, force=force, progress=progress)
     tell_run(run, quiet=quiet, verbose=verbose)
     if run.errors:
         raise typer.Exit(1)

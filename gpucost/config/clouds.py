@@ -1,10 +1,20 @@
-"""The clouds: where their prices and billing exports are."""
+"""The clouds: where their prices and billing exports are, and how bills are read."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from gpucost.config.section import Section
+
+
+class Bills(Section):
+    """How billing exports are read."""
+
+    currency: str | None = Field(
+        default=None,
+        pattern=r"^[A-Z]{3}$",
+        description="Currency of rows that name none, ISO 4217; else such a row is refused.",
+    )
 
 
 class Aws(Section):

@@ -17,7 +17,9 @@ class TeamLabels(Section):
 
 
 class Team(Section):
-    """A team by namespace patterns or label values, where no label in [team_labels] decides; the first match wins."""
+    """A team by namespace patterns, label values or AWS cost categories, where no label in [team_labels] decides; the first match
+    wins, of labels before namespaces, of namespaces before cost categories.
+    """
 
     name: str = Field(min_length=1, description="What reports call the team.")
     namespaces: list[str] = Field(default_factory=list, description="Namespaces, with `*` and `?`.")
@@ -26,10 +28,16 @@ class Team(Section):
         default_factory=dict, description='Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`.'
     )
 
+    cost_categories: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Values of an AWS cost category, as the bill has it of the node, that belong to this team: "
+        '`{ Department = ["Research"] }`.',
+    )
+
     @model_validator(mode="after")
     def _matches_something(self) -> Team:
-        if not self.namespaces and not self.labels:
-            raise ValueError("needs namespaces or labels")
+        if not (self.namespaces or self.labels or self.cost_categories):
+            raise ValueError("needs namespaces or labels, or cost_categories")
         return self
 
 

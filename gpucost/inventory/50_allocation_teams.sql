@@ -1,15 +1,16 @@
--- reads: allocated, label_spans, settings, team_globs, team_values
+-- reads: allocated, label_spans, settings, team_globs, team_values, category_teams
 -- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
 -- invariant: an allocation's spans cover all time since ever without overlap; team is never null
 CREATE OR REPLACE TEMP TABLE allocation_teams AS
 WITH pieces AS (
-    SELECT a.allocation_id, a.cluster, a.namespace,
+    SELECT a.allocation_id, a.cluster, a.namespace, k.team AS by_category,
         p.labels AS pod_labels, n.labels AS namespace_labels,
         greatest(coalesce(p.from_ms, 0), coalesce(n.from_ms, 0), 0) AS from_ms,
         least(coalesce(p.to_ms, 9223372036854775807), coalesce(n.to_ms, 9223372036854775807)) AS to_ms
     FROM allocated AS a
     LEFT JOIN label_spans AS p ON p.kind = 'pod' AND p.cluster = a.cluster AND p.name = a.uid
     LEFT JOIN label_spans AS n ON n.kind = 'namespace' AND n.cluster = a.cluster AND n.name = a.namespace
+    LEFT JOIN category_teams AS k USING (node_id)
 ),
 exported AS (
     SELECT DISTINCT s.cluster FROM label_spans AS s CROSS JOIN settings AS c
@@ -31,10 +32,11 @@ decided AS (
             arg_min(v.team, v.ordinal) FILTER (v.value IN (l.pod_labels[v.label], l.namespace_labels[v.label]))
         ) AS by_label,
         arg_min(g.team, g.ordinal) AS by_glob,
+        any_value(l.by_category) AS by_category,
         any_value(CASE WHEN NOT l.teams_configured AND NOT l.labels_exported THEN l.namespace END) AS own
     FROM labeled AS l
     LEFT JOIN team_values AS v ON v.value IN (l.value, l.pod_labels[v.label], l.namespace_labels[v.label])
     LEFT JOIN team_globs AS g ON l.namespace GLOB g.pattern AND (len(g.clusters) = 0 OR list_contains(g.clusters, l.cluster))
     GROUP BY ALL
 )
-SELECT allocation_id, from_ms, to_ms, coalesce(by_label, by_glob, own, 'unassigned') AS team FROM decided;
+SELECT allocation_id, from_ms, to_ms, coalesce(by_label, by_glob, by_category, own, 'unassigned') AS team FROM decided;

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 def load_settings(con: DuckDBPyConnection, config: Config) -> None:
-    """Make the temporary tables `settings` (one row), `team_globs`, `team_values` and `type_rules` from the configuration,
-    and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
+    """Make the temporary tables `settings` (one row), `team_globs`, `team_values`, `team_categories` and `type_rules` from the
+    configuration, and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
 
-    The cost basis and the patterns of resources become variables instead: known when a statement is planned, they spare
-    tables from being read in vain.
+    The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
+    statement is planned, they spare tables from being read in vain.
     """
     con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
     con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})
     con.execute("SET VARIABLE other_resources = $pattern", {"pattern": other_resources().lower()})
+    con.execute("SET VARIABLE has_team_categories = $any", {"any": any(team.cost_categories for team in config.teams)})
     configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
     namespace_label = config.team_labels.namespace if configured else "team"
     con.execute(
@@ -51,12 +52,20 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
     )
     con.execute("CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[])")
     con.execute("CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR)")
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE team_categories"
+        " (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[])"
+    )
     for ordinal, team in enumerate(config.teams):
         for pattern in team.namespaces:
             con.execute("INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters])
         for key, values in team.labels.items():
             for value in values:
                 con.execute("INSERT INTO team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, label_name(key), value])
+        for key, values in team.cost_categories.items():
+            for value in values:
+                row = [ordinal, team.name, key, value, team.clusters]
+                con.execute("INSERT INTO team_categories VALUES ($1, $2, $3, $4, $5)", row)
     _load_coverage(con, config)
     con.execute(
         """CREATE OR REPLACE TEMP TABLE type_rules

@@ -1,4 +1,4 @@
--- reads: billed_hours, billed_nodes, nodes, collected, $month
+-- reads: billed_hours, billed_nodes, bill_rows, nodes, collected, $month
 -- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it
 -- invariant: costs are in the report's currency; seen_ms is time that a node was up and collected, within the charge period
 CREATE OR REPLACE TEMP TABLE machine_hours AS
@@ -30,9 +30,16 @@ seen AS (
 ),
 known AS (
     SELECT DISTINCT instance_key FROM billed_nodes
+),
+named AS (
+    SELECT r.instance_key, min(machine_name(r.instance_key, r.resource_id)) AS machine
+    FROM bill_rows AS r SEMI JOIN asked USING (bill_id, instance_key)
+    WHERE r.kind = 'instance'
+    GROUP BY ALL
 )
-SELECT a.*, s.node, s.cluster, k.instance_key IS NOT NULL AS has_node,
+SELECT a.*, coalesce(m.machine, a.instance_key) AS machine, s.node, s.cluster, k.instance_key IS NOT NULL AS has_node,
     CASE WHEN a.is_first AND a.price_per_hour IS NOT NULL THEN coalesce(s.seen_ms, 0) ELSE 0 END AS seen_ms
 FROM asked AS a
 LEFT JOIN seen AS s USING (machine_hour)
-LEFT JOIN known AS k USING (instance_key);
+LEFT JOIN known AS k USING (instance_key)
+LEFT JOIN named AS m USING (instance_key);

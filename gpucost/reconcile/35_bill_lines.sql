@@ -10,12 +10,12 @@ WITH priced AS (
 ),
 lines AS (
     SELECT CASE WHEN NOT has_node THEN 'instances_without_metrics' WHEN billed_cost >= seen_cost THEN 'outside_node_life' ELSE 'seen_beyond_billed_hours' END AS line,
-        day, CASE WHEN has_node THEN node ELSE instance_key END AS node, billed_cost - seen_cost AS cost
+        day, CASE WHEN has_node THEN node ELSE machine END AS node, billed_cost - seen_cost AS cost
     FROM priced
     WHERE price_per_hour IS NOT NULL
     UNION ALL
     -- a pool's price spreads its cost over its hours: over the pool nothing is left, unless another billing period corrects some of them
-    SELECT CASE WHEN is_unexplained THEN 'billed_in_part' WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END, day, CASE WHEN has_node THEN node ELSE instance_key END, effective_cost - coalesce(billed_cost, 0)
+    SELECT CASE WHEN is_unexplained THEN 'billed_in_part' WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END, day, CASE WHEN has_node THEN node ELSE machine END, effective_cost - coalesce(billed_cost, 0)
     FROM priced
     UNION ALL
     -- of what metrics did not see, this is told apart

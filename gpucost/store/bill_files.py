@@ -5,9 +5,10 @@ Nothing here touches the store: the work is done before its lock is taken, in me
 
 from __future__ import annotations
 
+import gzip
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.errors import DataError
@@ -32,8 +33,8 @@ _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
-    `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `tags` maps
-    tag keys to positions.
+    `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
+    each of keys to positions. `line_item` is the position of what names a line item, where there is one.
     """
 
     path: Path
@@ -41,14 +42,17 @@ class RawFile:
     kind: Literal["csv", "parquet", "jsonl"]
     header: Sequence[str]
     columns: Mapping[str, int | None]
-    tags: Mapping[str, int]
+    maps: Mapping[str, Mapping[str, int]]
     gzipped: bool = False
     delimiter: str = ","
+    line_item: int | None = None
 
 
 @contextmanager
-def workspace(directory: Path, currency: str = "USD") -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection of its own, outside any store, that spills to `directory`; SQL reads `currency` as a variable."""
+def workspace(directory: Path, currency: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own, outside any store, that spills to `directory`; SQL reads `currency`, of rows that name none,
+    as a variable.
+    """
     import duckdb
 
     config: dict[str, str | bool | int | float | list[str]] = {
@@ -79,22 +83,50 @@ def parquet_header(con: duckdb.DuckDBPyConnection, path: Path, name: str) -> lis
 def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
     """Writes the wanted columns of a file to a Parquet file, as text and in the file's order: its rows are the file's rows.
 
-    Columns that are not there are null, and so is what says that there is no value;
-    `tag_columns` is a map of the tag columns' values, `source_file` the file's name.
+    Columns that are not there are null, and so is what says that there is no value; each of `maps` is a column, a map of
+    its columns' values; `source_file` is the file's name, `row_digest` tells rows that name their line item apart by every
+    column of the file.
     Raises DataError with the line for a file that breaks off, is ragged, or is not UTF-8.
     """
     import duckdb
 
     try:
-        relation = _relation(con, file)
-        relation.write_parquet(str(target), compression="snappy", row_group_size=_ROW_GROUP)
+        try:
+            _write(con, file, target)
+        except duckdb.Error as error:
+            if file.kind != "csv" or "state machine" not in str(error):
+                raise
+            evened = target.with_suffix(".csv")
+            _even_line_ends(file, evened)
+            _write(con, replace(file, path=evened, gzipped=False), target)
+            evened.unlink()
     except duckdb.Error as error:
         raise _unread(file.name, error) from error
 
 
-def raw_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Path]) -> None:
-    """Makes staged files readable as the view `raw`: their columns and `file_row_number`, 0 being the first row."""
-    con.read_parquet([str(path) for path in staged], file_row_number=True).create_view("raw", replace=True)
+def _write(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
+    _relation(con, file).write_parquet(str(target), compression="snappy", row_group_size=_ROW_GROUP)
+
+
+def _even_line_ends(file: RawFile, target: Path) -> None:
+    """Writes a CSV that ends lines now one way, now the other, with one end for all; quoted fields keep theirs."""
+    with gzip.open(file.path, "rb") if file.gzipped else file.path.open("rb") as source, target.open("wb") as out:
+        is_quoted, rest = False, b""
+        while chunk := source.read(1 << 20):
+            chunk = rest + chunk
+            # A line end may stand on the edge of two chunks.
+            rest = b"\r" if chunk.endswith(b"\r") else b""
+            pieces = chunk.removesuffix(rest).split(b'"')
+            for number, piece in enumerate(pieces):
+                pieces[number] = piece if is_quoted != (number % 2 == 1) else piece.replace(b"\r\n", b"\n")
+            is_quoted ^= len(pieces) % 2 == 0
+            out.write(b'"'.join(pieces))
+        out.write(rest)
+
+
+def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Path]) -> None:
+    """Makes staged files readable as the view `staged`: their columns and `file_row_number`, 0 being the first row."""
+    con.read_parquet([str(path) for path in staged], file_row_number=True).create_view("staged", replace=True)
 
 
 def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyRelation:
@@ -138,16 +170,25 @@ def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyR
             text = duckdb.FunctionExpression("nullif", text, duckdb.ConstantExpression(blank))
         return text
 
+    def as_map(columns: Mapping[str, int]) -> duckdb.Expression:
+        keys = duckdb.FunctionExpression("list_value", *(duckdb.ConstantExpression(key) for key in columns))
+        values = duckdb.FunctionExpression(
+            "list_value", *(duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in columns.values())
+        )
+        entries = duckdb.FunctionExpression("map", keys, values) if columns else duckdb.ConstantExpression(None)
+        return entries.cast("MAP(VARCHAR, VARCHAR)")
+
     null = duckdb.ConstantExpression(None).cast("VARCHAR")
     wanted = [(null if at is None else as_text(at)).alias(name) for name, at in file.columns.items()]
-    keys = duckdb.FunctionExpression("list_value", *(duckdb.ConstantExpression(key) for key in file.tags))
-    values = duckdb.FunctionExpression(
-        "list_value", *(duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in file.tags.values())
-    )
-    tags = duckdb.FunctionExpression("map", keys, values) if file.tags else duckdb.ConstantExpression(None)
+    digest = duckdb.ConstantExpression(None)
+    if file.line_item is not None:
+        # In the order of their names, for files that have the same columns otherwise ordered.
+        every = [duckdb.ColumnExpression(names[at]) for at in sorted(range(len(names)), key=lambda at: file.header[at])]
+        digest = duckdb.CaseExpression(as_text(file.line_item).isnotnull(), duckdb.FunctionExpression("hash", *every))
     return relation.select(
         *wanted,
-        tags.cast("MAP(VARCHAR, VARCHAR)").alias("tag_columns"),
+        *(as_map(columns).alias(name) for name, columns in file.maps.items()),
+        digest.cast("UBIGINT").alias("row_digest"),
         duckdb.ConstantExpression(file.name).alias("source_file"),
     )
 
@@ -160,7 +201,7 @@ def values_in_words(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
         yield
     except (duckdb.DataError, duckdb.InvalidInputException) as error:
-        names = [str(row[0]) for row in con.execute("SELECT DISTINCT source_file FROM raw ORDER BY ALL").fetchall()]
+        names = [str(row[0]) for row in con.execute("SELECT DISTINCT source_file FROM staged ORDER BY ALL").fetchall()]
         what = names[0] if len(names) == 1 else f"one of {len(names)} files, {names[0]} to {names[-1]},"
         raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded") from error
 
@@ -176,7 +217,7 @@ def _unread(name: str, error: Exception) -> DataError:
     if "unicode" in text or "utf-8" in text.lower():
         return DataError(f"{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
     if "state machine" in text:
-        return DataError(f"{where} is no regular CSV: a quote out of place, or line ends of two kinds", again)
+        return DataError(f"{where} is no regular CSV: a quote is out of place", again)
     if "quote" in text:
         return DataError(f"{where}: a quoted field does not end where it should", again)
     if "GZIP" in text or "end of" in text.lower():

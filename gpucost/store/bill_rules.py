@@ -36,6 +36,14 @@ class Telling:
     account: str = ""
 
 
+def is_torn(new: Telling, old: Telling, common: int) -> bool:
+    """Whether each of two loose bills holds charges of the other and others besides: snapshots, or parts that share rows.
+
+    Where all that they share is alike, row by row and named by the same line items, they are parts: both stand, each charge once.
+    """
+    return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
+
+
 def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
     """What becomes of `old`, of the same provider and billing period, when `new` is loaded; `common` charges are in both.
 

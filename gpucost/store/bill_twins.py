@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.errors import DataError
 from gpucost.store import sqlfiles
 from gpucost.store.bill_files import rows
-from gpucost.store.bill_rules import Telling, verdict
+from gpucost.store.bill_rules import Telling, is_torn, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,13 +16,26 @@ if TYPE_CHECKING:
     import duckdb
 
 
+# The line items of one telling, for bill_lines_alike.
+_LINES = "CREATE OR REPLACE TEMP TABLE {} AS SELECT charge_key, line_item_id, row_digest FROM "
+SOME_LINES, OTHER_LINES = _LINES.format("some_lines"), _LINES.format("other_lines")
+
+
+def alike(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether some_lines and other_lines share line items, and tell each of those alike."""
+    ((same, otherwise),) = sqlfiles.run(con, "bill_lines_alike").fetchall()
+    return bool(same) and not otherwise
+
+
 def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
     """Files of the mapped rows that another one supersedes, and which one: final over not final, the longer over the shorter.
 
-    Raises DataError where two files hold the same charges and nothing says which of them is the newer, and where others supersede
-    only some of the bills that a file holds.
+    Files that share only rows that are alike in every column, line items by line items, stand beside each other. Raises DataError
+    where two files hold the same charges and nothing says which of them is the newer, and where others supersede only some of the
+    bills that a file holds.
     """
     con.read_parquet(str(mapped)).create_view("incoming", replace=True)
+    sqlfiles.run(con, "bill_charge_detail")
     bills = rows(sqlfiles.run(con, "bills_told"))
     if len({bill["file"] for bill in bills}) < 2:
         return {}
@@ -31,6 +44,8 @@ def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
         a, b = _telling(pair, "a"), _telling(pair, "b")
         said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
         if "beside" in said:
+            continue
+        if (said[0] == said[1] or is_torn(a, b, pair["common"])) and _share_alike(con, a.source, b.source):
             continue
         if "overlap" in said:
             raise DataError(
@@ -54,6 +69,12 @@ def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
             "load the files one after the other, the older first",
         )
     return lost
+
+
+def _share_alike(con: duckdb.DuckDBPyConnection, a: str, b: str) -> bool:
+    con.execute(SOME_LINES + "incoming WHERE source_file = $1", [a])
+    con.execute(OTHER_LINES + "incoming WHERE source_file = $1", [b])
+    return alike(con)
 
 
 def _bill(row: dict[str, Any], side: str = "") -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.store import sqlfiles
 from gpucost.store.bill_files import MEMORY_LIMIT, rows
-from gpucost.store.bill_rules import PAIR, Telling, Verdict, verdict
+from gpucost.store.bill_rules import PAIR, Telling, Verdict, is_torn, verdict
+from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, alike
 from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class BillResult:
     """What became of one bill: `verdict` is 'replace' or 'beside' where it was loaded; else why it was not.
 
     `replaced` names sources (other than its own) whose bill it took the place of, `alike` those of the same account and
-    period that stand beside it. `amounts` holds (currency, billed, effective).
+    period that stand beside it. `amounts` holds (currency, billed, effective). `repeated` rows were left out: another bill
+    in the store tells of them, the same in every column.
     """
 
     provider: str
@@ -62,6 +64,7 @@ class BillResult:
     verdict: Verdict = "beside"
     replaced: list[str] = field(default_factory=list)
     alike: list[str] = field(default_factory=list)
+    repeated: int = 0
 
     @property
     def loaded(self) -> bool:
@@ -79,17 +82,22 @@ def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: s
 def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
     """Loads bills inside the open transaction and removes those that they replace; one result per bill."""
     con.execute("SET memory_limit = $1", [MEMORY_LIMIT])
-    con.read_parquet([str(path) for path in files.mapped]).create_view("incoming", replace=True)
+    incoming = con.read_parquet([str(path) for path in files.mapped])
+    incoming.create_view("incoming", replace=True)
+    sqlfiles.run(con, "bill_charge_detail")
     sqlfiles.run(con, "bills_incoming", {"source": files.source, "format": files.format})
     new = {row["bill_id"]: row for row in rows(con.execute("FROM bills_incoming ORDER BY bill_id"))}
-    amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
-    for row in rows(sqlfiles.run(con, "bills_amounts")):
-        amounts[row["bill_id"]].append((row["currency"], row["billed"], row["effective"]))
+    amounts = _amounts(con)
     results = {number: _result(row, amounts[number]) for number, row in new.items()}
     replaced: list[tuple[int, int]] = []
+    met_ids: set[int] = set()
     for met in rows(sqlfiles.run(con, "bills_met")) if _any_known(con) else []:
         result = results[met["new_id"]]
-        said = verdict(_telling(new[met["new_id"]], files), _telling(met), met["common"], force=force)
+        met_ids.add(met["old_id"])
+        telling, old = _telling(new[met["new_id"]], files), _telling(met)
+        said = verdict(telling, old, met["common"], force=force)
+        if said != "beside" and not force and is_torn(telling, old, met["common"]) and _share_alike(con, met):
+            said = "beside"
         if said == "beside":
             other = met["source"] != result.source and {met["format"], result.format} != PAIR
             if other and met["billing_account_id"] == result.billing_account_id:
@@ -103,9 +111,44 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
             result.verdict = said
     # What a bill that is left out would have replaced stays.
     gone = {old for number, old in replaced if results[number].loaded}
+    if met_ids - gone:
+        sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": sorted(met_ids - gone)})
+        _leave_repeated(con, incoming, results)
     _write(con, files, [number for number, result in results.items() if result.loaded], sorted(gone))
     con.execute("DROP VIEW incoming")
     return list(results.values())
+
+
+def _leave_repeated(con: duckdb.DuckDBPyConnection, incoming: duckdb.DuckDBPyRelation, results: dict[int, BillResult]) -> None:
+    """Takes what other bills of the store tell of, the same in every column, out of `incoming`, and counts the rest again."""
+    if not con.execute("SELECT 1 FROM rows_repeated LIMIT 1").fetchall():
+        return
+    incoming.filter("(source_file, source_row) NOT IN (FROM rows_repeated)").create_view("incoming", replace=True)
+    sqlfiles.run(con, "bills_counted")
+    amounts = _amounts(con)
+    for bill_id, left in con.execute("SELECT bill_id, rows FROM bills_incoming").fetchall():
+        result = results[bill_id]
+        if result.loaded:
+            result.repeated, result.rows, result.amounts = result.rows - left, left, amounts[bill_id]
+            if not left:
+                result.verdict = "part"
+
+
+def _amounts(con: duckdb.DuckDBPyConnection) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
+    amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
+    for row in rows(sqlfiles.run(con, "bills_amounts")):
+        amounts[row["bill_id"]].append((row["currency"], row["billed"], row["effective"]))
+    return amounts
+
+
+def _share_alike(con: duckdb.DuckDBPyConnection, met: dict[str, Any]) -> bool:
+    """Whether an incoming bill and a stored one share line items, and tell each of those alike."""
+    con.execute(
+        SOME_LINES + "incoming WHERE provider = $1 AND billing_period = $2 AND coalesce(billing_account_id, '') = $3",
+        [met["provider"], met["billing_period"], met["new_account"]],
+    )
+    con.execute(OTHER_LINES + "bill_rows WHERE bill_id = $1", [met["old_id"]])
+    return alike(con)
 
 
 def _any_known(con: duckdb.DuckDBPyConnection) -> bool:

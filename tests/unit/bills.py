@@ -98,8 +98,9 @@ class Bills:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def load(self, *paths: Path, provider: str | None = "aws", force: bool = False) -> BillRun:
-        return collect_bills(self.store, [LocalTree(path) for path in paths], provider, force=force)
+    def load(self, *paths: Path, provider: str | None = "aws", force: bool = False, currency: str | None = None) -> BillRun:
+        trees = [LocalTree(path) for path in paths]
+        return collect_bills(self.store, trees, provider, currency=currency, force=force)
 
     def aws(self, rows: Sequence[Mapping[str, str]], name: str = "cur.csv") -> list[dict[str, Any]]:
         """Loads CUR rows that must load, and answers all charges."""

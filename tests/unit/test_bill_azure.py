@@ -161,11 +161,6 @@ def test_the_period_is_the_billing_period_or_the_days_month(bills: Bills) -> Non
     assert [charge["billing_period"] for charge in sorted(charges, key=lambda one: one["source_row"])] == ["2026-03", "2026-02"]
 
 
-def test_a_currency_that_nobody_names_is_the_configured_one(bills: Bills) -> None:
-    [charge] = load(bills, [{name: value for name, value in row().items() if name != "BillingCurrencyCode"}])
-    assert charge["billing_currency"] == "USD"
-
-
 def test_kinds_of_charges(bills: Bills) -> None:
     charges = load(
         bills,

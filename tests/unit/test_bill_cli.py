@@ -40,7 +40,9 @@ def test_what_replaces_and_what_is_left_out_is_said(at: Path) -> None:
     _run("collect", "aws", "march.csv", "-q")
     assert "already loaded, unchanged" in _run("collect", "aws", "march.csv")[0]
     (at / "part.csv").write_text(csv_text(ROWS[2:]))
-    assert "NOT loaded: the bill there holds all of this one and more" in _run("collect", "aws", "part.csv")[0]
+    out, err = _run("collect", "aws", "part.csv", code=1)
+    assert "NOT loaded: the bill there holds all of this one and more" in out
+    assert "aws/111122223333 2026-03 was not loaded: the bill there holds all of this one and more" in err
     assert "replaces what was there" in _run("collect", "aws", "part.csv", "--force")[0]
 
 

@@ -64,7 +64,7 @@ def test_files_in_any_order_make_the_same_store(tmp_path: Path) -> None:
     for number, order in enumerate(permutations(files)):
         bills = Bills(tmp_path / str(number))
         for name in order:
-            assert not bills.load(bills.write(name, csv_text(files[name]))).errors
+            bills.load(bills.write(name, csv_text(files[name])))
         seen.add(tuple(bills.sums()))
     (only,) = seen
     assert [row[2] for row in only] == [6, 6]
@@ -204,7 +204,8 @@ def test_a_ragged_file_is_refused_with_file_and_line(bills: Bills, break_it: obj
         (b"", "is empty"),
         (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
         (csv_text(ROWS).encode("utf-16"), "no UTF-8 text"),
-        (csv_text(ROWS).replace("\n", "\r\n").encode() + b"1,2,3\n", "line ends of two kinds"),
+        (csv_text(ROWS).replace("\n", "\r\n").encode() + b"1,2,3\n", "line 8: 3 fields where the header has"),
+        (csv_text(ROWS).encode() + b'a"b,"c"d\n', "a quote is out of place"),
         (b'{"ResultsByTime": []}', "Cost Explorer"),
         (b'{"skus": [{}]}', "price list"),
         (b"InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),
@@ -350,8 +351,8 @@ def test_a_loose_copy_of_an_exports_bill_is_the_same_bill(bills: Bills) -> None:
 
 def test_a_header_without_charges_loads_nothing_and_says_so(bills: Bills) -> None:
     run = bills.load(bills.write("empty.csv", csv_text(ROWS).splitlines()[0] + "\n"))
-    assert not run.errors and not run.results
-    assert [finding.code for finding in run.findings if finding.level == "note"] == ["no_charges"]
+    assert not run.results and not bills.store.exists
+    assert [error.message.partition("empty.csv ")[2] for error in run.errors] == ["has a header, but no charges"]
 
 
 def test_the_same_account_in_another_format_would_count_twice(bills: Bills) -> None:

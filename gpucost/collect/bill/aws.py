@@ -16,16 +16,20 @@ _NAMES = [
     "bill_payer_account_id",
     "capacity_reservation_capacity_reservation_arn",
     "capacity_reservation_capacity_reservation_type",
+    "cost_category",
+    "identity_line_item_id",
     "line_item_availability_zone",
     "line_item_currency_code",
     "line_item_line_item_description",
     "line_item_line_item_type",
     "line_item_net_unblended_cost",
+    "line_item_net_unblended_rate",
     "line_item_operation",
     "line_item_product_code",
     "line_item_resource_id",
     "line_item_tax_type",
     "line_item_unblended_cost",
+    "line_item_unblended_rate",
     "line_item_usage_account_id",
     "line_item_usage_account_name",
     "line_item_usage_amount",
@@ -33,7 +37,9 @@ _NAMES = [
     "line_item_usage_start_date",
     "line_item_usage_type",
     "pricing_public_on_demand_cost",
+    "pricing_public_on_demand_rate",
     "pricing_purchase_option",
+    "pricing_rate_code",
     "pricing_term",
     "pricing_unit",
     "product",
@@ -71,14 +77,21 @@ _SPELLINGS = {
 }
 
 _TAG = re.compile(r"^(?:resourceTags/|resource_tags_)(?:user[:_]|(aws)[:_])?(.+)$", re.IGNORECASE)
+_COST_CATEGORY = re.compile(r"^(?:costCategory/|cost_category[/_])(.+)$", re.IGNORECASE)
 
 
-def _tag(column: str) -> str | None:
-    """The key of a tag column: `resourceTags/user:team` and `resource_tags_user_team` are `team`, AWS's own keep `aws:`."""
+def _entry(column: str) -> tuple[str, str] | None:
+    """A tag or a cost category by its column's name.
+
+    `resourceTags/user:team` and `resource_tags_user_team` are the tag `team`, AWS's own keep `aws:`; `costCategory/Department`
+    and `cost_category_Department` are the cost category `Department`.
+    """
+    if category := _COST_CATEGORY.match(column):
+        return "cost_category_columns", category.group(1)
     found = _TAG.match(column)
     if found is None or squeeze(column) == "resourcetags":
         return None
-    return f"aws:{found.group(2)}" if found.group(1) else found.group(2)
+    return "tag_columns", f"aws:{found.group(2)}" if found.group(1) else found.group(2)
 
 
 CUR = Format(
@@ -95,7 +108,8 @@ CUR = Format(
     ),
     sql=("aws_cur_read", "aws_cur_facts", "aws_capacity_blocks", "aws_cur"),
     findings="aws_cur_findings",
-    tag=_tag,
+    entry=_entry,
+    line_item="identity_line_item_id",
 )
 
 FORMATS = (CUR,)

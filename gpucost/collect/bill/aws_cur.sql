@@ -66,7 +66,7 @@ SELECT 'aws' AS provider,
        strftime(coalesce(TRY_CAST(bill_billing_period_start_date AS TIMESTAMPTZ)::TIMESTAMP, starts), '%Y-%m') AS billing_period,
        -- AWS numbers a bill's rows when it closes the month.
        CASE WHEN tells_invoices THEN bill_invoice_id IS NOT NULL END AS is_invoiced,
-       -- What names the charge, without its amounts. Line item ids differ between exports of one bill and cannot.
+       -- What names the charge, without its amounts. Line item ids differ between deliveries of one bill and cannot.
        hash(starts, ends, line_type, line_item_product_code, line_item_usage_type, line_item_operation, line_item_tax_type,
             reservation_reservation_a_r_n, savings_plan_savings_plan_a_r_n,
             coalesce(line_item_resource_id, line_item_usage_account_id)) AS charge_key,
@@ -86,7 +86,7 @@ SELECT 'aws' AS provider,
        billed AS billed_cost,
        effective AS effective_cost,
        on_demand_cost AS list_cost,
-       coalesce(line_item_currency_code, 'USD') AS billing_currency,
+       currency AS billing_currency,
        bill_payer_account_id AS billing_account_id,
        line_item_usage_account_id AS sub_account_id,
        line_item_usage_account_name AS sub_account_name,
@@ -126,6 +126,10 @@ SELECT 'aws' AS provider,
                      lambda tag: {'key': regexp_replace(tag.key, '^user[_:]', ''), 'value': tag.value}))
             ELSE map_from_entries(list_filter(map_entries(tag_columns), lambda tag: coalesce(tag.value, '') <> ''))
        END AS tags,
+       -- CUR 2.0 has cost categories in a map, the others a column for each.
+       map_from_entries(list_filter(
+           map_entries(coalesce(TRY_CAST(TRY_CAST(cost_category AS JSON) AS MAP(VARCHAR, VARCHAR)), cost_category_columns)),
+           lambda category: coalesce(category.value, '') <> '')) AS cost_categories,
        kind,
        -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
        CASE WHEN contains(coalesce(split_line_item_parent_resource_id, line_item_resource_id), 'i-')
@@ -152,6 +156,19 @@ SELECT 'aws' AS provider,
        END AS cost_cause,
        split_line_item_parent_resource_id AS split_parent_id,
        TRY_CAST(coalesce(split_line_item_net_split_cost, split_line_item_split_cost) AS DECIMAL(38, 12)) AS split_cost,
+       identity_line_item_id AS line_item_id,
+       row_digest,
+       bill_invoice_id AS invoice_id,
+       TRY_CAST(pricing_public_on_demand_rate AS DECIMAL(38, 12)) AS list_unit_price,
+       -- What is agreed for a unit, commitments apart: covered usage is rated on demand, reserved usage at nothing.
+       CASE WHEN line_type IN ('Usage', 'SavingsPlanCoveredUsage')
+            THEN TRY_CAST(coalesce(line_item_net_unblended_rate, line_item_unblended_rate) AS DECIMAL(38, 12))
+       END AS contracted_unit_price,
+       pricing_rate_code AS sku_price_id,
+       CASE line_type WHEN 'SavingsPlanCoveredUsage' THEN plan_cost WHEN 'DiscountedUsage' THEN amount END
+           AS commitment_discount_quantity,
+       CASE line_type WHEN 'SavingsPlanCoveredUsage' THEN currency WHEN 'DiscountedUsage' THEN pricing_unit END
+           AS commitment_discount_unit,
        source_file,
        file_row_number + 1 AS source_row
 FROM told;

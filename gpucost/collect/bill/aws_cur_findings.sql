@@ -36,12 +36,6 @@ SELECT 'warning', 'no_line_type',
 FROM cur
 HAVING count(*) > 0 AND count(line_item_line_item_type) = 0
 UNION ALL
-SELECT 'warning', 'no_currency',
-       'the export has no currency: USD is assumed',
-       'export the column lineItem/CurrencyCode (CUR 2.0: line_item_currency_code)'
-FROM cur
-HAVING count(*) > 0 AND count(line_item_currency_code) = 0
-UNION ALL
 SELECT 'note', 'list_cost_unread',
        count(*) || ' public on-demand costs are no numbers (such as ' || min(pricing_public_on_demand_cost) || ') and are left out',
        NULL

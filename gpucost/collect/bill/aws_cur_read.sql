@@ -1,4 +1,4 @@
--- reads: raw (CUR rows as text)
+-- reads: raw (CUR rows as text), the variable currency
 -- writes: cur (view): the columns that the rules below read, typed, and what the row is charged for
 -- invariant: one row per raw row; nothing is judged here
 CREATE OR REPLACE TEMP VIEW cur AS
@@ -21,6 +21,7 @@ WITH typed AS (
                     AS DECIMAL(38, 12)) AS unused_recurring,
            TRY_CAST(line_item_usage_amount AS DECIMAL(38, 12)) AS amount,
            TRY_CAST(pricing_public_on_demand_cost AS DECIMAL(38, 12)) AS on_demand_cost,
+           coalesce(line_item_currency_code, getvariable('currency')) AS currency,
            CASE WHEN product IS NOT NULL THEN TRY_CAST(product AS JSON) END AS product_facts,
            CASE WHEN capacity_reservation_capacity_reservation_arn IS NOT NULL
                      OR contains(line_item_resource_id, 'capacity-reservation')

@@ -11,6 +11,12 @@ WITH texts AS (
         nullif(cost, '') IS NULL AS is_blank,
         azure_number(nullif(cost, '')) AS cost,
         azure_number(nullif(payg_cost, '')) AS payg_cost,
+        -- Prices in another currency than the bill's are not its prices.
+        coalesce(nullif(pricing_currency, ''), raw.currency, '') = coalesce(raw.currency, '') AS is_priced_as_billed,
+        CASE WHEN is_priced_as_billed THEN azure_number(nullif(payg_price, '')) END AS list_price,
+        CASE WHEN is_priced_as_billed THEN azure_number(nullif(unit_price, '')) END AS contract_price,
+        nullif(invoice_id, '') AS invoice_id,
+        nullif(product_id, '') AS product_id,
         coalesce(nullif(currency, ''), getvariable('currency')) AS currency,
         CAST(azure_number(nullif(quantity, '')) AS DOUBLE) AS quantity,
         nullif(unit_of_measure, '') AS unit,
@@ -20,7 +26,9 @@ WITH texts AS (
         nullif(meter_id, '') AS meter_id,
         coalesce(product_name, '') AS product_name,
         coalesce(service_family, '') AS service_family,
-        lower(nullif(resource_id, '')) AS resource_id,
+        nullif(resource_id, '') AS resource_id,
+        -- Exports of one bill differ in how they case an id.
+        lower(nullif(resource_id, '')) AS resource_key,
         nullif(resource_name, '') AS resource_name,
         nullif(resource_type, '') AS resource_type,
         -- 'US East', 'US East 2', 'eastus': one region.
@@ -40,7 +48,7 @@ WITH texts AS (
     FROM raw
 )
 SELECT
-    * EXCLUDE (place, tags, info),
+    * EXCLUDE (place, tags, info, is_priced_as_billed),
     coalesce(
         -- 'usnorthcentral' -> 'northcentralus', 'euwest' -> 'westeurope', 'jaeast' -> 'japaneast': how Azure's own names read.
         CASE
@@ -63,7 +71,7 @@ SELECT
     nullif(info->>'$.VMName', '') AS vm_name,
     nullif(info->>'$.ServiceType', '') AS vm_size,
     lower(coalesce(info->>'$.UsageType', '')) AS usage_type,
-    regexp_matches(resource_id, '/providers/microsoft\.compute/virtualmachine(s|scalesets)/[^/]+') AS is_machine,
+    regexp_matches(resource_key, '/providers/microsoft\.compute/virtualmachine(s|scalesets)/[^/]+') AS is_machine,
     -- Usage that a reservation or savings plan covers, or such a thing itself.
     benefit_id IS NOT NULL OR pricing_model IN ('reservation', 'savingsplan') AS is_committed
 FROM texts;

@@ -15,7 +15,7 @@ WITH told AS (
             WHEN lower(concat_ws(' ', meter_category, product_name)) LIKE '%support%' AND charge_type <> 'usage'
                 OR lower(meter_category) LIKE '%support%' THEN 'support'
             -- Capacity that is kept free and that no machine uses is charged to the reservation itself.
-            WHEN resource_id LIKE '%/capacityreservationgroups/%' THEN 'reserved_unused'
+            WHEN resource_key LIKE '%/capacityreservationgroups/%' THEN 'reserved_unused'
             WHEN regexp_matches(lower(meter_category), 'bandwidth|virtual network|load balancer|gateway|expressroute|firewall|content delivery|front door|azure dns|ip address')
             THEN 'network'
             WHEN regexp_matches(lower(meter_category), '^storage|managed disk|azure netapp|backup') THEN 'storage'
@@ -33,13 +33,13 @@ SELECT
     -- set as the resource and the machine, '<set>_<number>', in the additional info.
     CASE
         WHEN kind <> 'instance' THEN NULL
-        WHEN resource_id IS NULL THEN lower(vm_name)
-        WHEN resource_id NOT LIKE '%/virtualmachinescalesets/%' OR resource_id LIKE '%/virtualmachinescalesets/%/virtualmachines/%' THEN resource_id
-        WHEN vm_name IS NULL THEN resource_id
-        WHEN lower(vm_name) LIKE regexp_extract(resource_id, '/virtualmachinescalesets/([^/]+)', 1) || '\_%' ESCAPE '\'
-        THEN resource_id || '/virtualmachines/' || regexp_extract(lower(vm_name), '_([^_]+)$', 1)
+        WHEN resource_key IS NULL THEN lower(vm_name)
+        WHEN resource_key NOT LIKE '%/virtualmachinescalesets/%' OR resource_key LIKE '%/virtualmachinescalesets/%/virtualmachines/%' THEN resource_key
+        WHEN vm_name IS NULL THEN resource_key
+        WHEN lower(vm_name) LIKE regexp_extract(resource_key, '/virtualmachinescalesets/([^/]+)', 1) || '\_%' ESCAPE '\'
+        THEN resource_key || '/virtualmachines/' || regexp_extract(lower(vm_name), '_([^_]+)$', 1)
         -- Machines of a flexible scale set are virtual machines of their own, with names of their own.
-        ELSE regexp_replace(resource_id, '/virtualmachinescalesets/[^/]+$', '/virtualmachines/') || lower(vm_name)
+        ELSE regexp_replace(resource_key, '/virtualmachinescalesets/[^/]+$', '/virtualmachines/') || lower(vm_name)
     END AS instance_key,
     -- Quantity counts hours whatever the unit ('1 Hour', '10 Hours', '100 Hours'); licences run beside the machine's hours.
     CASE WHEN kind = 'instance' AND coalesce(unit, 'hour') ILIKE '%hour%' AND lower(meter_category) NOT LIKE '%licen%'

@@ -7,7 +7,7 @@ SELECT
     'azure-' || b.basis AS format,
     r.billing_period,
     NULL::BOOLEAN AS is_invoiced,
-    hash(r.subscription_id, r.day, r.meter_id, r.meter_category, r.meter_subcategory, r.meter_name, r.product_name, r.resource_id, r.vm_name,
+    hash(r.subscription_id, r.day, r.meter_id, r.meter_category, r.meter_subcategory, r.meter_name, r.product_name, r.resource_key, r.vm_name,
         r.charge_type, r.pricing_model, r.benefit_id, r.unit, CAST(r.tags AS VARCHAR)) AS charge_key,
     r.day AS charge_period_start,
     r.day + INTERVAL 1 DAY AS charge_period_end,
@@ -36,7 +36,7 @@ SELECT
     r.zone,
     r.resource_id,
     coalesce(r.resource_name, nullif(regexp_extract(r.resource_id, '([^/]+)$', 1), '')) AS resource_name,
-    coalesce(r.resource_type, nullif(regexp_extract(r.resource_id, '/providers/([^/]+/[^/]+)/', 1), '')) AS resource_type,
+    coalesce(r.resource_type, nullif(regexp_extract(r.resource_id, '/providers/([^/]+/[^/]+)/', 1, 'i'), '')) AS resource_type,
     r.meter_id AS sku_id,
     nullif(concat_ws(' ', nullif(r.meter_subcategory, ''), nullif(r.meter_name, '')), '') AS sku_description,
     CASE WHEN r.kind IN ('instance', 'commitment_unused', 'reserved_unused') THEN r.vm_size END AS instance_type,
@@ -70,6 +70,14 @@ SELECT
         WHEN r.kind = 'instance' AND coalesce(r.cost, 0) = 0 AND lower(r.meter_category) NOT LIKE '%licen%' THEN 'zero_unexplained'
         ELSE 'same'
     END AS cost_cause,
+    r.invoice_id,
+    r.list_price AS list_unit_price,
+    r.contract_price AS contracted_unit_price,
+    r.product_id AS sku_price_id,
+    r.benefit_name AS commitment_discount_name,
+    CASE WHEN r.is_of_commitment AND r.charge_type IN ('usage', 'unusedreservation') THEN CAST(r.quantity AS DECIMAL(38, 12)) END
+        AS commitment_discount_quantity,
+    CASE WHEN r.is_of_commitment AND r.charge_type IN ('usage', 'unusedreservation') THEN r.unit END AS commitment_discount_unit,
     r.source_file,
     r.file_row_number + 1 AS source_row
 FROM azure_rows AS r JOIN azure_bases AS b USING (source_file);

@@ -1,4 +1,4 @@
--- reads: raw (FOCUS cost and usage rows as text), focus_facts
+-- reads: raw (FOCUS cost and usage rows as text), focus_facts, the variable currency
 -- writes: mapped (view): charges
 -- invariant: one charge per row; billed and effective cost are the file's own
 CREATE OR REPLACE TEMP VIEW mapped AS
@@ -61,7 +61,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        effective AS effective_cost,
        TRY_CAST(list_cost AS DECIMAL(38, 12)) AS list_cost,
        TRY_CAST(contracted_cost AS DECIMAL(38, 12)) AS contracted_cost,
-       billing_currency, billing_account_id, sub_account_id, sub_account_name, service_name, service_category,
+       coalesce(billing_currency, getvariable('currency')) AS billing_currency, billing_account_id, sub_account_id, sub_account_name, service_name, service_category,
        region_id AS region,
        availability_zone AS zone,
        resource_id, resource_name, resource_type, sku_id,
@@ -100,6 +100,14 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
             WHEN effective = round(effective) AND abs(effective - billed) < 1 THEN 'rounded_by_export'
             ELSE 'stated_by_export'
        END AS cost_cause,
+       invoice_id,
+       TRY_CAST(list_unit_price AS DECIMAL(38, 12)) AS list_unit_price,
+       TRY_CAST(contracted_unit_price AS DECIMAL(38, 12)) AS contracted_unit_price,
+       sku_price_id,
+       sku_price_details,
+       commitment_discount_name,
+       TRY_CAST(commitment_discount_quantity AS DECIMAL(38, 12)) AS commitment_discount_quantity,
+       commitment_discount_unit,
        source_file,
        file_row_number + 1 AS source_row
 FROM told

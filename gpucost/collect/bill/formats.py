@@ -22,8 +22,12 @@ class NotThis(DataError):
     """A file that this command does not take: unknown, another provider's, or none that holds charges."""
 
 
-def _no_tag(column: str) -> str | None:  # noqa: ARG001  (a format without tag columns)
+def _no_entry(column: str) -> tuple[str, str] | None:  # noqa: ARG001  (a format without columns that are entries of maps)
     return None
+
+
+# The maps that columns of a file can be entries of, as the SQL names them.
+MAPS = ("tag_columns", "cost_category_columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,10 @@ class Format:
     `columns` maps the name that the SQL uses to other spellings of it; how a name is cased and parted never matters.
     `required` are the columns that make a file one of this kind. `sql` are files of this package without their ending:
     run in order, the last one makes the view `mapped`. `findings` is an SQL file that answers level, code, message, fix.
-    `tag` gives the key of a tag column by the column's name, None for any other column. `catalog`: the SQL reads the
-    catalog's tables. Every format's SQL may read the variable `currency`, for exports that name none.
+    `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
+    `line_item` is the column that names a line item: where a file has it, `row_digest` tells its rows apart by all of its
+    columns. `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows
+    that name none; null where none is set.
     """
 
     name: str
@@ -44,9 +50,15 @@ class Format:
     required: tuple[str, ...]
     sql: tuple[str, ...]
     findings: str | None = None
-    tag: Callable[[str], str | None] = field(default=_no_tag)
+    entry: Callable[[str], tuple[str, str] | None] = field(default=_no_entry)
+    line_item: str | None = None
     obsolete: str | None = None
     catalog: bool = False
+
+    @property
+    def command(self) -> str:
+        """The `gpucost collect` command that takes it, whatever other one does."""
+        return self.providers[0] if self.providers and self.providers != ("oci",) else "focus"
 
     @property
     def rules_digest(self) -> str:
@@ -70,7 +82,7 @@ class Columns:
     """Where a file has what its format wants: positions in the header, None where it lacks the column."""
 
     columns: dict[str, int | None]
-    tags: dict[str, int]
+    maps: dict[str, dict[str, int]]
 
 
 @cache
@@ -91,9 +103,9 @@ def squeeze(name: str) -> str:
 
 def all_formats() -> tuple[Format, ...]:
     """Every format, the more particular first."""
-    from gpucost.collect.bill import aws, azure, focus, gcp
+    from gpucost.collect.bill import aws, azure, focus, gcp, oci
 
-    return (*aws.FORMATS, *gcp.FORMATS, *focus.FORMATS, *azure.FORMATS)
+    return (*aws.FORMATS, *gcp.FORMATS, *oci.FORMATS, *focus.FORMATS, *azure.FORMATS)
 
 
 def recognize(header: Sequence[str], name: str) -> Format:
@@ -115,10 +127,10 @@ def recognize(header: Sequence[str], name: str) -> Format:
 def locate(known: Format, header: Sequence[str], name: str) -> Columns:
     """Where the columns of a format stand in `header`. Raises DataError where two columns mean the same one."""
     at: dict[str, list[int]] = {}
-    tags: dict[str, int] = {}
+    maps: dict[str, dict[str, int]] = {name: {} for name in MAPS}
     for position, column in enumerate(header):
-        if (key := known.tag(column)) is not None:
-            tags.setdefault(key, position)
+        if (entry := known.entry(column)) is not None:
+            maps[entry[0]].setdefault(entry[1], position)
         else:
             at.setdefault(squeeze(column), []).append(position)
     found: dict[str, int | None] = {}
@@ -131,12 +143,12 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
             twice = " and ".join(header[position] for position in spelled)
             raise DataError(f"{name}: two columns mean {column}: {twice}", "remove one of them from the export")
         found[column] = spelled[0] if spelled else None
-    return Columns(found, tags)
+    return Columns(found, maps)
 
 
 _EXPECTED = (
     "expected an AWS Cost and Usage Report (legacy CUR or CUR 2.0), a Google Cloud detailed usage cost export, an Azure cost "
-    "export, or a FOCUS 1.0 to 1.4 cost and usage file; see docs/billing.md"
+    "export, an OCI cost report, or a FOCUS 1.0 to 1.4 cost and usage file; see docs/billing.md"
 )
 
 

@@ -19,6 +19,7 @@ RECORDS = {
     "resource": ("name", "global_name"),
     "subscription": ("instance_id",),
     "consumption_model": ("description",),
+    "price": ("list_price", "effective_price_default", "pricing_unit_quantity"),
 }
 PLAIN = (
     "billing_account_id",
@@ -39,7 +40,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     **{f"{record}_{name}": () for record, names in RECORDS.items() for name in names},
 }
 _SQL = ("gcp_1_text", "gcp_2_read", "gcp_3_rows", "gcp_4_hours", "gcp_5_fees", "gcp_6_mapped")
-_REQUIRED = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "currency", "credits")
+_REQUIRED = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits")
 
 FORMATS = (
     Format(

@@ -1,4 +1,4 @@
--- reads: raw (a Google Cloud export as text, flattened or nested), the macro gcp_json
+-- reads: raw (a Google Cloud export as text, flattened or nested), the macro gcp_json, the variable currency
 -- writes: gcp_read (view): one typed row per row of the export, its credits summed by what they are
 -- invariant: as many rows as raw; cost + usage_credits + other_credits is what Google bills for the row
 CREATE OR REPLACE TEMP VIEW gcp_read AS
@@ -20,7 +20,11 @@ WITH texts AS (
         TRY_CAST(cost AS DECIMAL(38, 12)) AS cost,
         TRY_CAST(nullif(cost_at_list, '') AS DECIMAL(38, 12)) AS cost_at_list,
         TRY_CAST(nullif(cost_at_effective_price_default, '') AS DECIMAL(38, 12)) AS cost_at_contract,
-        currency,
+        coalesce(nullif(currency, ''), getvariable('currency')) AS currency,
+        TRY_CAST(nullif(coalesce(price_list_price, gcp_json(price)->>'$.list_price'), '') AS DOUBLE) AS list_price,
+        TRY_CAST(nullif(coalesce(price_effective_price_default, gcp_json(price)->>'$.effective_price_default'), '') AS DOUBLE) AS contract_price,
+        -- Prices stand for so many units.
+        TRY_CAST(nullif(coalesce(price_pricing_unit_quantity, gcp_json(price)->>'$.pricing_unit_quantity'), '') AS DOUBLE) AS units_priced,
         TRY_CAST(nullif(coalesce(usage_amount, gcp_json(usage)->>'$.amount'), '') AS DOUBLE) AS amount,
         coalesce(usage_unit, gcp_json(usage)->>'$.unit') AS unit,
         TRY_CAST(nullif(coalesce(usage_amount_in_pricing_units, gcp_json(usage)->>'$.amount_in_pricing_units'), '') AS DOUBLE)

@@ -94,6 +94,8 @@ SELECT
         WHEN other_credits <> 0 THEN 'promotion'
         ELSE 'same'
     END AS cost_cause,
+    CAST(list_price / coalesce(nullif(units_priced, 0), 1) AS DECIMAL(38, 12)) AS list_unit_price,
+    CAST(contract_price / coalesce(nullif(units_priced, 0), 1) AS DECIMAL(38, 12)) AS contracted_unit_price,
     source_file,
     file_row_number + 1 AS source_row
 FROM costs;

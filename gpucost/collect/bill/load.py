@@ -43,7 +43,7 @@ def collect_bills(
     trees: Sequence[Tree],
     provider: str | None,
     *,
-    currency: str = "USD",
+    currency: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> BillRun:
@@ -51,11 +51,11 @@ def collect_bills(
 
     Each billing period that a manifest vouches for is loaded by itself; loose files are loaded together, by format. What
     fails is told in `errors`, and the rest goes on. `force` replaces bills that would otherwise stay. `currency` is that
-    of exports that name none.
+    of rows that name none; without it such a row fails.
     """
     run = BillRun()
     with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work), currency) as con:
-        _Run(store, con, Path(work), provider, force, Meter(progress), run).all(trees)
+        _Run(store, con, Path(work), provider, force, currency, Meter(progress), run).all(trees)
     return run
 
 
@@ -66,6 +66,7 @@ class _Run:
     work: Path
     provider: str | None
     force: bool
+    currency: str | None
     meter: Meter
     run: BillRun
     _serial: int = 0
@@ -91,7 +92,9 @@ class _Run:
                 self.run.errors.append(error)
         self._loose(loose)
         if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
-            self.run.errors.append(DataError("nothing was loaded: none of the files is a billing export that this command takes"))
+            self.run.errors.append(
+                DataError("nothing was loaded: none of the files is a billing export with charges that this command takes")
+            )
 
     def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
         """The billing periods that manifests vouch for, and the loose files."""
@@ -156,8 +159,8 @@ class _Run:
         kind = read[0][0]
         mapped = self._target("mapped")
         findings = mapping.map_rows(self.con, kind, [path for _, _, path in read], mapped)
-        files = charges.BillFiles([mapped], kind.name, _digest(kind, digests), told.source, is_whole=True)
-        self._replace(files, findings)
+        files = charges.BillFiles([mapped], kind.name, self._digest(kind, digests), told.source, is_whole=True)
+        self._replace(files, findings, is_named=tree.is_file)
 
     def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
         """Whether the store has just these files of a period, read by the rules of today."""
@@ -165,10 +168,10 @@ class _Run:
             return False
         with self.store.read() as con:
             loaded = charges.loaded_digest(con, told.source, told.billing_period)
-        return loaded is not None and any(_digest(kind, digests) == loaded for kind in formats.all_formats())
+        return loaded is not None and any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
-        groups: dict[str, tuple[Format, dict[str, Path], list[str]]] = {}
+        groups: dict[str, tuple[Format, dict[str, Path], list[str], set[str]]] = {}
         seen: dict[str, str] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
@@ -179,9 +182,15 @@ class _Run:
                     self.meter.advance(entry.size)
                     continue
                 for kind, name, path in self._read(tree, entry):
-                    _, staged, digests = groups.setdefault(kind.name, (kind, {}, []))
+                    if not mapping.has_rows(self.con, path):
+                        self._pass_over(
+                            tree, formats.NotThis(f"{name} has a header, but no charges", "export a time that has any")
+                        )
+                        continue
+                    _, staged, digests, named = groups.setdefault(kind.name, (kind, {}, [], set()))
                     staged[name] = path
                     digests.append(digest)
+                    named |= {name} if tree.is_file else set()
                 seen[digest] = tree.shown(entry)
             except formats.NotThis as error:
                 self._pass_over(tree, error)
@@ -190,7 +199,7 @@ class _Run:
             self.meter.advance(entry.size)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is broken: nothing of the batch is loaded.
-            self._leave(sum(len(staged) for _, staged, _ in groups.values()))
+            self._leave(sum(len(staged) for _, staged, _, _ in groups.values()))
             return
         for group in groups.values():
             try:
@@ -210,14 +219,19 @@ class _Run:
         else:
             self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
 
-    def _group(self, kind: Format, staged: dict[str, Path], digests: list[str]) -> None:
+    def _group(self, kind: Format, staged: dict[str, Path], digests: list[str], named: set[str]) -> None:
         mapped = self._target("mapped")
         findings, lost = mapping.map_loose(self.con, kind, staged, mapped)
         for old, new in sorted(lost.items()):
-            self._find("note", "superseded", f"{old} does not count: {new} holds the same bill and is the newer one")
-        self._replace(charges.BillFiles([mapped], kind.name, _digest(kind, digests)), findings)
+            why = f"{old} does not count: {new} holds the same bill and is the newer one"
+            if old in named:
+                self.run.errors.append(DataError(why, "leave it out"))
+            else:
+                self._find("note", "superseded", why)
+        self._replace(charges.BillFiles([mapped], kind.name, self._digest(kind, digests)), findings, is_named=bool(named))
 
-    def _replace(self, files: charges.BillFiles, findings: Sequence[Finding]) -> None:
+    def _replace(self, files: charges.BillFiles, findings: Sequence[Finding], *, is_named: bool) -> None:
+        """Writes bills to the store. What is left out fails where its file was named, and is told of where a directory was."""
         held = mapping.providers(self.con)
         if self.provider is not None and held - {self.provider}:
             raise DataError(
@@ -227,7 +241,11 @@ class _Run:
         with self.store.write() as con:
             results = charges.replace(con, files, force=self.force)
         if not results:
-            self._find("note", "no_charges", f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges")
+            empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
+            if is_named:
+                self.run.errors.append(DataError(empty, "export a time that has any"))
+            else:
+                self._find("warning", "not_loaded", f"{empty}; not loaded")
         self.run.results += results
         self.run.errors += [
             DataError(
@@ -237,8 +255,19 @@ class _Run:
             for result in results
             if result.verdict == "overlap"
         ]
+        self.run.errors += [
+            DataError(
+                f"{result.source} {result.billing_period} was not loaded: {charges.KEPT[result.verdict]}",
+                "nothing is to be done where that is right; --force loads it nonetheless",
+            )
+            for result in results
+            if is_named and not result.loaded and result.verdict not in ("unchanged", "overlap")
+        ]
         if any(result.loaded for result in results):
             self.run.findings += findings
+        for result in results:
+            where = f"that the store has with another part of {result.source} {result.billing_period}"
+            self.run.findings += mapping.repeated_rows(result.repeated, where)
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, str, Path]]:
         """A file, or those in an archive, as text columns in Parquet; what was fetched for that is not kept."""
@@ -256,11 +285,10 @@ class _Run:
         return found
 
     def _check_provider(self, known: Format, name: str) -> None:
-        if self.provider is None and known.name != "focus":
-            command = f"gpucost collect {known.providers[0]}"
-            raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"{command} loads it")
+        if self.provider is None and known.command != "focus":
+            raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"gpucost collect {known.command} loads it")
         if self.provider is not None and known.providers and self.provider not in known.providers:
-            raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.providers[0]} loads it")
+            raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.command} loads it")
 
     def _check_holders(self, known: Format, name: str, staged: Path) -> None:
         """A format of any provider's, whose rows say whose they are."""
@@ -272,6 +300,10 @@ class _Run:
                 f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
             )
 
+    def _digest(self, known: Format, digests: Sequence[str]) -> str:
+        parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
     def _target(self, what: str) -> Path:
         return self.work / f"{what}-{self._number()}.parquet"
 
@@ -281,10 +313,6 @@ class _Run:
 
     def _find(self, level: str, code: str, message: str, fix: str | None = None) -> None:
         self.run.findings.append(Finding("warning" if level == "warning" else "note", code, message, fix))
-
-
-def _digest(known: Format, digests: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join([known.name, known.rules_digest, *sorted(digests)]).encode()).hexdigest()
 
 
 def _below(key: str, root: str) -> bool:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.opening import Opened
 
+# What the rows of every format pass first: a charge that stands there twice is one.
+_ONCE = ("once_1_repeated", "once_2_raw")
+
 
 def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Path:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
@@ -31,55 +34,89 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target:
         header += [column for column, at in there.items() if at is None]
     where = formats.locate(known, header, opened.name)
     file = bill_files.RawFile(
-        opened.path, opened.name, opened.kind, header, where.columns, where.tags, opened.gzipped, opened.delimiter
+        opened.path,
+        opened.name,
+        opened.kind,
+        header,
+        where.columns,
+        where.maps,
+        opened.gzipped,
+        opened.delimiter,
+        where.columns[known.line_item] if known.line_item else None,
     )
     bill_files.stage(con, file, target)
     return target
 
 
-def map_rows(con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Path], target: Path) -> list[Finding]:
-    """Writes the charges of staged files to `target`, and answers what the format finds worth saying.
+def map_rows(
+    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Path], target: Path, *, across_files: bool = True
+) -> list[Finding]:
+    """Writes the charges of staged files to `target`, each once, and answers what the format finds worth saying.
 
-    Raises DataError, with file and row, where a charge lacks what every charge has.
+    A charge that two files tell of counts twice where not `across_files`. Raises DataError, with file and row, where a charge
+    lacks what every charge has.
     """
-    bill_files.raw_view(con, staged)
+    bill_files.staged_view(con, staged)
+    con.execute("SET VARIABLE across_files = $1", [across_files])
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words(con):
-        for name in known.sql:
+        for name in (*_ONCE, *known.sql):
             con.execute(formats.sql_text(name))
         con.sql(formats.sql_text("formatted")).write_parquet(str(target), compression="snappy")
     con.read_parquet(str(target)).create_view("charges_read", replace=True)
     for wrong in bill_files.rows(con.execute(formats.sql_text("unread"))):
-        raise DataError(
-            f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read",
-            f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded",
-        )
-    if known.findings is None:
+        fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
+        if wrong["what"] == "the currency":
+            fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
+        raise DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
+    found = bill_files.rows(con.execute(formats.sql_text(known.findings))) if known.findings else []
+    findings = [
+        Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
+    ]
+    return findings + repeated_rows(_count_repeated(con), "of these files")
+
+
+def repeated_rows(count: int, where: str) -> list[Finding]:
+    """What to say of rows that were left out: the same charges stand `where`."""
+    if not count:
         return []
-    found = bill_files.rows(con.execute(formats.sql_text(known.findings)))
-    return [Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found]
+    said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
+    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column: each charge counts once")]
+
+
+def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
+    return int(con.execute("SELECT count(*) FROM repeated").fetchall()[0][0])
 
 
 def map_loose(
     con: duckdb.DuckDBPyConnection, known: Format, staged: dict[str, Path], target: Path
 ) -> tuple[list[Finding], dict[str, str]]:
     """As `map_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
-    findings = map_rows(con, known, list(staged.values()), target)
+    findings = map_rows(con, known, list(staged.values()), target, across_files=False)
     lost = bill_twins.superseded(con, target)
-    if lost:
+    if lost or _stand_in_two_files(con):
         findings = map_rows(con, known, [path for name, path in staged.items() if name not in lost], target)
     return findings, lost
 
 
+def _stand_in_two_files(con: duckdb.DuckDBPyConnection) -> bool:
+    return bool(con.execute("SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1").fetchall())
+
+
 def holders(con: duckdb.DuckDBPyConnection, staged: Path) -> set[str]:
     """Whose charges a staged FOCUS file holds."""
-    bill_files.raw_view(con, [staged])
+    bill_files.staged_view(con, [staged])
     con.execute(formats.sql_text("focus_provider"))
     con.execute(
-        "FROM raw SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
+        "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
     )
     return {str(row[0]) for row in con.fetchall()}
+
+
+def has_rows(con: duckdb.DuckDBPyConnection, staged: Path) -> bool:
+    """Whether a staged file holds any row."""
+    return bool(con.read_parquet(str(staged)).limit(1).fetchall())
 
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:

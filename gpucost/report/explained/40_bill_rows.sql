@@ -10,7 +10,7 @@ periods AS (
     FROM billed_hours AS h SEMI JOIN machines USING (instance_key)
     WHERE h.from_ms < $to_ms AND $from_ms < h.to_ms
 )
-SELECT r.instance_key, b.provider, b.billing_period, r.source_file, r.source_row, epoch_ms(r.charge_period_start) AS from_ms,
+SELECT r.instance_key, machine_name(r.instance_key, r.resource_id) AS machine, b.provider, b.billing_period, r.source_file, r.source_row, epoch_ms(r.charge_period_start) AS from_ms,
     epoch_ms(r.charge_period_end) AS to_ms, coalesce(r.charge_description, r.sku_description) AS description,
     r.instance_hours, r.effective_cost, r.billing_currency AS currency, (r.effective_cost * p.rate)::DECIMAL(38, 9) AS cost,
     row_number() OVER (PARTITION BY r.instance_key ORDER BY r.charge_period_start, r.source_file, r.source_row) AS number

@@ -262,13 +262,15 @@ def _prices(con: DuckDBPyConnection, bounds: dict[str, int]) -> dict[int, list[N
 def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:
     run_stage(con, __name__, "40_bill_rows", bounds)
     first: dict[str, list[BillRow]] = defaultdict(list)
+    names: dict[str, str] = {}
     for row in answer_rows(con, __name__, "60_first_rows", {"most": most_rows}):
         first[row["instance_key"]].append(_bill_row(row))
+        names[row["instance_key"]] = row["machine"]
     found: dict[int, list[BilledMachine]] = defaultdict(list)
     for row in answer_rows(con, __name__, "50_billed_machines", bounds):
         found[row["node_id"]].append(
             BilledMachine(
-                instance_key=row["instance_key"],
+                instance_key=names.get(row["instance_key"], row["instance_key"]),
                 is_scale_set=row["is_scale_set"],
                 rows=row["rows"],
                 instance_hours=round(row["instance_hours"], 9),

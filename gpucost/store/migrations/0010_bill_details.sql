@@ -4,6 +4,7 @@
 
 DROP VIEW charges;
 ALTER TABLE bill_rows ADD COLUMN line_item_id VARCHAR;                  -- the export's own; null where it has none
+ALTER TABLE bill_rows ADD COLUMN row_digest UBIGINT;                    -- of all columns of the export's row; null without a line item id
 ALTER TABLE bill_rows ADD COLUMN invoice_id VARCHAR;
 ALTER TABLE bill_rows ADD COLUMN cost_categories MAP(VARCHAR, VARCHAR); -- AWS cost categories, by name
 ALTER TABLE bill_rows ADD COLUMN list_unit_price DECIMAL(38, 12);
@@ -28,3 +29,7 @@ CREATE TABLE node_stops (
     to_ms    BIGINT NOT NULL,
     reason   VARCHAR NOT NULL        -- 'boot', 'bill'
 );
+
+-- A machine as its bill spells it: keys are lower-case, a scale set's machine is its set and a number.
+CREATE MACRO machine_name(instance_key, resource_id) AS
+    CASE WHEN starts_with(instance_key, lower(resource_id)) THEN resource_id || instance_key[length(resource_id) + 1:] ELSE instance_key END;

@@ -1,22 +1,27 @@
--- reads: incoming
+-- reads: incoming, the macro charge_detail
 -- writes: nothing; answers one row per two files of one load that tell of common charges
 -- invariant: each pair once, the sizes counted in charges
 WITH keys AS (
-    SELECT DISTINCT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file, charge_key
+    SELECT DISTINCT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file, charge_key,
+           charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description, pricing_quantity) AS detail
     FROM incoming
 ), files AS (
     SELECT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file,
            CASE WHEN count(is_invoiced) > 0 THEN bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) END AS is_final,
-           count(DISTINCT charge_key) AS charges, min(charge_period_start) AS earliest, max(charge_period_start) AS latest
+           count(DISTINCT hash(charge_key, charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description,
+                                                         pricing_quantity))) AS charges,
+           min(charge_period_start) AS earliest, max(charge_period_start) AS latest
     FROM incoming
     GROUP BY ALL
 ), shared AS (
     -- One account's charge told of under another account's number is the same charge.
     SELECT a.provider, a.billing_period, a.billing_account_id AS a_account, a.source_file AS a_file, a.format AS a_format,
-           b.billing_account_id AS b_account, b.source_file AS b_file, b.format AS b_format, count(*) AS common
+           b.billing_account_id AS b_account, b.source_file AS b_file, b.format AS b_format,
+           count(DISTINCT hash(charge_key, a.detail)) AS common
     FROM keys AS a
     JOIN keys AS b USING (charge_key)
     WHERE a.provider = b.provider AND a.billing_period = b.billing_period AND a.source_file < b.source_file
+      AND (a.detail = b.detail OR a.detail IS NULL OR b.detail IS NULL)
     GROUP BY ALL
 )
 SELECT s.*, a.is_final AS a_final, a.charges AS a_charges, a.earliest AS a_earliest, a.latest AS a_latest,

@@ -1,0 +1,120 @@
+"""OCI's cost reports: the classic one (`lineItem/referenceNo`), and the one in the columns of a FOCUS preview with `oci_` ones.
+
+Neither names a machine's shape; each has a row per resource, SKU and hour, machines by GPU-hours, or by OCPU- and GB-hours.
+Sources: OCI documentation, "Cost and Usage Reports Overview" (cost report schema) and "FOCUS Cost Report Schema" (2026).
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpucost.collect.bill.formats import Format
+
+_CLASSIC: dict[str, tuple[str, ...]] = {
+    "line_item_reference_no": (),
+    "line_item_tenant_id": (),
+    "line_item_interval_usage_start": (),
+    "line_item_interval_usage_end": (),
+    "line_item_is_correction": (),
+    "line_item_backreference_no": ("lineItem/backReference",),
+    "product_service": (),
+    "product_compartment_name": (),
+    "product_region": (),
+    "product_availability_domain": (),
+    "product_resource_id": (),
+    "product_description": (),
+    "usage_billed_quantity": (),
+    "cost_subscription_id": (),
+    "cost_product_sku": (),
+    "cost_unit_price": (),
+    "cost_my_cost": (),
+    "cost_currency_code": (),
+    # Later reports call it by the second name.
+    "cost_billing_unit_readable": ("cost/skuUnitDescription",),
+}
+# Names of the preview, beside those of FOCUS 1.0 and later.
+_FOCUS: dict[str, tuple[str, ...]] = {
+    "oci_reference_number": (),
+    "oci_back_reference_number": (),
+    "oci_compartment_name": (),
+    "availability_zone": (),
+    "billed_cost": (),
+    "billing_account_id": (),
+    "billing_currency": (),
+    "billing_period_start": (),
+    "charge_category": (),
+    "charge_class": (),
+    "charge_description": (),
+    "charge_frequency": (),
+    "charge_period_end": (),
+    "charge_period_start": (),
+    "charge_subcategory": (),
+    "commitment_discount_category": (),
+    "commitment_discount_id": (),
+    "commitment_discount_name": (),
+    "commitment_discount_type": (),
+    "effective_cost": (),
+    "invoice_id": (),
+    "list_cost": (),
+    "list_unit_price": (),
+    "pricing_category": (),
+    "pricing_quantity": (),
+    "pricing_unit": (),
+    "region": ("RegionId",),
+    "resource_id": (),
+    "resource_name": (),
+    "resource_type": (),
+    "service_category": (),
+    "service_name": (),
+    "sku_id": (),
+    "sku_price_id": (),
+    "sub_account_id": (),
+    "sub_account_name": (),
+    "tags": (),
+    "usage_quantity": ("ConsumedQuantity",),
+    "usage_unit": ("ConsumedUnit",),
+}
+_TAG = re.compile(r"^tags/(.+)$", re.IGNORECASE)
+
+
+def _entry(column: str) -> tuple[str, str] | None:
+    """A tag by its column's name: `tags/team` is `team`."""
+    found = _TAG.match(column)
+    return ("tag_columns", found.group(1)) if found else None
+
+
+FORMATS = (
+    Format(
+        name="oci",
+        title="an OCI cost report",
+        providers=("oci",),
+        columns=_CLASSIC,
+        required=(
+            "line_item_reference_no",
+            "line_item_interval_usage_start",
+            "line_item_interval_usage_end",
+            "product_resource_id",
+            "usage_billed_quantity",
+            "cost_my_cost",
+        ),
+        sql=("oci_1_classic", "oci_2_mapped"),
+        entry=_entry,
+        line_item="line_item_reference_no",
+    ),
+    Format(
+        name="oci-focus",
+        title="an OCI cost report in FOCUS columns",
+        providers=("oci",),
+        columns=_FOCUS,
+        required=(
+            "oci_reference_number",
+            "billed_cost",
+            "charge_category",
+            "charge_period_start",
+            "charge_period_end",
+            "billing_period_start",
+        ),
+        sql=("oci_1_focus", "oci_2_mapped"),
+        line_item="oci_reference_number",
+    ),
+)

@@ -1,0 +1,45 @@
+-- reads: raw (an OCI cost report in FOCUS columns as text), the variable currency
+-- writes: oci_read (view): one typed row per row of the report
+-- invariant: as many rows as raw; cost and effective are the report's own
+CREATE OR REPLACE TEMP VIEW oci_read AS
+SELECT
+    oci_reference_number AS line_item_id,
+    row_digest,
+    TRY_CAST(charge_period_start AS TIMESTAMPTZ)::TIMESTAMP AS starts,
+    TRY_CAST(charge_period_end AS TIMESTAMPTZ)::TIMESTAMP AS ends,
+    strftime(TRY_CAST(billing_period_start AS TIMESTAMPTZ)::TIMESTAMP, '%Y-%m') AS billing_period,
+    charge_category,
+    CASE WHEN charge_class = 'Correction' OR oci_back_reference_number IS NOT NULL THEN 'Correction' END AS charge_class,
+    charge_frequency,
+    charge_description AS description,
+    TRY_CAST(billed_cost AS DECIMAL(38, 12)) AS cost,
+    -- Where the report amortizes nothing.
+    CASE WHEN effective_cost IS NULL THEN cost ELSE TRY_CAST(effective_cost AS DECIMAL(38, 12)) END AS effective,
+    TRY_CAST(list_cost AS DECIMAL(38, 12)) AS list_cost,
+    coalesce(billing_currency, getvariable('currency')) AS currency,
+    billing_account_id,
+    sub_account_id,
+    sub_account_name,
+    oci_compartment_name AS compartment,
+    service_name AS service,
+    service_category,
+    region,
+    availability_zone AS zone,
+    resource_id,
+    resource_name,
+    sku_id,
+    coalesce(TRY_CAST(usage_quantity AS DECIMAL(38, 12)), TRY_CAST(pricing_quantity AS DECIMAL(38, 12))) AS quantity,
+    coalesce(usage_unit, pricing_unit) AS unit,
+    pricing_category,
+    commitment_discount_id,
+    commitment_discount_category,
+    commitment_discount_type,
+    commitment_discount_name,
+    invoice_id,
+    TRY_CAST(list_unit_price AS DECIMAL(38, 12)) AS list_unit_price,
+    NULL::DECIMAL(38, 12) AS contracted_unit_price,
+    sku_price_id,
+    TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
+    source_file,
+    file_row_number
+FROM raw;

@@ -1,0 +1,74 @@
+-- reads: oci_read
+-- writes: mapped (view): charges
+-- invariant: one charge per row; an hour of a machine stands once, on the rows of its GPUs, of its cores where it has none
+CREATE OR REPLACE TEMP VIEW mapped AS
+WITH parted AS (
+    SELECT *,
+           lower(concat_ws(' ', service, description)) AS words,
+           contains(resource_id, '.instance.') AS is_on_machine,
+           CASE WHEN NOT contains(lower(unit), 'hour') THEN NULL
+                WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\bgpus?\b') THEN 1
+                WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\b[oe]cpus?\b') THEN 2
+           END AS part,
+           epoch(ends - starts) / 3600 AS span
+    FROM oci_read
+), told AS (
+    SELECT *,
+           CASE WHEN charge_category = 'Tax' THEN 'tax'
+                WHEN charge_category = 'Credit' THEN 'credit'
+                WHEN charge_category = 'Adjustment' AND cost < 0 THEN 'refund'
+                WHEN words LIKE '%support%' AND NOT coalesce(is_on_machine, false) THEN 'support'
+                WHEN charge_category = 'Purchase' AND commitment_discount_id IS NOT NULL THEN 'commitment_fee'
+                WHEN charge_category <> 'Usage' THEN 'other'
+                WHEN regexp_matches(words, 'outbound|data transfer|load balancer|fastconnect|\bvpn\b|network') THEN 'network'
+                WHEN regexp_matches(words, 'storage|block volume|boot volume') THEN 'storage'
+                WHEN is_on_machine AND regexp_matches(words, '^compute\b|\bcompute\b') THEN 'instance'
+                ELSE 'other'
+           END AS kind
+    FROM parted
+), clocked AS (
+    SELECT *,
+           kind = 'instance' AND part = min(part) OVER (PARTITION BY kind, resource_id) AS is_clock,
+           -- Neither form says how many GPUs or cores a machine has: as many as it was charged for in its fullest hour.
+           max(CASE WHEN charge_class IS NULL THEN quantity::DOUBLE / nullif(span, 0) END) OVER (PARTITION BY kind, resource_id, part) AS units
+    FROM told
+)
+SELECT 'oci' AS provider,
+       billing_period,
+       NULL::BOOLEAN AS is_invoiced,
+       hash(starts, ends, charge_category, charge_class, service, sku_id, description, unit, compartment, commitment_discount_id,
+            coalesce(resource_id, concat_ws(' ', billing_account_id, sub_account_id))) AS charge_key,
+       starts AS charge_period_start,
+       ends AS charge_period_end,
+       charge_category, charge_class, charge_frequency,
+       description AS charge_description,
+       cost AS billed_cost,
+       effective AS effective_cost,
+       list_cost,
+       currency AS billing_currency,
+       billing_account_id, sub_account_id, sub_account_name,
+       service AS service_name,
+       coalesce(service_category, CASE kind WHEN 'instance' THEN 'Compute' WHEN 'storage' THEN 'Storage' WHEN 'network' THEN 'Networking' END)
+           AS service_category,
+       region, zone, resource_id, resource_name,
+       nullif(regexp_extract(resource_id, '^ocid1\.([^.]+)\.', 1), '') AS resource_type,
+       sku_id,
+       description AS sku_description,
+       pricing_category,
+       quantity AS pricing_quantity,
+       unit AS pricing_unit,
+       quantity AS consumed_quantity,
+       unit AS consumed_unit,
+       commitment_discount_id, commitment_discount_category, commitment_discount_type, commitment_discount_name,
+       map_from_entries(list_filter(map_entries(tags), lambda tag: coalesce(tag.value, '') <> '')) AS tags,
+       kind,
+       CASE WHEN kind = 'instance' THEN lower(resource_id) END AS instance_key,
+       CASE WHEN is_clock THEN quantity::DOUBLE / nullif(units, 0) END AS instance_hours,
+       CASE WHEN effective = cost THEN 'same' ELSE 'stated_by_export' END AS cost_cause,
+       line_item_id,
+       row_digest,
+       invoice_id,
+       list_unit_price, contracted_unit_price, sku_price_id,
+       source_file,
+       file_row_number + 1 AS source_row
+FROM clocked;
