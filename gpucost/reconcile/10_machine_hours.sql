@@ -11,9 +11,9 @@ WITH ranked AS (
     WINDOW pool AS (PARTITION BY provider, account, region, instance_type, capacity_type, currency, from_ms, to_ms)
 ),
 asked AS (
-    SELECT row_number() OVER () AS machine_hour, bill_id, provider, instance_key, instance_type, account, region, capacity_type, from_ms, to_ms,
+    SELECT row_number() OVER () AS machine_hour, bill_id, provider, instance_key, instance_type, currency, rate, from_ms, to_ms,
         instance_hours, is_unexplained, is_first, is_settled_elsewhere,
-        (effective_cost * rate)::DECIMAL(38, 9) AS effective_cost,
+        (effective_cost * rate)::DECIMAL(38, 9) AS effective_cost, (discount_cost * rate)::DECIMAL(38, 9) AS discount_cost,
         ((price_per_hour * rate)::DECIMAL(38, 12))::DECIMAL(38, 9) AS price_per_hour
     FROM ranked
     WHERE billing_period = $month
