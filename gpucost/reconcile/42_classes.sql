@@ -4,12 +4,12 @@
 WITH machine_classes AS (
     SELECT 'billed' AS basis, line AS class, team, rows, billed_cost AS cost FROM machine_shares
     UNION ALL
-    SELECT 'effective', line, team, rows, 0 FROM machine_shares
+    SELECT 'effective', line, team, rows, 0::DECIMAL(38, 12) FROM machine_shares
     UNION ALL
-    SELECT 'effective', line, team, 0, cost FROM machine_parts
+    SELECT 'effective', line, team, 0, cost::DECIMAL(38, 12) FROM machine_parts
     UNION ALL
     -- of discounts, machines have theirs in their cost
-    SELECT 'effective', 'discounts', NULL, 0, -discount_cost FROM machine_hours WHERE discount_cost <> 0
+    SELECT 'effective', 'discounts', NULL, 0, -discount_cost::DECIMAL(38, 12) FROM machine_hours WHERE discount_cost <> 0
 )
 SELECT basis, currency, class, team, sum(rows)::BIGINT AS rows, sum(cost)::DECIMAL(38, 12) AS cost
 FROM (

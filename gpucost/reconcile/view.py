@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from gpucost.report.view import Gap
@@ -87,7 +87,7 @@ class Statement:
     def of(cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]) -> Statement:
         """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
         places = list(CLASSES)
-        ordered = sorted(classes, key=lambda row: (places.index(row.name), -row.cost, row.team or ""))
+        ordered = sorted((row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or ""))
         left = cost - sum((row.cost for row in ordered), Decimal(0))
         if left and abs(left) < CENT:
             ordered.append(ClassRow("rounding", None, 0, left))
@@ -99,23 +99,32 @@ class Statement:
         return self.cost - sum((row.cost for row in self.classes), Decimal(0))
 
     def lines(self) -> list[tuple[str, int | None, Decimal]]:
-        """What a reader sees: classes with rows or money in words, their rows and their cost in cents, which add up.
+        """What a reader sees: classes with rows or money in words, their rows and their cost in cents.
 
-        Cents that rounding leaves are a line; what lies below the sum is none of it.
+        With `difference` they add up to `cost` in cents; what rounding leaves is a line.
         """
         shown = [
-            (self._words(row), row.rows, _cents(row.cost))
+            (class_words(row.name, self.basis, row.team), row.rows, row.cost)
             for row in self.classes
-            if row.name != "rounding" and (row.rows or _cents(row.cost))
+            if row.name != "rounding" and (row.rows or abs(row.cost) >= CENT)
         ]
-        left = _cents(self.cost) - _cents(self.difference) - sum((cost for *_, cost in shown), Decimal(0))
-        return [*shown, *([(CLASSES["rounding"], None, left)] if left else [])]
+        return in_cents(shown, self.cost - self.difference)
 
-    def _words(self, row: ClassRow) -> str:
-        if row.name == "attributed":
-            return f"GPU machines: {row.team}"
-        words = CLASSES[row.name]
-        return _EFFECTIVE.get(row.name, words) if self.basis == "effective" else words
+
+def class_words(name: str, basis: Basis, team: str | None = None) -> str:
+    """A class in words; those of one team, where `team` is told."""
+    if team is not None:
+        return f"GPU machines of {team}"
+    return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
+
+
+def in_cents(
+    lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal
+) -> list[tuple[str, int | None, Decimal]]:
+    """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
+    shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
+    left = _cents(cost) - sum((amount for *_, amount in shown), Decimal(0))
+    return [*shown, (CLASSES["rounding"], None, left)] if left else shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,3 +251,17 @@ class Reconciliation:
 
 def _cents(amount: Decimal) -> Decimal:
     return amount.quantize(Decimal("0.01"))
+
+
+def statement_dict(statement: Statement) -> dict[str, Any]:
+    """The statement as JSON holds it; money still Decimal."""
+    return {
+        "basis": statement.basis,
+        "currency": statement.currency,
+        "rows": statement.rows,
+        "cost": statement.cost,
+        "difference": statement.difference,
+        "classes": [
+            {"class": row.name, "team": row.team, "rows": row.rows, "cost": row.cost} for row in statement.classes
+        ],
+    }
