@@ -15,7 +15,6 @@ from gpucost.report.view import Coverage
 from gpucost.report.words import coverage_lines, figure_text
 from gpucost.resources import reports_dir
 
-
 # What stands between the charge and the invoice, besides the classes of the bill's rows.
 _LINES = {
     "charged": "charged to teams",
@@ -98,7 +97,8 @@ def _told(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
             {"what": what, "rows": "" if rows is None else f"{rows:,}", "cost": money(float(cost))}
             for what, rows, cost in _invoice_lines(manifest["invoice"])
         ],
-        "invoice_total": manifest["invoice"] and {
+        "invoice_total": manifest["invoice"]
+        and {
             "rows": f"{manifest['invoice']['rows']:,}",
             "cost": money(manifest["invoice"]["billed_cost"]),
         },

@@ -137,7 +137,7 @@ def _reconciliation(bundle: Bundle) -> dict[str, Any] | None:
 
 
 def _invoice(bundle: Bundle) -> dict[str, Any] | None:
-    """How what teams are charged leads to what is billed: by class, what the bill has besides, and what the charge has that it has not."""
+    """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
     if bundle.account is None:
         return None
     whole = {one.basis: one for one in bundle.account.statements if one.currency == bundle.account.currency}

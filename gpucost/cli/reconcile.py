@@ -31,7 +31,10 @@ _FIGURES = ("rows", "bill rows", "billed", "effective", "difference", "cost", "h
 # In a narrow terminal the number of rows goes first, then the provider.
 _CAUSE_WEIGHTS = (2, 0, 0, 3, 0, 0, 0, 0)
 _INVOICE_WEIGHTS = (0, 0, 1, 2, 0, 0, 0)
-_TITLES = {"billed": "The invoice: what is billed", "effective": "Effective cost: fees of commitments spread over what they cover"}
+_TITLES = {
+    "billed": "The invoice: what is billed",
+    "effective": "Effective cost: fees of commitments spread over what they cover",
+}
 _SUMS = {"billed": "invoice", "effective": "effective cost"}
 _NOT_EXPLAINED = 4
 
@@ -190,14 +193,23 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
     parts += [
         _item(
             f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost {_money(account.effective_cost)} "
-            f"{account.currency} of it. A bill row of several teams counts where most of it went.",
+            f"{account.currency} of it, {_money(account.lines['attributed'])} attributed to teams. A bill row of several teams "
+            "counts where most of it went.",
             width,
             markdown,
         )
     ]
     if len(account.invoices) > 1:
         invoices = [
-            (i.provider, i.account or "", i.invoice_id or "", f"{i.rows:,}", _money(i.billed_cost), _money(i.effective_cost), i.currency)
+            (
+                i.provider,
+                i.account or "",
+                i.invoice_id or "",
+                f"{i.rows:,}",
+                _money(i.billed_cost),
+                _money(i.effective_cost),
+                i.currency,
+            )
             for i in account.invoices
         ]
         names = ("provider", "account", "invoice", "bill rows", "billed", "effective", "currency")

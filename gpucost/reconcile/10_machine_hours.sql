@@ -1,5 +1,5 @@
--- reads: billed_hours, billed_nodes, nodes, collected, $month
--- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it
+-- reads: billed_hours, bills, billed_nodes, nodes, collected, $month
+-- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it; machine is the same below 0 for all hours of one in a format and currency
 -- invariant: costs are in the report's currency; seen_ms is time that a node was up and collected, within the charge period
 CREATE OR REPLACE TEMP TABLE machine_hours AS
 WITH ranked AS (
@@ -11,12 +11,13 @@ WITH ranked AS (
     WINDOW pool AS (PARTITION BY provider, account, region, instance_type, capacity_type, currency, from_ms, to_ms)
 ),
 asked AS (
-    SELECT row_number() OVER () AS machine_hour, bill_id, provider, instance_key, instance_type, currency, rate, from_ms, to_ms,
+    SELECT row_number() OVER () AS machine_hour, -dense_rank() OVER (ORDER BY instance_key, currency, format) AS machine,
+        bill_id, r.provider, format, instance_key, instance_type, currency, rate, from_ms, to_ms,
         instance_hours, is_unexplained, is_first, is_settled_elsewhere,
         (effective_cost * rate)::DECIMAL(38, 9) AS effective_cost, (discount_cost * rate)::DECIMAL(38, 9) AS discount_cost,
         ((price_per_hour * rate)::DECIMAL(38, 12))::DECIMAL(38, 9) AS price_per_hour
-    FROM ranked
-    WHERE billing_period = $month
+    FROM ranked AS r JOIN bills AS b USING (bill_id)
+    WHERE r.billing_period = $month
 ),
 seen AS (
     SELECT a.machine_hour, any_value(n.node) AS node, any_value(n.cluster) AS cluster,

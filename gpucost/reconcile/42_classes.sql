@@ -15,9 +15,9 @@ SELECT basis, currency, class, team, sum(rows)::BIGINT AS rows, sum(cost)::DECIM
 FROM (
     SELECT basis, $currency AS currency, class, team, rows, cost FROM machine_classes
     UNION ALL
-    SELECT 'billed', currency, billed_class, NULL, rows, billed_cost FROM row_classes WHERE machine_hour IS NULL
+    SELECT 'billed', currency, billed_class, NULL, rows, billed_cost FROM row_classes WHERE place IS NULL
     UNION ALL
-    SELECT 'effective', currency, effective_class, NULL, rows, effective_cost FROM row_classes WHERE machine_hour IS NULL
+    SELECT 'effective', currency, effective_class, NULL, rows, effective_cost FROM row_classes WHERE place IS NULL
 )
 GROUP BY ALL
 ORDER BY basis, currency, class, cost DESC, team;

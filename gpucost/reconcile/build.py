@@ -24,8 +24,8 @@ _PACKAGE = "gpucost.reconcile"
 def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
     """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
 
-    Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError where no bill of that month was collected,
-    PriceError where a machine is billed in a currency that has no rate.
+    Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
+    where no bill of that month was collected, PriceError where a machine is billed in a currency that has no rate.
     """
     causes = _ask(con, "60_charges", {"month": month})
     if not causes:

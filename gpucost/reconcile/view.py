@@ -87,7 +87,9 @@ class Statement:
     def of(cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]) -> Statement:
         """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
         places = list(CLASSES)
-        ordered = sorted((row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or ""))
+        ordered = sorted(
+            (row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or "")
+        )
         left = cost - sum((row.cost for row in ordered), Decimal(0))
         if left and abs(left) < CENT:
             ordered.append(ClassRow("rounding", None, 0, left))
@@ -118,9 +120,7 @@ def class_words(name: str, basis: Basis, team: str | None = None) -> str:
     return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
 
 
-def in_cents(
-    lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal
-) -> list[tuple[str, int | None, Decimal]]:
+def in_cents(lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal) -> list[tuple[str, int | None, Decimal]]:
     """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
     shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
     left = _cents(cost) - sum((amount for *_, amount in shown), Decimal(0))
@@ -224,7 +224,9 @@ class Reconciliation:
         """What keeps the account from being closed, a sentence each; none where every cent is named."""
         found = []
         found += [
-            f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class" for one in self.statements if one.difference
+            f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
+            for one in self.statements
+            if one.difference
         ]
         found += [
             f"{amount:,.2f} {currency} between billed and effective cost has no cause"
@@ -244,8 +246,9 @@ class Reconciliation:
         state = "final" if self.is_final else "not final"
         wholes = ", ".join(f"{one.cost:,.2f} {one.currency} {one.basis}" for one in self.statements)
         return (
-            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; {self.effective_cost:,.2f} "
-            f"{self.currency} for {self.machines:,} GPU machines = {parts}; {'; '.join(self.problems) or 'every cent is named'}"
+            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; "
+            f"{self.effective_cost:,.2f} {self.currency} for {self.machines:,} GPU machines = {parts}; "
+            f"{'; '.join(self.problems) or 'every cent is named'}"
         )
 
 
@@ -261,7 +264,5 @@ def statement_dict(statement: Statement) -> dict[str, Any]:
         "rows": statement.rows,
         "cost": statement.cost,
         "difference": statement.difference,
-        "classes": [
-            {"class": row.name, "team": row.team, "rows": row.rows, "cost": row.cost} for row in statement.classes
-        ],
+        "classes": [{"class": row.name, "team": row.team, "rows": row.rows, "cost": row.cost} for row in statement.classes],
     }
