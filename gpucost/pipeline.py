@@ -208,6 +208,7 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
+        price.load_fx_rates(con, config)
         found = account(con, month, config.currency, by)
         return replace(found, not_collected=tuple(gap for gap in gaps if gap.kind == "not_collected"))
 
@@ -219,7 +220,7 @@ def chargeback(config: Config, store: Store, ask: Ask, folder: Path, tell: Calla
     from gpucost.chargeback import build
 
     def built(con: DuckDBPyConnection) -> Bundle:
-        _load_rates(con, config, ask.share_unallocated)
+        price.load_fx_rates(con, config)
         return build(con, config, ask, folder, tell)
 
     return read_attributed(config, store, built, ask.period)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from gpucost.reconcile import CENT, class_words, in_cents
 from gpucost.report.html import Block
 from gpucost.report.html.frame import environment, frame
 from gpucost.report.html.parts import part
@@ -13,6 +14,15 @@ from gpucost.report.render_markdown import environment as markdown
 from gpucost.report.view import Coverage
 from gpucost.report.words import coverage_lines, figure_text
 from gpucost.resources import reports_dir
+
+# What stands between the charge and the invoice, besides the classes of the bill's rows.
+_LINES = {
+    "charged": "charged to teams",
+    "estimated": "of it, estimates: on no bill",
+    "shared": "of it, shares of unallocated and shared costs",
+    "other_bills": "of it, hours of other bills and time zones",
+    "billed_less_effective": "billed less effective cost: fees of commitments, covered usage, amortized amounts",
+}
 
 
 def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
@@ -83,6 +93,15 @@ def _told(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
         "unseen": money(totals["not_collected_cost"]) if totals["not_collected_cost"] else None,
         "node_cost": money(totals["node_cost"]),
         "estimated": money(totals["estimated_cost"]),
+        "invoice": [
+            {"what": what, "rows": "" if rows is None else f"{rows:,}", "cost": money(float(cost))}
+            for what, rows, cost in _invoice_lines(manifest["invoice"])
+        ],
+        "invoice_total": manifest["invoice"]
+        and {
+            "rows": f"{manifest['invoice']['rows']:,}",
+            "cost": money(manifest["invoice"]["billed_cost"]),
+        },
         "replaced_state": replaces["state"],
         "adjustments": [
             {
@@ -104,6 +123,21 @@ def _told(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
         "warnings": manifest["coverage"]["warnings"],
         "focus": manifest["focus"],
     }
+
+
+def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None, Decimal]]:
+    """From the charge to the invoice, in cents that add up."""
+    if invoice is None:
+        return []
+    lines = [(one["line"], one["rows"], Decimal(str(one["cost"]))) for one in invoice["lines"]]
+    shown = [
+        (_LINES.get(name) or class_words(name, "effective"), rows, cost)
+        for name, rows, cost in lines
+        if name != "rounding" and (rows or abs(cost) >= CENT)
+    ]
+    difference = Decimal(str(invoice["difference"]))
+    shown += [("not explained", None, difference)] if difference else []
+    return in_cents(shown, Decimal(str(invoice["billed_cost"])))
 
 
 def _sum(rows: list[dict[str, Any]], name: str) -> float:

@@ -11,6 +11,7 @@ from gpucost.chargeback.build import Bundle, charge
 from gpucost.chargeback.names import file_names
 from gpucost.errors import GpucostError
 from gpucost.model import iso
+from gpucost.reconcile import CENT, statement_dict
 from gpucost.report.render_data import coverage_dict, number
 
 SCHEMA = "gpucost.chargeback/1"
@@ -40,6 +41,7 @@ def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, An
         "teams": _teams(bundle),
         "totals": _totals(bundle),
         "coverage": coverage_dict(view.coverage),
+        "invoice": _invoice(bundle),
         "reconciliation": _reconciliation(bundle),
         "focus": {
             "version": ask.focus_version,
@@ -130,6 +132,39 @@ def _reconciliation(bundle: Bundle) -> dict[str, Any] | None:
         "effective_cost": account.effective_cost,
         "lines": account.lines,
         "difference": account.difference,
+        "statements": [statement_dict(one) for one in account.statements],
+    }
+
+
+def _invoice(bundle: Bundle) -> dict[str, Any] | None:
+    """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
+    if bundle.account is None:
+        return None
+    whole = {one.basis: one for one in bundle.account.statements if one.currency == bundle.account.currency}
+    if not whole:
+        return None
+    billed, effective = whole["billed"], whole["effective"]
+    rows = [row for row in bundle.overview.rows if row.keys["team"] is not None]
+    charged = sum((charge(row) for row in rows), Decimal(0))
+    estimated = sum((row.measures.estimated_cost for row in rows), Decimal(0))
+    shared = sum((charge(row) - row.measures.cost for row in rows), Decimal(0))
+    attributed = [row for row in effective.classes if row.name == "attributed"]
+    other = sum((row.cost for row in attributed), Decimal(0)) - (charged - estimated - shared)
+    lines: list[tuple[str, int | None, Decimal]] = [
+        ("charged", sum(row.rows for row in attributed), charged),
+        ("estimated", None, -estimated),
+        ("shared", None, -shared),
+        # the hours of a month are not the same in any time zone, and a bill of another month may price some
+        ("other_bills" if abs(other) >= CENT else "rounding", None, other),
+        *((row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
+        ("billed_less_effective", None, billed.cost - effective.cost),
+    ]
+    return {
+        "billed_cost": billed.cost,
+        "effective_cost": effective.cost,
+        "rows": billed.rows,
+        "difference": effective.difference,
+        "lines": [{"line": name, "rows": count, "cost": cost} for name, count, cost in lines if count or cost],
     }
 
 

@@ -1,4 +1,4 @@
-"""`gpucost reconcile`: where each billed GPU dollar went."""
+"""`gpucost reconcile`: where each billed dollar went."""
 
 from __future__ import annotations
 
@@ -27,9 +27,15 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpucost.reconcile/1"
 _SHOWN = 10
-_FIGURES = ("rows", "billed", "effective", "difference", "cost", "hours")
+_FIGURES = ("rows", "bill rows", "billed", "effective", "difference", "cost", "hours")
 # In a narrow terminal the number of rows goes first, then the provider.
 _CAUSE_WEIGHTS = (2, 0, 0, 3, 0, 0, 0, 0)
+_INVOICE_WEIGHTS = (0, 0, 1, 2, 0, 0, 0)
+_TITLES = {
+    "billed": "The invoice: what is billed",
+    "effective": "Effective cost: fees of commitments spread over what they cover",
+}
+_SUMS = {"billed": "invoice", "effective": "effective cost"}
 _NOT_EXPLAINED = 4
 
 
@@ -46,12 +52,13 @@ def reconcile(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Prove where each billed GPU dollar of a month went.
+    """Prove where each billed dollar of a month went.
 
-    Two accounts, exact to the cent: the effective cost of GPU instances = attributed + unallocated + billed time outside the
-    nodes' lives + billed instances that no metrics saw; and billed - effective cost = named lines. Nodes that no bill covers
-    stand beside, at their estimate. Ends with 4 where something is unexplained, no bill of that month was collected, or the month
-    is over and metrics miss a part of it that nobody accepted.
+    Accounts, exact to the cent: the invoice, as billed, and effective cost, each row of the bills in one class: GPU machines by
+    team, unallocated, outside the nodes' lives or unseen by metrics; commitments, discounts, credits, tax and all that is no GPU.
+    And billed - effective cost = named lines. Nodes that no bill covers stand beside, at their estimate. Ends with 4 where
+    something is unexplained, no bill of that month was collected, or the month is over and metrics miss a part of it that nobody
+    accepted.
 
     \b
     Examples:
@@ -101,6 +108,9 @@ def _is_over(month: str) -> bool:
 
 def as_dict(account: Reconciliation) -> dict[str, Any]:
     """The account as JSON holds it; money still Decimal."""
+    from dataclasses import asdict
+
+    from gpucost.reconcile import statement_dict
     from gpucost.report.render_data import gap_dict
 
     return {
@@ -111,6 +121,8 @@ def as_dict(account: Reconciliation) -> dict[str, Any]:
         "is_final": account.is_final,
         "is_exact": not account.problems,
         "problems": list(account.problems),
+        "statements": [statement_dict(one) for one in account.statements],
+        "invoices": [asdict(one) for one in account.invoices],
         "effective_cost": account.effective_cost,
         "instance_hours": account.instance_hours,
         "instances": account.machines,
@@ -149,17 +161,17 @@ def _json(account: Reconciliation) -> str:
 
 
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
-    """The lines, or by what was asked for the rows of each, as columns and rows."""
-    lines: list[Sequence[Any]] = (
-        [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
-        if account.by
-        else [(line, cost, account.currency) for line, cost in account.lines.items()]
-    )
-    return ("line", *account.by, "cost", "currency"), lines
+    """The classes of the bills' rows, or by what was asked for the lines of GPU machines, as columns and rows."""
+    if account.by:
+        lines = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
+        return ("line", *account.by, "cost", "currency"), lines
+    return ("basis", "class", "team", "rows", "cost", "currency"), [
+        (one.basis, row.name, row.team, row.rows, row.cost, one.currency) for one in account.statements for row in one.classes
+    ]
 
 
 def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
-    from gpucost.reconcile.view import CENT, LINES
+    from gpucost.reconcile.view import CENT
 
     def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
         from gpucost.cli._fit import figures_right, fitted, left_out
@@ -171,22 +183,37 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
         return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table) + (f"{below}\n" if below else "")
 
     state = "final" if account.is_final else "not final yet"
-    parts = [
-        f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n",
-        _section(f"Effective cost of {account.machines:,} GPU instances, {account.instance_hours:,.1f} hours", markdown),
-        table(
-            ("", account.currency),
-            [
-                *(
-                    (words, _money(account.lines[line]))
-                    for line, words in LINES.items()
-                    if abs(account.lines[line]) >= CENT or line in ("attributed", "unallocated")
-                ),
-                ("not explained", _money(account.difference)),
-                ("effective cost", _money(account.effective_cost)),
-            ],
-        ),
+    parts = [f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n"]
+    for one in account.statements:
+        lines = [(words, "" if rows is None else f"{rows:,}", _money(cost)) for words, rows, cost in one.lines()]
+        lines += [("not explained", "", _money(one.difference))] if one.difference else []
+        lines += [(_SUMS[one.basis], f"{one.rows:,}", _money(one.cost))]
+        unrated = "" if one.currency == account.currency else f", in {one.currency}: it has no rate to {account.currency}"
+        parts += [_section(_TITLES[one.basis] + unrated, markdown), table(("", "bill rows", one.currency), lines)]
+    parts += [
+        _item(
+            f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost {_money(account.effective_cost)} "
+            f"{account.currency} of it, {_money(account.lines['attributed'])} attributed to teams. A bill row of several teams "
+            "counts where most of it went.",
+            width,
+            markdown,
+        )
     ]
+    if len(account.invoices) > 1:
+        invoices = [
+            (
+                i.provider,
+                i.account or "",
+                i.invoice_id or "",
+                f"{i.rows:,}",
+                _money(i.billed_cost),
+                _money(i.effective_cost),
+                i.currency,
+            )
+            for i in account.invoices
+        ]
+        names = ("provider", "account", "invoice", "bill rows", "billed", "effective", "currency")
+        parts += [_section("Invoices", markdown), table(names, invoices, _INVOICE_WEIGHTS)]
     if account.rows:
         rows = [
             (row.line, *(value or "" for value in row.keys.values()), _money(row.cost))
@@ -219,7 +246,7 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
     ]
     if account.beside:
         parts += [
-            _section("Beside, on the same instances", markdown),
+            _section("Of it, on GPU instances beside their hours", markdown),
             table(("kind", "cost", "currency"), [(kind, _money(cost), currency) for kind, currency, cost in account.beside]),
         ]
     if account.not_collected:

@@ -1,5 +1,5 @@
--- reads: billed_hours, billed_nodes, bill_rows, nodes, collected, $month
--- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it
+-- reads: billed_hours, bills, billed_nodes, bill_rows, nodes, collected, $month
+-- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it; machine is the same below 0 for all hours of one in a format and currency
 -- invariant: costs are in the report's currency; seen_ms is time that a node was up and collected, within the charge period
 CREATE OR REPLACE TEMP TABLE machine_hours AS
 WITH ranked AS (
@@ -11,12 +11,13 @@ WITH ranked AS (
     WINDOW pool AS (PARTITION BY provider, account, region, instance_type, capacity_type, currency, from_ms, to_ms)
 ),
 asked AS (
-    SELECT row_number() OVER () AS machine_hour, bill_id, provider, instance_key, instance_type, account, region, capacity_type, from_ms, to_ms,
+    SELECT row_number() OVER () AS machine_hour, -dense_rank() OVER (ORDER BY instance_key, currency, format) AS machine,
+        bill_id, r.provider, format, instance_key, instance_type, currency, rate, from_ms, to_ms,
         instance_hours, is_unexplained, is_first, is_settled_elsewhere,
-        (effective_cost * rate)::DECIMAL(38, 9) AS effective_cost,
+        (effective_cost * rate)::DECIMAL(38, 9) AS effective_cost, (discount_cost * rate)::DECIMAL(38, 9) AS discount_cost,
         ((price_per_hour * rate)::DECIMAL(38, 12))::DECIMAL(38, 9) AS price_per_hour
-    FROM ranked
-    WHERE billing_period = $month
+    FROM ranked AS r JOIN bills AS b USING (bill_id)
+    WHERE r.billing_period = $month
 ),
 seen AS (
     SELECT a.machine_hour, any_value(n.node) AS node, any_value(n.cluster) AS cluster,
@@ -32,12 +33,12 @@ known AS (
     SELECT DISTINCT instance_key FROM billed_nodes
 ),
 named AS (
-    SELECT r.instance_key, min(machine_name(r.instance_key, r.resource_id)) AS machine
+    SELECT r.instance_key, min(machine_name(r.instance_key, r.resource_id)) AS billed_name
     FROM bill_rows AS r SEMI JOIN asked USING (bill_id, instance_key)
     WHERE r.kind = 'instance'
     GROUP BY ALL
 )
-SELECT a.*, coalesce(m.machine, a.instance_key) AS machine, s.node, s.cluster, k.instance_key IS NOT NULL AS has_node,
+SELECT a.*, coalesce(m.billed_name, a.instance_key) AS billed_name, s.node, s.cluster, k.instance_key IS NOT NULL AS has_node,
     CASE WHEN a.is_first AND a.price_per_hour IS NOT NULL THEN coalesce(s.seen_ms, 0) ELSE 0 END AS seen_ms
 FROM asked AS a
 LEFT JOIN seen AS s USING (machine_hour)

@@ -1,4 +1,4 @@
--- reads: bill_lines, metric_lines; $by the dimensions asked for: day, node, team
+-- reads: machine_parts; $by the dimensions asked for: day, node, team
 -- writes: nothing; answers line, the dimensions (null where not asked for) and cost
 -- invariant: sums over the lines are the same with any $by
 SELECT line,
@@ -6,6 +6,6 @@ SELECT line,
     CASE WHEN list_contains($by::VARCHAR[], 'node') THEN node END AS node,
     CASE WHEN list_contains($by::VARCHAR[], 'team') THEN team END AS team,
     sum(cost) AS cost
-FROM (SELECT line, day, node, NULL AS team, cost FROM bill_lines UNION ALL SELECT line, day, node, team, cost FROM metric_lines)
+FROM machine_parts
 GROUP BY ALL
 ORDER BY day NULLS FIRST, node NULLS FIRST, line, cost DESC, team;

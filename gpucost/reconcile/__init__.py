@@ -1,6 +1,6 @@
-"""Where each billed GPU dollar went: the bill beside what was attributed."""
+"""Where each billed dollar went: the bill beside what was attributed."""
 
 from gpucost.reconcile.build import reconcile
-from gpucost.reconcile.view import DIMENSIONS, Reconciliation
+from gpucost.reconcile.view import CENT, DIMENSIONS, Reconciliation, class_words, in_cents, statement_dict
 
-__all__ = ["DIMENSIONS", "Reconciliation", "reconcile"]
+__all__ = ["CENT", "DIMENSIONS", "Reconciliation", "class_words", "in_cents", "reconcile", "statement_dict"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gpucost.catalog import load_catalog
 from gpucost.engine.local import answer_rows, run_stage
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.model import from_ms, to_ms
-from gpucost.reconcile.view import LINES, Cause, LineRow, Machine, Reconciliation
+from gpucost.reconcile.view import BASES, LINES, Cause, ClassRow, Invoice, LineRow, Machine, Reconciliation, Statement
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -22,8 +24,8 @@ _PACKAGE = "gpucost.reconcile"
 def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
     """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
 
-    Works on a read-only connection; makes temporary tables. Raises IncompleteError where no bill of that month was collected,
-    PriceError where a machine is billed in a currency that has no rate.
+    Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
+    where no bill of that month was collected, PriceError where a machine is billed in a currency that has no rate.
     """
     causes = _ask(con, "60_charges", {"month": month})
     if not causes:
@@ -32,7 +34,9 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         raise _no_rate(lost["currency"], currency, f"{from_ms(lost['from_ms']):%Y-%m-%d}", month)
     sqlfiles.run(con, "machine_charges")
     run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
-    for name in ("30_metric_lines", "35_bill_lines"):
+    load_catalog(con)
+    run_stage(con, _PACKAGE, "20_row_classes", {"month": month, "currency": currency})
+    for name in ("30_machine_parts", "35_machine_shares"):
         run_stage(con, _PACKAGE, name)
     sums = _ask(con, "40_lines", {"by": []})
     (total,) = _ask(con, "41_total", {})
@@ -43,6 +47,8 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         currency=currency,
         providers=tuple(sorted({row["provider"] for row in causes})),
         is_final=all(row["is_final"] for row in causes),
+        statements=tuple(_statements(con, currency)),
+        invoices=tuple(Invoice(**row) for row in _ask(con, "44_invoices", {"month": month})),
         effective_cost=Decimal(total["effective_cost"]),
         instance_hours=float(total["instance_hours"]),
         machines=int(total["machines"]),
@@ -81,6 +87,16 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
 
 def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
     return answer_rows(con, _PACKAGE, name, params)
+
+
+def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
+    classes: dict[tuple[str, str], list[ClassRow]] = defaultdict(list)
+    for row in _ask(con, "42_classes", {"currency": currency}):
+        classes[row["basis"], row["currency"]].append(ClassRow(row["class"], row["team"], row["rows"], row["cost"]))
+    for whole in _ask(con, "43_totals", {"currency": currency}):
+        for basis in BASES:
+            own = classes[basis, whole["currency"]]
+            yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], own)
 
 
 def _text(value: object) -> str | None:

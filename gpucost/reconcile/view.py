@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from gpucost.report.view import Gap
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 DIMENSIONS = ("day", "node", "team")
 CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
 
-# In the order of the account, with what each is.
+Basis = Literal["billed", "effective"]
+BASES: dict[Basis, str] = {"billed": "the invoice", "effective": "effective cost"}
+
+# Where money of GPU machines goes, in the order of the account, with what each line is.
 LINES = {
     "attributed": "attributed to teams",
     "unallocated": "unallocated: nobody held the GPUs",
@@ -24,6 +28,116 @@ LINES = {
     "shared_in_pool": "shared among machines of one kind",
     "settled_in_other_periods": "settled in other billing periods",
 }
+
+
+# What of a bill is no machine with GPUs that has an id, in the order of a statement.
+OTHER_CLASSES = {
+    "gpu_without_id": "GPU machines that the bill gives no id",
+    "other_export": "GPU machines that another export tells, too",
+    "managed": "managed GPU services without a node",
+    "unused_gpu_reservations": "reserved GPU capacity that nothing used",
+    "unused_commitments": "commitments that nothing used",
+    "commitment_fees": "fees of commitments",
+    "covered_usage": "covered usage that savings plans take back",
+    "unused_reservations": "other reserved capacity that nothing used",
+    "other_machines": "machines without GPUs",
+    "storage": "storage",
+    "network": "network",
+    "support": "support",
+    "other_services": "other services",
+    "split": "containers' shares, which cost nothing",
+    "discounts": "discounts",
+    "credits": "credits",
+    "refunds": "refunds",
+    "tax": "tax",
+    "rounding": "rounding",
+}
+CLASSES = LINES | OTHER_CLASSES
+# Where the same class means less in effective cost than on an invoice.
+_EFFECTIVE = {
+    "commitment_fees": "fees of commitments, spread over what they cover",
+    "discounts": "discounts that are in no machine's cost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """What bill rows of one class come to; of `attributed`, those of one team."""
+
+    name: str
+    team: str | None
+    rows: int
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
+
+    The classes' bill rows add up to `rows`; their costs and `difference`, which should be 0, to `cost`.
+    """
+
+    basis: Basis
+    currency: str
+    rows: int
+    cost: Decimal
+    classes: tuple[ClassRow, ...]
+
+    @classmethod
+    def of(cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]) -> Statement:
+        """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
+        places = list(CLASSES)
+        ordered = sorted(
+            (row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or "")
+        )
+        left = cost - sum((row.cost for row in ordered), Decimal(0))
+        if left and abs(left) < CENT:
+            ordered.append(ClassRow("rounding", None, 0, left))
+        return cls(basis, currency, rows, cost, tuple(ordered))
+
+    @property
+    def difference(self) -> Decimal:
+        """What went to no class."""
+        return self.cost - sum((row.cost for row in self.classes), Decimal(0))
+
+    def lines(self) -> list[tuple[str, int | None, Decimal]]:
+        """What a reader sees: classes with rows or money in words, their rows and their cost in cents.
+
+        With `difference` they add up to `cost` in cents; what rounding leaves is a line.
+        """
+        shown = [
+            (class_words(row.name, self.basis, row.team), row.rows, row.cost)
+            for row in self.classes
+            if row.name != "rounding" and (row.rows or abs(row.cost) >= CENT)
+        ]
+        return in_cents(shown, self.cost - self.difference)
+
+
+def class_words(name: str, basis: Basis, team: str | None = None) -> str:
+    """A class in words; those of one team, where `team` is told."""
+    if team is not None:
+        return f"GPU machines of {team}"
+    return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
+
+
+def in_cents(lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal) -> list[tuple[str, int | None, Decimal]]:
+    """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
+    shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
+    left = _cents(cost) - sum((amount for *_, amount in shown), Decimal(0))
+    return [*shown, (CLASSES["rounding"], None, left)] if left else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Invoice:
+    """What one invoice of a provider comes to, in its own currency; None where the export does not name it."""
+
+    provider: str
+    account: str | None
+    invoice_id: str | None
+    currency: str
+    rows: int
+    billed_cost: Decimal
+    effective_cost: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +179,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The account of one billing period. Money in `currency`, but for causes and `beside`, which are in the bill's.
+    """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
 
-    `effective_cost` of GPU instances = sum of `lines` + `difference`, which should be under half a cent.
+    `statements` say where every row of the bills went, billed first: in `currency`, and one for each of the bills' currencies
+    that has no rate to it. `effective_cost` is that of GPU instances = sum of `lines` + `difference`.
     `not_collected` is what metrics miss of the period, as pipeline.reconcile tells.
     """
 
@@ -75,6 +190,8 @@ class Reconciliation:
     currency: str
     providers: tuple[str, ...]
     is_final: bool
+    statements: tuple[Statement, ...]
+    invoices: tuple[Invoice, ...]
     effective_cost: Decimal
     instance_hours: float
     machines: int
@@ -90,7 +207,7 @@ class Reconciliation:
 
     @property
     def difference(self) -> Decimal:
-        """Effective cost that no line names."""
+        """Effective cost of GPU instances that no line names."""
         return self.effective_cost - sum(self.lines.values(), Decimal(0))
 
     @property
@@ -106,8 +223,11 @@ class Reconciliation:
     def problems(self) -> tuple[str, ...]:
         """What keeps the account from being closed, a sentence each; none where every cent is named."""
         found = []
-        if abs(self.difference) >= CENT:
-            found.append(f"{self.difference:,.2f} {self.currency} of effective cost went to no line")
+        found += [
+            f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
+            for one in self.statements
+            if one.difference
+        ]
         found += [
             f"{amount:,.2f} {currency} between billed and effective cost has no cause"
             for currency, amount in self.unexplained.items()
@@ -124,7 +244,25 @@ class Reconciliation:
             f"{cost:,.2f} {LINES[line]}" for line, cost in self.lines.items() if abs(cost) >= CENT or line == "attributed"
         )
         state = "final" if self.is_final else "not final"
+        wholes = ", ".join(f"{one.cost:,.2f} {one.currency} {one.basis}" for one in self.statements)
         return (
-            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {self.effective_cost:,.2f} "
-            f"{self.currency} for {self.machines:,} GPU machines = {parts}; {'; '.join(self.problems) or 'every cent is named'}"
+            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; "
+            f"{self.effective_cost:,.2f} {self.currency} for {self.machines:,} GPU machines = {parts}; "
+            f"{'; '.join(self.problems) or 'every cent is named'}"
         )
+
+
+def _cents(amount: Decimal) -> Decimal:
+    return amount.quantize(Decimal("0.01"))
+
+
+def statement_dict(statement: Statement) -> dict[str, Any]:
+    """The statement as JSON holds it; money still Decimal."""
+    return {
+        "basis": statement.basis,
+        "currency": statement.currency,
+        "rows": statement.rows,
+        "cost": statement.cost,
+        "difference": statement.difference,
+        "classes": [{"class": row.name, "team": row.team, "rows": row.rows, "cost": row.cost} for row in statement.classes],
+    }

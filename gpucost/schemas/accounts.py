@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from gpucost.schemas.base import Answer, Count, Currency, Hours, Instant, Part, Span
+
+
+class Class(Part):
+    name: str = Field(alias="class", description="What the bill's rows are; docs/billing.md has them all.")
+    team: str | None = Field(description="Of the class attributed; else null.")
+    rows: Count = Field(description="A bill row of several teams counts where most of it went.")
+    cost: float
+
+
+class Statement(Part):
+    basis: Literal["billed", "effective"]
+    currency: Currency
+    rows: Count = Field(description="All rows of the billing period's bills: the sum over the classes.")
+    cost: float = Field(description="The sum over the classes, and the difference.")
+    difference: float = Field(description="What went to no class: 0.")
+    classes: list[Class]
+
+
+class Invoice(Part):
+    provider: str
+    account: str | None
+    invoice_id: str | None
+    currency: str
+    rows: Count
+    billed_cost: float
+    effective_cost: float
 
 
 class Cause(Part):
@@ -49,7 +75,9 @@ class Reconciliation(Answer):
     is_final: bool
     is_exact: bool
     problems: list[str]
-    effective_cost: float
+    statements: list[Statement] = Field(description="Every row of the bills, as billed and as effective cost.")
+    invoices: list[Invoice] = Field(description="What the statements are the sum of, each in its own currency.")
+    effective_cost: float = Field(description="Of GPU instances.")
     instance_hours: float
     instances: Count
     lines: dict[str, float]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from gpucost.schemas.accounts import Statement
 from gpucost.schemas.base import Answer, Count, Coverage, Currency, Hours, Part, Ratio, Span
 
 
@@ -42,6 +43,21 @@ class Account(Part):
     effective_cost: float
     lines: dict[str, float]
     difference: float
+    statements: list[Statement] = Field(description="As gpucost reconcile has them.")
+
+
+class InvoiceLine(Part):
+    line: str = Field(description="charged, what is not the bill's of that, then classes of the bill's rows; docs/chargeback.md.")
+    rows: Count | None
+    cost: float
+
+
+class Invoice(Part):
+    billed_cost: float = Field(description="The sum of lines and difference.")
+    effective_cost: float
+    rows: Count
+    difference: float
+    lines: list[InvoiceLine]
 
 
 class Focus(Part):
@@ -87,6 +103,7 @@ class Index(Answer, Span):
     teams: list[Team]
     totals: Totals
     coverage: Coverage
+    invoice: Invoice | None = Field(description="How the charge leads to the invoice; null where no bill was collected.")
     reconciliation: Account | None
     focus: Focus
     replaces: Replaced | None = Field(description="What the figures differ from: those of the bundle that stood there before.")

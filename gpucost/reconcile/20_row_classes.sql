@@ -1,0 +1,67 @@
+-- reads: bill_rows, bills, machine_hours, billed_hours, billed_nodes, catalog_instances, fx_rates; $month, $currency the report's
+-- writes: row_classes, the bill rows of the billing period, summed by what they are: the machine hour, or for a fee of longer the machine, that they belong to, else their class on the invoice and in effective cost
+-- invariant: each bill row is counted once; amounts are in the report's currency, in the bill's where that has no rate
+CREATE OR REPLACE TEMP TABLE row_classes AS
+WITH gpu_types AS (
+    SELECT DISTINCT lower(instance_type) AS instance_type FROM catalog_instances WHERE gpu_count > 0
+),
+gpu_machines AS (
+    SELECT instance_key FROM billed_hours
+    UNION
+    SELECT instance_key FROM billed_nodes
+),
+told AS (
+    SELECT r.bill_id, b.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, r.billed_cost, r.effective_cost, r.kind,
+        -- what a savings plan covers is billed at its price without one, and taken back beside it
+        r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back,
+        CASE WHEN r.kind IN ('instance', 'node_fee') OR takes_back THEN r.instance_key END AS machine_key,
+        r.kind IN ('instance', 'reserved_unused')
+            AND (lower(r.instance_type) IN (FROM gpu_types) OR coalesce(regexp_matches(r.sku_description, '\bgpu\b|nvidia', 'i'), false)) AS has_gpu_type
+    FROM bill_rows AS r JOIN bills AS b USING (bill_id)
+    WHERE b.billing_period = $month
+),
+machines AS (
+    SELECT DISTINCT machine, format, instance_key, currency FROM machine_hours
+),
+placed AS (
+    SELECT t.* EXCLUDE (bill_id, format), h.rate AS machine_rate,
+        coalesce(CASE WHEN t.start_ms < h.to_ms THEN h.machine_hour END, CASE WHEN t.kind = 'node_fee' THEN m.machine END) AS place,
+        t.machine_key IN (FROM gpu_machines) AS is_gpu_machine
+    FROM told AS t
+    ASOF LEFT JOIN machine_hours AS h
+        ON h.bill_id = t.bill_id AND h.instance_key = t.machine_key AND h.currency = t.currency AND h.from_ms <= t.start_ms
+    LEFT JOIN machines AS m ON m.format = t.format AND m.instance_key = t.machine_key AND m.currency = t.currency
+),
+named AS (
+    SELECT *,
+        CASE WHEN place IS NOT NULL THEN NULL
+            WHEN takes_back THEN 'covered_usage'
+            WHEN kind = 'instance' AND is_gpu_machine THEN 'other_export'
+            WHEN kind = 'instance' AND has_gpu_type THEN 'gpu_without_id'
+            WHEN kind IN ('instance', 'node_fee') THEN 'other_machines'
+            WHEN kind = 'reserved_unused' AND has_gpu_type THEN 'unused_gpu_reservations'
+            WHEN kind = 'reserved_unused' THEN 'unused_reservations'
+            WHEN kind = 'commitment_fee' THEN 'commitment_fees'
+            WHEN kind = 'commitment_unused' THEN 'unused_commitments'
+            WHEN kind IN ('managed', 'storage', 'network', 'support', 'tax', 'split') THEN kind
+            WHEN kind IN ('discount', 'credit', 'refund') THEN kind || 's'
+            ELSE 'other_services' END AS class
+    FROM placed
+),
+summed AS (
+    SELECT place, class, currency, start_ms, machine_rate, count(*) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost
+    FROM named
+    GROUP BY ALL
+),
+rated AS (
+    SELECT s.* EXCLUDE (currency), CASE WHEN s.place > 0 THEN s.machine_rate ELSE f.rate END AS rate,
+        CASE WHEN rate IS NULL THEN s.currency ELSE $currency END AS currency
+    FROM summed AS s ASOF LEFT JOIN fx_rates AS f ON f.currency = s.currency AND f.from_ms <= s.start_ms
+)
+SELECT place, currency, class AS effective_class,
+    -- of a fee, the invoice knows no unused part
+    CASE class WHEN 'unused_commitments' THEN 'commitment_fees' ELSE class END AS billed_class,
+    sum(rows)::BIGINT AS rows,
+    sum((billed_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS billed_cost, sum((effective_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS effective_cost
+FROM rated
+GROUP BY ALL;

@@ -1,0 +1,40 @@
+-- reads: cost_hourly, nodes, billed_nodes, machine_hours
+-- writes: machine_parts, where the effective cost of each machine hour went: what metrics attribute of it at the bill's prices, and what they do not, by line, UTC day, node and team
+-- invariant: estimates are no part of it; the parts of all machine hours add up to their effective cost
+CREATE OR REPLACE TEMP TABLE machine_parts AS
+WITH covered AS (
+    SELECT m.machine_hour, b.node_id, m.from_ms, m.to_ms
+    FROM machine_hours AS m JOIN billed_nodes AS b USING (instance_key)
+    WHERE m.is_first AND m.price_per_hour IS NOT NULL
+),
+metric_parts AS (
+    SELECT h.machine_hour, CASE c.kind WHEN 'allocated' THEN 'attributed' ELSE c.kind END AS line, epoch_ms(c.from_ms)::DATE AS day, n.node, c.team,
+        sum(c.cost + c.unallocated_cost + c.not_collected_cost - c.estimated_cost) AS cost
+    FROM cost_hourly AS c
+    JOIN nodes AS n USING (node_id)
+    JOIN covered AS h ON h.node_id = c.node_id AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
+    GROUP BY ALL
+),
+priced AS (
+    SELECT *, (price_per_hour * instance_hours)::DECIMAL(38, 9) AS hours_cost,
+        (price_per_hour * (seen_ms / 3600000.0))::DECIMAL(38, 9) AS seen_cost,
+        epoch_ms(from_ms)::DATE AS day, CASE WHEN has_node THEN node ELSE billed_name END AS name
+    FROM machine_hours
+),
+lines AS (
+    FROM metric_parts
+    UNION ALL
+    SELECT machine_hour, CASE WHEN NOT has_node THEN 'instances_without_metrics' WHEN hours_cost >= seen_cost THEN 'outside_node_life' ELSE 'seen_beyond_billed_hours' END,
+        day, name, NULL, hours_cost - seen_cost
+    FROM priced
+    WHERE price_per_hour IS NOT NULL
+    UNION ALL
+    -- a pool's price spreads its cost over its hours: over the pool nothing is left, unless another billing period corrects some of them
+    SELECT machine_hour, CASE WHEN is_unexplained THEN 'billed_in_part' WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END,
+        day, name, NULL, effective_cost - coalesce(hours_cost, 0)
+    FROM priced
+    UNION ALL
+    -- of what metrics did not see, this is told apart
+    SELECT machine_hour, 'outside_node_life', day, node, NULL, -cost FROM metric_parts WHERE line = 'not_collected'
+)
+SELECT machine_hour, line, day, node, team, sum(cost)::DECIMAL(38, 9) AS cost FROM lines GROUP BY ALL;
