@@ -34,7 +34,7 @@ month_days AS (
     SELECT unnest(range($from::TIMESTAMP, $to::TIMESTAMP, INTERVAL 1 DAY)) AS starts
 ),
 plan_hours AS (
-    SELECT h.starts, coalesce(sum(l.covered), 0) * $plan_price::DECIMAL(12, 4) AS used
+    SELECT h.starts, round(coalesce(sum(l.covered), 0) * $plan_price::DECIMAL(12, 4), 4) AS used
     FROM month_hours AS h LEFT JOIN lots AS l USING (starts)
     GROUP BY h.starts
 ),

@@ -54,23 +54,21 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
     progress(f"loading {count:,} samples of {len(series):,} series")
     with store.write() as con:
         run = runs.begin(con, "prometheus", SOURCE, (period.start_ms, period.end_ms))
-    for start in range(period.start_ms, period.end_ms, _WINDOW_HOURS * MS_PER_HOUR):
-        end = min(start + _WINDOW_HOURS * MS_PER_HOUR, period.end_ms)
-        window = SampleWindow(
-            source=SOURCE,
-            run_id=run,
-            from_ms=start,
-            to_ms=end,
-            cluster_label="cluster",
-            default_cluster=CLUSTER,
-            activity=_thresholds(config),
-            answers=list(_answers(series, start, end)),
-        )
-        with store.write() as con:
+        for start in range(period.start_ms, period.end_ms, _WINDOW_HOURS * MS_PER_HOUR):
+            end = min(start + _WINDOW_HOURS * MS_PER_HOUR, period.end_ms)
+            window = SampleWindow(
+                source=SOURCE,
+                run_id=run,
+                from_ms=start,
+                to_ms=end,
+                cluster_label="cluster",
+                default_cluster=CLUSTER,
+                activity=_thresholds(config),
+                answers=list(_answers(series, start, end)),
+            )
             load_window(con, window)
-    with store.write() as con:
         runs.finish(con, run)
-    load_work(store, fleet, SOURCE, CLUSTER)
+        load_work(con, fleet, SOURCE, CLUSTER)
     if billed:
         progress("loading the bill")
         trees = [LocalTree(bill.write(fleet, month, folder)) for month in billed]
@@ -91,6 +89,8 @@ def _answers(series: list[Series], start: int, end: int) -> Iterator[Answer]:
     """One answer per metric, as a server gives them."""
     by_metric: dict[str, list[tuple[Series, slice]]] = {}
     for one in series:
+        if not len(one.times) or one.times[-1] * 1000 < start or one.times[0] * 1000 >= end:
+            continue
         low, high = np.searchsorted(one.times, [start // 1000, end // 1000])
         if high > low:
             by_metric.setdefault(one.labels["__name__"], []).append((one, slice(int(low), int(high))))
