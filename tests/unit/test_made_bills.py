@@ -61,7 +61,8 @@ TELLINGS = {
         UNION ALL BY NAME
         SELECT any_value(COLUMNS('^bill_')), line_item_line_item_type, line_item_product_code, line_item_usage_account_id,
             min(line_item_usage_start_date) AS line_item_usage_start_date,
-            max(line_item_usage_end_date) AS line_item_usage_end_date, '' AS line_item_usage_type, 'USD' AS line_item_currency_code,
+            max(line_item_usage_end_date) AS line_item_usage_end_date,
+            '' AS line_item_usage_type, 'USD' AS line_item_currency_code,
             sum(line_item_unblended_cost) AS line_item_unblended_cost,
             savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n
         FROM cur WHERE line_item_line_item_type = 'EdpDiscount'
