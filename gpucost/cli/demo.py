@@ -23,14 +23,16 @@ _TEAM = "research"
 def demo(
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="DIR", help="Leave the store, the config and the price book in DIR.", show_default=False),
+        typer.Option(
+            "--keep", metavar="DIR", help="Leave the store, the config, the bill and the price book in DIR.", show_default=False
+        ),
     ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Show a month of a sample fleet: its metrics loaded, priced, attributed and reported like your own.
+    """Show two months of a sample fleet: metrics and a bill loaded, priced, attributed and reported like your own.
 
-    No network, no credentials. Without --keep nothing stays behind.
+    The first month is billed, the second an estimate. No network, no credentials. Without --keep nothing stays behind.
 
     \b
     Examples:
@@ -39,16 +41,18 @@ def demo(
     """
     from datetime import UTC, datetime
 
-    from gpucost.demo.build import build, last_month
+    from gpucost.demo.build import build, last_months
+    from gpucost.demo.model import months
 
-    month = last_month(datetime.now(UTC))
+    period = last_months(datetime.now(UTC))
+    billed, estimated = months(period)
     with _folder(keep) as folder:
-        config = build(folder, month, lambda words: note(words, quiet=quiet))
+        config = build(folder, period, lambda words: note(words, quiet=quiet))
         note("attributing every GPU-hour", quiet=quiet)
-        _report(config, month)
+        _report(config, estimated)
         put()
-        _report(config, month, _TEAM)
-    note(_next(keep), quiet=quiet)
+        _report(config, estimated, _TEAM)
+    note(_next(keep, f"{billed.start:%Y-%m}"), quiet=quiet)
 
 
 @contextmanager
@@ -73,7 +77,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
     write_report(pipeline.report(config, Store(config.store), query), ReportFormat.table, None)
 
 
-def _next(keep: Path | None) -> str:
+def _next(keep: Path | None, billed: str) -> str:
     if keep is None:
         steps = [
             "gpucost demo --keep ./gpucost-demo    to look around in it",
@@ -84,12 +88,16 @@ def _next(keep: Path | None) -> str:
             f"cd {shlex.quote(str(keep))}",
             "gpucost report --team product",
             "gpucost report --by namespace,gpu_model",
+            f"gpucost reconcile --month {billed}      where each dollar of the bill went",
+            f"gpucost chargeback --month {billed} --out chargeback",
+            f"gpucost whatif reserve --month {billed}",
+            "gpucost budget check",
             "gpucost unit epoch",
             "gpucost unit tokens",
             "gpucost waste",
             "gpucost findings",
             "gpucost queue",
-            'gpucost sql "from nodes"',
+            'gpucost sql "from charges"',
             "change prices.csv or gpucost.toml, and report again",
         ]
     return "\n".join(["", "next:", *(f"  {step}" for step in steps)])

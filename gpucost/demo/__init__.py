@@ -1,1 +1,1 @@
-"""A sample fleet with a month of history, loaded, priced, attributed and reported like real data."""
+"""A sample fleet with two months of history and a bill, loaded, priced, attributed and reported like real data."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
+from gpucost.demo import bill
 from gpucost.demo.model import TEAMS
 from gpucost.errors import UsageError
 from gpucost.model import Period, iso
@@ -13,12 +15,11 @@ from gpucost.model import Period, iso
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 _MARK = "# The sample fleet of `gpucost demo`."
 
-#: $ per node-hour as a company might have agreed them: (instance type, on demand, spot).
-_PRICES = (
-    ("p4d.24xlarge", "21.96", "10.40"),
-    ("p5.48xlarge", "55.04", "23.60"),
-    ("g4dn.12xlarge", "3.91", "1.45"),
-    ("g5.12xlarge", "5.67", "2.30"),
+#: What on-demand machines of a type cost where a commitment pays for them: (instance type, purchase option, $ per node-hour).
+_COMMITTED = (
+    # the mean of two machines, of which the plan pays for one and a half
+    (bill.PLAN_TYPE, "savings_plan", "17.32"),
+    (bill.RESERVED_TYPE, "reserved", bill.RESERVED_AMORTIZED),
 )
 #: From the middle of the month H100s in one zone are scarce.
 _DEARER = ("p5.48xlarge", "us-east-1c", "23.60", "27.90")
@@ -41,12 +42,12 @@ def prepare(folder: Path) -> None:
             f"{folder} is not empty and holds no earlier demo: {', '.join(sorted(found)[:3])}",
             "name a new directory, or empty this one",
         )
-    for name in (STORE, f"{STORE}.wal", CONFIG, BOOK):
-        (folder / name).unlink(missing_ok=True)
+    for path in (*(folder / name for name in (STORE, f"{STORE}.wal", CONFIG, BOOK)), *folder.glob(bill.FILES)):
+        path.unlink(missing_ok=True)
 
 
 def write(folder: Path, month: Period) -> Path:
-    """Writes price book and configuration for the month; returns the configuration's path."""
+    """Writes configuration and price book, which is for a month that no bill is there of; returns the configuration's path."""
     (folder / BOOK).write_text(_book(month), encoding="utf-8")
     config = folder / CONFIG
     config.write_text(_config(), encoding="utf-8")
@@ -55,8 +56,10 @@ def write(folder: Path, month: Period) -> Path:
 
 def _book(month: Period) -> str:
     rows = ["provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"]
-    for instance_type, on_demand, spot in _PRICES:
-        rows.append(f"aws,us-east-1,,{instance_type},on_demand,{on_demand},USD,")
+    committed = {instance_type: (option, price) for instance_type, option, price in _COMMITTED}
+    for instance_type, on_demand, spot in bill.PRICES:
+        option, price = committed.get(instance_type, ("on_demand", on_demand))
+        rows.append(f"aws,us-east-1,,{instance_type},{option},{price},USD,")
         rows.append(f"aws,us-east-1,,{instance_type},spot,{spot},USD,")
     instance_type, zone, before, after = _DEARER
     rows.append(f"aws,us-east-1,{zone},{instance_type},spot,{before},USD,")
@@ -79,11 +82,25 @@ prometheus = []
 [prices]
 book = "{BOOK}"
 
+# the enterprise agreement; a bill has it already
+[[prices.discounts]]
+percent = {Decimal(bill.DISCOUNT) * 100:.0f}
+provider = "aws"
+
 [idle]
 threshold_percent = 5
 
 [targets]
 efficiency = 0.80
 spot_ratio = 0.70
+
+[[budgets]]
+name = "all GPUs"
+amount = 85000
+
+[[budgets]]
+name = "team research"
+team = "research"
+amount = 25000
 {teams}
 """

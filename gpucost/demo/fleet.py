@@ -1,4 +1,4 @@
-"""Plans the sample fleet of a month: the same month gives the same fleet."""
+"""Plans the sample fleet of a few whole months: the same months give the same fleet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpucost.demo.model import Device, Fleet, Node, Phase, Pod, Pool, Profile
+from gpucost.demo.model import Device, Fleet, Node, Phase, Pod, Pool, Profile, months
 from gpucost.model import Period
 
 HOUR, DAY = 3600, 86_400
@@ -19,13 +19,13 @@ A100_MIG = Pool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "on_demand", "us-eas
 H100_SPOT = Pool("p5.48xlarge", "NVIDIA H100 80GB HBM3", 8, "spot", "us-east-1c", 13)
 T4_SHARED = Pool("g4dn.12xlarge", "Tesla T4", 4, "on_demand", "us-east-1a", 21, replicas=4)
 T4_SPOT = Pool("g4dn.12xlarge", "Tesla T4", 4, "spot", "us-east-1b", 22)
-A10G = Pool("g5.12xlarge", "NVIDIA A10G", 4, "on_demand", "us-east-1a", 31)
+A10G = Pool("g5.12xlarge", "NVIDIA A10G", 4, "reserved", "us-east-1a", 31)
 A10G_SPOT = Pool("g5.12xlarge", "NVIDIA A10G", 4, "spot", "us-east-1c", 32)
 
 
-def plan(month: Period) -> Fleet:
-    """The fleet of one whole month."""
-    return _Planner(month).plan()
+def plan(period: Period) -> Fleet:
+    """The fleet of one whole month, or of several."""
+    return _Planner(period).plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,11 @@ class _Jobs:
 
 
 class _Planner:
-    def __init__(self, month: Period) -> None:
-        self.fleet = Fleet(month.start_ms // 1000, month.end_ms // 1000)
-        self.dice = np.random.default_rng([month.start.year, month.start.month])
+    def __init__(self, period: Period) -> None:
+        self.fleet = Fleet(period.start_ms // 1000, period.end_ms // 1000)
+        #: what happens once a month happens in each: when they begin
+        self.months = [month.start_ms // 1000 for month in months(period)]
+        self.dice = np.random.default_rng([period.start.year, period.start.month])
         self.runs: dict[str, int] = {}
 
     def plan(self) -> Fleet:
@@ -64,8 +66,10 @@ class _Planner:
                 for low, high in lanes:
                     self._jobs(node, _whole(range(low, high)), training if high - low == 8 else sweeps)
         desk = self._node(A100, start, end)
-        for number, (who, first_day, last_day) in enumerate((("alice", 0, 99), ("bob", 0, 99), ("chen", 3, 19))):
-            begin, stop = start + first_day * DAY + 9 * HOUR, min(start + last_day * DAY + 17 * HOUR, end)
+        desks = [("alice", 0, start, end), ("bob", 1, start, end)]
+        desks += [("chen", 2, month + 3 * DAY, month + 19 * DAY) for month in self.months]
+        for who, number, first_day, last_day in desks:
+            begin, stop = first_day + 9 * HOUR, min(last_day + 17 * HOUR, end)
             self._pod(
                 desk,
                 "ml-research",
@@ -112,7 +116,9 @@ class _Planner:
             self._deployment(slots, "serving", name, [_whole([copy % 4]) for copy in range(copies)])
         whole = self._node(A10G, start, end)
         self._deployment(whole, "serving", "embedding-api", [_whole([0]), _whole([1])])
-        self._pod(whole, "sandbox", "try-vllm", _whole([3]), start + 8 * DAY, start + 15 * DAY, ("<none>", "<none>"), "quiet")
+        for month in self.months:
+            begin, stop = month + 8 * DAY, month + 15 * DAY
+            self._pod(whole, "sandbox", "try-vllm", _whole([3]), begin, stop, ("<none>", "<none>"), "quiet")
         for day in range(start, end, DAY):
             if (day // DAY + 3) % 7 < 5:  # the epoch began on a Thursday
                 opens = day + 6 * HOUR + int(self.dice.integers(0, 1800))
@@ -141,10 +147,12 @@ class _Planner:
                 )
 
     def _silence(self) -> None:
-        """Two exporters that could not be scraped for a while: some time stays unmeasured."""
-        for node, hours in zip([n for n in self.fleet.nodes if n.end - n.start > 6 * DAY][:2], (31, 14), strict=False):
-            begin = node.start + 2 * DAY
-            self.fleet.silent[node.name] = (begin, begin + hours * HOUR)
+        """Two exporters a month that could not be scraped for a while: some time stays unmeasured."""
+        for month in self.months:
+            lasting = [node for node in self.fleet.nodes if node.start >= month and node.end - node.start > 6 * DAY]
+            for node, hours in zip(lasting[:2], (31, 14), strict=False):
+                begin = node.start + 2 * DAY
+                self.fleet.silent[node.name] = (begin, begin + hours * HOUR)
 
     def _oversights(self) -> None:
         """Waste that nobody meant: a notebook left alone, replicas to spare, GPUs asked for and not used, a node that waits."""
@@ -155,21 +163,23 @@ class _Planner:
         whole = self._node(A10G, start + DAY, end)
         copies = [_whole([gpu]) for gpu in range(4)]
         self._deployment(whole, "serving", "summarize-api", copies, profile="sparse", begin=whole.start, pulls=1500)
-        node = self._node(A10G_SPOT, start + 9 * DAY, start + 18 * DAY)
-        self._pod(
-            node,
-            "recsys",
-            f"ltr-ranker-01-{self._suffix()}",
-            _whole(range(4)),
-            node.start + 600,
-            node.end - HOUR,
-            ("Job", "ltr-ranker-01"),
-            "narrow",
-            phase="Succeeded",
-            waits=5 * DAY,
-            pulls=900,
-        )
-        self._node(T4_SPOT, start + 20 * DAY, start + 24 * DAY, cordoned=start + 20 * DAY + 2 * HOUR)
+        for number, month in enumerate(self.months, start=1):
+            node = self._node(A10G_SPOT, month + 9 * DAY, month + 18 * DAY)
+            job = f"ltr-ranker-{number:02d}"
+            self._pod(
+                node,
+                "recsys",
+                f"{job}-{self._suffix()}",
+                _whole(range(4)),
+                node.start + 600,
+                node.end - HOUR,
+                ("Job", job),
+                "narrow",
+                phase="Succeeded",
+                waits=5 * DAY,
+                pulls=900,
+            )
+            self._node(T4_SPOT, month + 20 * DAY, month + 24 * DAY, cordoned=month + 20 * DAY + 2 * HOUR)
 
     def _spot_lives(self, pool: Pool, days: float) -> Iterator[Node]:
         """Nodes that follow one another, each until the cloud takes it back."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
+
+from gpucost.model import Period
+from gpucost.timeline import month_period
 
 Profile = Literal["training", "patchy", "notebook", "forgotten", "serving", "sparse", "tests", "hung", "narrow", "quiet"]
 Phase = Literal["Running", "Succeeded", "Failed"]
@@ -22,7 +26,7 @@ class Pool:
     instance_type: str
     gpu_model: str
     gpus: int
-    capacity_type: Literal["on_demand", "spot"]
+    capacity_type: Literal["on_demand", "reserved", "spot"]
     zone: str
     subnet: int
     replicas: int = 1
@@ -71,7 +75,7 @@ class Pod:
 
 @dataclass(slots=True)
 class Fleet:
-    """Everything that was there in a month."""
+    """Everything that was there in the period."""
 
     start: int
     end: int
@@ -88,6 +92,14 @@ class Series:
     labels: dict[str, str]
     times: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
+
+
+def months(period: Period) -> list[Period]:
+    """The calendar months (UTC) that make up the period."""
+    found = [month_period(period.start.date(), ZoneInfo("UTC"))]
+    while found[-1].end < period.end:
+        found.append(month_period(found[-1].end.date(), ZoneInfo("UTC")))
+    return found
 
 
 #: Which namespaces a team owns; whoever uses `sandbox` is nobody's.

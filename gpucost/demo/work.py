@@ -11,8 +11,9 @@ from gpucost.store import runs
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs, load_values
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from gpucost.demo.model import Fleet, Pod
-    from gpucost.store import Store
 
 _HOUR, _LOOK = 3600, 900
 _SWEEP, _TRAINER, _MODEL = "tokenizer-sweep", "llama-sft", "llama-3-8b-instruct"
@@ -22,7 +23,7 @@ _REASONS = (("stop", 0.91), ("length", 0.07), ("abort", 0.02))
 _TOKENS = (("vllm-prompt-tokens", 780.0), ("vllm-generation-tokens", 214.0))
 
 
-def load_work(store: Store, fleet: Fleet, source: str, cluster: str) -> None:
+def load_work(con: DuckDBPyConnection, fleet: Fleet, source: str, cluster: str) -> None:
     """Loads the fleet's work, as gpucost collect progress would."""
     dice = np.random.default_rng([fleet.start, 6])
     batch = ProgressBatch()
@@ -34,14 +35,13 @@ def load_work(store: Store, fleet: Fleet, source: str, cluster: str) -> None:
         if pod.parent == ("Deployment", "chat-api"):
             _tokens(batch, pod, cluster, dice)
     span = (fleet.start * 1000, fleet.end * 1000)
-    with store.write() as con:
-        run = runs.begin(con, "progress", source, span)
-        loaded = load_values(con, source, span, batch)
-        trained, epochs = _trained([pod for pod in jobs if pod.owner[1].startswith(_TRAINER)], dice)
-        swept = _sweep([pod for pod in jobs if pod.owner[1].startswith(_SWEEP)], dice)
-        load_runs(con, "mlflow", span, [*trained, *swept], epochs)
-        runs.log_load(con, run, "progress", source, span, rows=loaded.values)
-        runs.finish(con, run)
+    run = runs.begin(con, "progress", source, span)
+    loaded = load_values(con, source, span, batch)
+    trained, epochs = _trained([pod for pod in jobs if pod.owner[1].startswith(_TRAINER)], dice)
+    swept = _sweep([pod for pod in jobs if pod.owner[1].startswith(_SWEEP)], dice)
+    load_runs(con, "mlflow", span, [*trained, *swept], epochs)
+    runs.log_load(con, run, "progress", source, span, rows=loaded.values)
+    runs.finish(con, run)
 
 
 def _epochs(pod: Pod, dice: np.random.Generator) -> tuple[list[int], list[float]]:

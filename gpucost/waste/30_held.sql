@@ -3,7 +3,7 @@
 -- invariant: the parts' GPU time adds up to what was held, and their cost and host_cost to its cost, exactly
 -- Each cell is cut on its own. Idle time: starting, then beyond (surplus-provisioned or forgotten), then the rest. Other time: starting,
 -- unmeasured, surplus (active in replicas that the peak does not need), lost, and what is left: work. A sum of costs up to each part is
--- rounded, so that differences of neighbors add up to the whole.
+-- rounded, so that differences of neighbors add up to the whole. Binary fractions may leave a trace of a part of no other time.
 CREATE OR REPLACE TEMP TABLE waste_held AS
 WITH timed AS (
     SELECT c.node_id, c.allocation_id, c.team, c.slot, c.allocated_gpu_ms, c.idle_gpu_ms, c.cost, c.idle_cost,
@@ -46,12 +46,12 @@ summed AS (
     SELECT *,
         CASE WHEN starting_idle > 0 THEN least(idle_cost_all, (idle_cost_all * (starting_idle / idle_gpu_ms))::DECIMAL(38, 9)) ELSE 0 END AS i1,
         CASE WHEN beyond > 0 THEN least(idle_cost_all, (idle_cost_all * ((starting_idle + beyond) / idle_gpu_ms))::DECIMAL(38, 9)) ELSE i1 END AS i2,
-        CASE WHEN starting_unmeasured > 0 THEN least(other_cost, (other_cost * (starting_unmeasured / other_gpu_ms))::DECIMAL(38, 9)) ELSE 0 END AS o1,
-        CASE WHEN unmeasured > 0
+        CASE WHEN starting_unmeasured > 0 AND other_gpu_ms > 0 THEN least(other_cost, (other_cost * (starting_unmeasured / other_gpu_ms))::DECIMAL(38, 9)) ELSE 0 END AS o1,
+        CASE WHEN unmeasured > 0 AND other_gpu_ms > 0
             THEN least(other_cost, (other_cost * ((starting_unmeasured + unmeasured) / other_gpu_ms))::DECIMAL(38, 9)) ELSE o1 END AS o2,
-        CASE WHEN surplus > 0
+        CASE WHEN surplus > 0 AND other_gpu_ms > 0
             THEN least(other_cost, (other_cost * ((starting_unmeasured + unmeasured + surplus) / other_gpu_ms))::DECIMAL(38, 9)) ELSE o2 END AS o3,
-        CASE WHEN lost > 0
+        CASE WHEN lost > 0 AND other_gpu_ms > 0
             THEN least(other_cost, (other_cost * ((starting_unmeasured + unmeasured + surplus + lost) / other_gpu_ms))::DECIMAL(38, 9)) ELSE o3 END AS o4
     FROM priced
 )

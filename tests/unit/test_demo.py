@@ -1,60 +1,80 @@
-"""The sample fleet: what it holds, that a month always gives the same, and where it will not be put."""
+"""The sample fleet: what it and its bill hold, that a period always gives the same, and where it will not be put."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.demo.build import build, last_month
+from gpucost.config import Config
+from gpucost.demo import bill
+from gpucost.demo.build import build, last_months
 from gpucost.demo.fleet import plan
-from gpucost.demo.model import TEAMS
+from gpucost.demo.model import TEAMS, months
 from gpucost.errors import UsageError
 from gpucost.model import Period
 from gpucost.report import Query
 from gpucost.store import Store
 from tests.replay.result import unpaid
 
-MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
+BILLED = Period(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
+ESTIMATED = Period(BILLED.end, datetime(2026, 3, 1, tzinfo=UTC))
+BOTH = Period(BILLED.start, ESTIMATED.end)
 
 
 def _silent(words: str) -> None:
     """Progress that nobody reads."""
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return build(tmp_path_factory.mktemp("demo"), BOTH, _silent)
+
+
 @pytest.mark.parametrize(
     ("now", "first_day"),
-    [(datetime(2026, 1, 1, tzinfo=UTC), (2025, 12, 1)), (datetime(2026, 3, 31, 23, tzinfo=UTC), (2026, 2, 1))],
+    [(datetime(2026, 1, 1, tzinfo=UTC), (2025, 11, 1)), (datetime(2026, 3, 31, 23, tzinfo=UTC), (2026, 1, 1))],
 )
-def test_it_shows_the_last_complete_month(now: datetime, first_day: tuple[int, int, int]) -> None:
-    month = last_month(now)
-    assert month.start == datetime(*first_day, tzinfo=UTC)
-    assert month.end <= now
+def test_it_shows_the_last_two_complete_months(now: datetime, first_day: tuple[int, int, int]) -> None:
+    period = last_months(now)
+    assert period.start == datetime(*first_day, tzinfo=UTC)
+    assert period.end <= now
+    assert len(months(period)) == 2
 
 
-def test_a_month_always_gives_the_same_fleet() -> None:
-    assert plan(MONTH) == plan(MONTH)
+def test_a_period_always_gives_the_same_fleet_and_bill(tmp_path: Path) -> None:
+    assert plan(BOTH) == plan(BOTH)
+    with duckdb.connect() as con:
+        first, second = (con.read_parquet(str(bill.write(plan(BOTH), BILLED, _folder(tmp_path, name)))) for name in "ab")
+        assert first.fetchall() == second.fetchall()
+
+
+def _folder(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    return parent / name
 
 
 def test_the_fleet_has_what_a_finops_engineer_looks_for() -> None:
-    fleet = plan(MONTH)
+    fleet = plan(BOTH)
     pools = {node.pool for node in fleet.nodes}
     assert len({pool.gpu_model for pool in pools}) >= 4
-    assert {pool.capacity_type for pool in pools} == {"on_demand", "spot"}
+    assert {pool.capacity_type for pool in pools} == {"on_demand", "reserved", "spot"}
     assert any(pool.mig for pool in pools)
     assert any(pool.replicas > 1 for pool in pools)
     assert {pod.profile for pod in fleet.pods} >= {"notebook", "forgotten", "serving", "sparse", "training", "narrow", "hung"}
     assert {pod.phase for pod in fleet.pods} == {"Running", "Succeeded", "Failed"}
 
 
-def test_its_report_is_worth_reading(tmp_path: Path) -> None:
-    config = build(tmp_path, MONTH, _silent)
-    store = Store(config.store)
-    view = pipeline.report(config, store, Query(period=MONTH, period_name="February 2026", by=("team",)))
+@pytest.mark.parametrize(("month", "source"), [(BILLED, "bill"), (ESTIMATED, "price_book")])
+def test_its_report_is_worth_reading(demo: Config, month: Period, source: str) -> None:
+    store = Store(demo.store)
+    view = pipeline.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
     assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
     assert view.totals.efficiency is not None
     assert 0.55 < view.totals.efficiency < 0.8
@@ -63,17 +83,78 @@ def test_its_report_is_worth_reading(tmp_path: Path) -> None:
     assert view.node_totals is not None
     assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
     assert not view.coverage.of_kind("not_collected")
+    assert {told.name for told in view.coverage.price_sources} == {source}
     assert not unpaid(store)
 
 
+def test_its_bill_has_what_a_bill_has(demo: Config) -> None:
+    store = Store(demo.store)
+    _, kinds = store.query("SELECT DISTINCT kind FROM charges")
+    assert {kind for (kind,) in kinds} >= {"instance", "storage", "network", "support", "tax", "credit", "refund", "other"}
+    assert {kind for (kind,) in kinds} >= {"commitment_fee", "commitment_unused", "reserved_unused"}
+    _, commitments = store.query("SELECT DISTINCT commitment_discount_type FROM charges WHERE kind = 'instance' ORDER BY ALL")
+    assert commitments == [("Reserved Instance",), ("Savings Plan",), (None,)]
+    _, ((spot, partial, discounts),) = store.query(
+        "SELECT count(*) FILTER (pricing_category = 'Dynamic'), count(*) FILTER (instance_hours < 1), "
+        "count(*) FILTER (charge_description = 'enterprise discount' AND billed_cost < 0) FROM charges"
+    )
+    assert min(cast("int", spot), cast("int", partial), cast("int", discounts)) > 0
+
+
+def test_every_cent_of_its_bill_is_accounted_for(demo: Config) -> None:
+    account = pipeline.reconcile(demo, Store(demo.store), "2026-01")
+    assert account.problems == ()
+    assert (account.is_final, account.unbilled, account.not_collected) == (True, (), ())
+    # a machine that never joined its cluster, and somebody's own
+    assert {machine.instance_type for machine in account.unseen} == {"p5.48xlarge", "g5.4xlarge"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("reconcile --month 2026-01", 0),
+        ("reconcile --month 2026-01 --by team,day", 0),
+        ("reconcile --month 2026-02", 4),
+        ("chargeback --month 2026-01 --out bundles", 0),
+        ("chargeback --month 2026-02 --out bundles", 4),
+        ("report --month 2026-01 --by node", 0),
+        ("report --month 2026-01 --format focus -o focus.csv", 0),
+        ("waste --month 2026-01", 0),
+        ("findings --month 2026-01", 0),
+        ("diff 2026-01 2026-02", 0),
+        ("budget check --month 2026-01 --fail-on never", 0),
+        ("forecast --month 2026-02", 0),
+        ("anomalies --month 2026-01", 0),
+        ("explain team research --month 2026-01", 0),
+        ("explain node {node} --at 2026-01-10T10:00", 0),
+        ("explain node {node} --at 2026-02-10T10:00", 0),
+        ("whatif reserve --month 2026-01 --commitment-discount 1=30", 0),
+        ("whatif reserve --month 2026-02 --commitment-discount 1=30", 0),
+        ("whatif spot --month 2026-01", 0),
+        ("collect aws cur-2026-01.parquet", 0),
+    ],
+)
+def test_every_command_of_bills_and_commitments_works_on_it(
+    demo: Config, command: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert demo.path is not None
+    monkeypatch.chdir(demo.path.parent)
+    _, ((node,),) = Store(demo.store).query("SELECT min(node) FROM nodes WHERE capacity_type = 'reserved'")
+    result = CliRunner().invoke(app, command.format(node=node).split())
+    assert result.exit_code == code, result.output
+
+
 def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None:
-    build(tmp_path, MONTH, _silent)
-    build(tmp_path, MONTH, _silent)
+    build(tmp_path, ESTIMATED, _silent)
+    (tmp_path / "cur-2025-12.parquet").touch()
+    build(tmp_path, ESTIMATED, _silent)
+    assert not list(tmp_path.glob("cur-*"))
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match=r"thesis\.txt"):
-        build(other, MONTH, _silent)
+        build(other, ESTIMATED, _silent)
     assert (other / "thesis.txt").exists()
 
 
@@ -81,4 +162,6 @@ def test_kept_in_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["demo", "-q", "--keep", "./a/demo"])
     assert result.exit_code == 0, result.output
-    assert {path.name for path in (tmp_path / "a" / "demo").iterdir()} == {"gpucost.duckdb", "gpucost.toml", "prices.csv"}
+    assert {path.name for path in (tmp_path / "a" / "demo").iterdir()} == {
+        "gpucost.duckdb", "gpucost.toml", "prices.csv", f"cur-{last_months(datetime.now(UTC)).start:%Y-%m}.parquet",
+    }  # fmt: skip

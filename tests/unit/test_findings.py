@@ -141,10 +141,10 @@ def test_fleets_costed_together_cost_what_each_costs_alone(demo: Config) -> None
 def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
     with Store(demo.store).write() as con:
         con.execute(
-            "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g5.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
-            " 3.1, 'USD', NULL, DATE '2026-02-01', 'test'"
+            "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
+            " 9.1, 'USD', NULL, DATE '2026-02-01', 'test'"
         )
-    question = Question("reserve", namespace="serving", workloads=("Deployment/summarize-api",))
+    question = Question("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     answer = _findings._commit(demo, MONTH, question)(lambda fleet: costing.cost_of(demo, fleet))
     assert answer.saving > 0
     said = _said(run, question.words(("--month", "2026-02")))

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.demo.build import build, last_month
+from gpucost.demo.build import build, last_months
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- end -->)", re.DOTALL)
@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- 
 
 def test_readme_output_is_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """UPDATE_GOLDEN=1 writes what the program prints into the README instead."""
-    config = build(tmp_path, last_month(datetime(2026, 11, 21, tzinfo=UTC)), print)
+    config = build(tmp_path, last_months(datetime(2026, 11, 21, tzinfo=UTC)), print)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     text = README.read_text()

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.demo.build import build, last_month
+from gpucost.demo.build import build, last_months
 
 PAGE = Path(__file__).parents[2] / "docs" / "whatif.md"
 BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- end -->)", re.DOTALL)
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = build(tmp_path_factory.mktemp("demo"), last_month(datetime(2026, 11, 21, tzinfo=UTC)), print).path
+    path = build(tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), print).path
     assert path is not None
     return path
 

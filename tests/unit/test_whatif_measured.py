@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config import load_config
-from gpucost.demo.build import build, last_month
+from gpucost.demo.build import build
 from gpucost.model import Period
 from gpucost.store import Store
 from gpucost.store.activity import read_idle, read_levels
@@ -29,7 +29,7 @@ MINUTE = 60_000
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
-    path = build(folder, last_month(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None).path
+    path = build(folder, OCTOBER, lambda _: None).path
     assert path is not None
     return path
 
