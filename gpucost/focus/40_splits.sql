@@ -5,17 +5,16 @@ CREATE OR REPLACE TEMP TABLE focus_splits AS
 WITH amounts AS (
     SELECT charge_id, instance_key, from_ms, to_ms, kind = 'instance' AS has_hours, list_unit_price, contracted_unit_price,
         billed_cost AS all_billed, effective_cost AS all_effective,
-        CASE
-            -- what it costs is what was agreed on: nothing was saved but by a commitment, least of all on spot
-            WHEN kind = 'instance' AND commitment_discount_id IS NULL AND pricing_category IS DISTINCT FROM 'Committed'
-            THEN coalesce(contracted_cost, effective_cost)
-            -- without a list the price agreed on is the best that is known of it, and the other way round
-            ELSE coalesce(contracted_cost, list_cost, billed_cost)
-        END AS all_contracted,
-        coalesce(list_cost, all_contracted) AS all_list,
         coalesce(pricing_quantity, consumed_quantity, instance_hours::DECIMAL(38, 12)) AS all_priced,
+        coalesce(contracted_cost,
+            -- what it costs is what was agreed on: nothing was saved but by a commitment, least of all on spot
+            CASE WHEN kind = 'instance' AND commitment_discount_id IS NULL AND pricing_category IS DISTINCT FROM 'Committed' THEN effective_cost END,
+            (contracted_unit_price * all_priced)::DECIMAL(38, 12), list_cost, billed_cost) AS all_contracted,
+        -- without a list the price agreed on is the best that is known of it
+        coalesce(list_cost, (list_unit_price * all_priced)::DECIMAL(38, 12), all_contracted) AS all_list,
         CASE WHEN charge_category = 'Usage' THEN coalesce(consumed_quantity, pricing_quantity, instance_hours::DECIMAL(38, 12)) END AS all_consumed,
-        CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_quantity END AS all_committed
+        CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_quantity END AS all_committed,
+        instance_hours::DECIMAL(38, 12) AS all_hours
     FROM focus_charges
 ),
 parts AS (
@@ -30,7 +29,8 @@ parts AS (
         (all_contracted * h.share)::DECIMAL(38, 12) AS contracted,
         (all_priced * h.share)::DECIMAL(38, 12) AS priced,
         (all_consumed * h.share)::DECIMAL(38, 12) AS consumed,
-        (all_committed * h.share)::DECIMAL(38, 12) AS committed
+        (all_committed * h.share)::DECIMAL(38, 12) AS committed,
+        (all_hours * h.share)::DECIMAL(38, 12) AS hours
     FROM amounts AS a JOIN focus_holders AS h USING (instance_key, from_ms, to_ms)
     WINDOW w AS (PARTITION BY a.charge_id ORDER BY h.share DESC, h.kind, h.team, h.cluster, h.node, h.namespace, h.workload)
 )
@@ -43,8 +43,11 @@ SELECT charge_id, holder, team, cluster, node, namespace, workload, gpu_model, c
     priced + CASE WHEN takes_rest THEN all_priced - sum(priced) OVER o ELSE 0 END AS pricing_quantity,
     consumed + CASE WHEN takes_rest THEN all_consumed - sum(consumed) OVER o ELSE 0 END AS consumed_quantity,
     committed + CASE WHEN takes_rest THEN all_committed - sum(committed) OVER o ELSE 0 END AS commitment_discount_quantity,
-    -- a bill without unit prices has them in its costs and quantities
-    coalesce(list_unit_price, (all_list / nullif(all_priced, 0))::DECIMAL(38, 12)) AS list_unit_price,
-    coalesce(contracted_unit_price, (all_contracted / nullif(all_priced, 0))::DECIMAL(38, 12)) AS contracted_unit_price
+    hours + CASE WHEN takes_rest THEN all_hours - sum(hours) OVER o ELSE 0 END AS instance_hours,
+    -- a bill without unit prices has them in its costs and quantities; so has one whose unit prices are of another unit, or rounded away from its costs
+    CASE WHEN abs(list_unit_price * all_priced - all_list) <= 1e-9 * greatest(abs(all_list), 1) THEN list_unit_price
+        ELSE (all_list / nullif(all_priced, 0))::DECIMAL(38, 12) END AS list_unit_price,
+    CASE WHEN abs(contracted_unit_price * all_priced - all_contracted) <= 1e-9 * greatest(abs(all_contracted), 1) THEN contracted_unit_price
+        ELSE (all_contracted / nullif(all_priced, 0))::DECIMAL(38, 12) END AS contracted_unit_price
 FROM parts
 WINDOW o AS (PARTITION BY charge_id);

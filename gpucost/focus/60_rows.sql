@@ -4,11 +4,12 @@
 CREATE OR REPLACE TEMP TABLE focus_rows AS
 WITH parts AS (
     SELECT s.*, c.* EXCLUDE (charge_id, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity,
-            commitment_discount_quantity, list_unit_price, contracted_unit_price) RENAME (kind AS charge_kind),
+            commitment_discount_quantity, instance_hours, list_unit_price, contracted_unit_price) RENAME (kind AS charge_kind),
         false AS is_estimate
     FROM focus_splits AS s JOIN focus_charges AS c USING (charge_id)
     UNION ALL BY NAME
     SELECT holder, team, cluster, node, namespace, workload, gpu_model, capacity_type, gpu_hours, gpu_hours AS measured_gpu_hours, 1::DECIMAL(18, 12) AS ratio,
+        'other' AS charge_kind, instance_type,
         0 AS billed_cost, cost AS effective_cost, cost AS list_cost, cost AS contracted_cost,
         gpu_hours::DECIMAL(38, 12) AS pricing_quantity, gpu_hours::DECIMAL(38, 12) AS consumed_quantity,
         (cost / nullif(gpu_hours, 0))::DECIMAL(38, 12) AS list_unit_price, list_unit_price AS contracted_unit_price,
@@ -97,6 +98,7 @@ SELECT
     CASE WHEN holder = 'allocated' THEN workload END AS AllocatedResourceName,
     CASE WHEN holder = 'allocated' THEN to_json(own_tags)::VARCHAR END AS AllocatedTags,
     holder AS kind,
+    charge_kind, instance_key, instance_type, instance_hours,
     cluster, node, team, namespace, workload, gpu_model, capacity_type,
     round(coalesce(gpu_hours, 0), 9) AS gpu_hours,
     ratio AS share,

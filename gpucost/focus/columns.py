@@ -30,7 +30,8 @@ _SINCE_1_3 = (
 # Columns of gpucost's own, in every version, by what they are called in 60_rows.sql.
 _OWN = (
     "kind", "team", "cluster", "namespace", "workload", "node", "gpu_model", "capacity_type", "gpu_hours", "share",
-    "is_estimate", "origin_charge_key", "origin_file", "origin_row",
+    "is_estimate", "charge_kind", "instance_key", "instance_type", "instance_hours", "origin_charge_key", "origin_file",
+    "origin_row",
 )  # fmt: skip
 # How 1.3 splits a charge; before it, the same facts stand in columns of our own.
 _SPLIT = {
