@@ -2,11 +2,21 @@
 -- writes: focus_charges, the charges of machines with GPUs in the bills of the billing period, each with its machine's charge period
 -- invariant: a charge is there once; where exports of two formats tell of a machine's time, only the one that prices it
 CREATE OR REPLACE TEMP TABLE focus_charges AS
-SELECT row_number() OVER (ORDER BY b.provider, b.source, r.charge_period_start, r.source_file, r.source_row, r.charge_key, r.bill_id) AS charge_id,
-    b.provider, b.billing_period, coalesce(r.billing_account_id, nullif(b.billing_account_id, ''), r.sub_account_id, b.provider) AS payer,
-    h.from_ms, h.to_ms, r.*
-FROM bill_rows AS r
-JOIN bills AS b USING (bill_id)
-JOIN billed_hours AS h ON h.bill_id = r.bill_id AND h.instance_key = r.instance_key AND h.currency = r.billing_currency
-    AND h.from_ms <= epoch_ms(r.charge_period_start) AND epoch_ms(r.charge_period_start) < h.to_ms
-WHERE b.billing_period = $month AND r.kind = 'instance';
+WITH charges AS (
+    SELECT h.from_ms, h.to_ms, r.*
+    FROM bill_rows AS r
+    JOIN billed_hours AS h ON h.bill_id = r.bill_id AND h.instance_key = r.instance_key AND h.currency = r.billing_currency
+        AND h.from_ms <= epoch_ms(r.charge_period_start) AND epoch_ms(r.charge_period_start) < h.to_ms
+    WHERE r.kind = 'instance'
+    UNION ALL BY NAME
+    -- discounts and fees on a machine have periods of their own: an hour, or the month
+    SELECT epoch_ms(r.charge_period_start) AS from_ms, epoch_ms(r.charge_period_end) AS to_ms, r.*
+    FROM bill_rows AS r
+    SEMI JOIN billed_hours AS h ON h.bill_id = r.bill_id AND h.instance_key = r.instance_key AND h.currency = r.billing_currency
+        AND h.from_ms < epoch_ms(r.charge_period_end) AND epoch_ms(r.charge_period_start) < h.to_ms
+    WHERE r.kind IN ('discount', 'node_fee')
+)
+SELECT row_number() OVER (ORDER BY b.provider, b.source, c.charge_period_start, c.source_file, c.source_row, c.charge_key, c.bill_id) AS charge_id,
+    b.provider, b.billing_period, coalesce(c.billing_account_id, nullif(b.billing_account_id, ''), c.sub_account_id, b.provider) AS payer, c.*
+FROM charges AS c JOIN bills AS b USING (bill_id)
+WHERE b.billing_period = $month;

@@ -3,13 +3,17 @@
 -- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP TABLE focus_rows AS
 WITH parts AS (
-    SELECT s.*, c.* EXCLUDE (charge_id, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity, kind),
+    SELECT s.*, c.* EXCLUDE (charge_id, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity,
+            commitment_discount_quantity, instance_hours, list_unit_price, contracted_unit_price) RENAME (kind AS charge_kind),
         false AS is_estimate
     FROM focus_splits AS s JOIN focus_charges AS c USING (charge_id)
     UNION ALL BY NAME
     SELECT holder, team, cluster, node, namespace, workload, gpu_model, capacity_type, gpu_hours, gpu_hours AS measured_gpu_hours, 1::DECIMAL(18, 12) AS ratio,
+        'other' AS charge_kind, instance_type,
         0 AS billed_cost, cost AS effective_cost, cost AS list_cost, cost AS contracted_cost,
         gpu_hours::DECIMAL(38, 12) AS pricing_quantity, gpu_hours::DECIMAL(38, 12) AS consumed_quantity,
+        (cost / nullif(gpu_hours, 0))::DECIMAL(38, 12) AS list_unit_price, list_unit_price AS contracted_unit_price,
+        coalesce(instance_type, gpu_model, 'GPU node') AS sku_id, concat_ws('/', sku_id, capacity_type) AS sku_price_id, 'GPU-Hours' AS sku_meter,
         provider, 'gpucost-estimate' AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
         'Usage' AS charge_category, 'Estimate by gpucost: no bill covers this' AS charge_description, $currency AS billing_currency,
         'GPU nodes' AS service_name, region, zone, machine AS resource_id, node AS resource_name, 'Virtual Machine' AS resource_type,
@@ -23,7 +27,12 @@ told AS (
         map_from_entries(list_filter(
             [('cluster', cluster), ('namespace', namespace), ('team', team), ('workload', workload)],
             lambda tag: struct_extract_at(tag, 2) IS NOT NULL)) AS own_tags,
-        coalesce(tags, MAP([]::VARCHAR[], []::VARCHAR[])) AS origin_tags
+        coalesce(tags, MAP([]::VARCHAR[], []::VARCHAR[])) AS origin_tags,
+        -- as the specification spells units
+        MAP {'h': 'Hours', 'hr': 'Hours', 'hrs': 'Hours', 'hour': 'Hours', 'hours': 'Hours', '1 hour': 'Hours', '1 hours': 'Hours', '1 hr': 'Hours',
+            'second': 'Seconds', 'seconds': 'Seconds', 'byte-seconds': 'B-Seconds', 'gibibyte hour': 'GiB-Hours'} AS units,
+        coalesce(consumed_unit, pricing_unit, 'Hours') AS consumed_or_priced,
+        coalesce(pricing_unit, consumed_unit, 'Hours') AS priced_or_consumed
     FROM parts
 )
 SELECT
@@ -42,21 +51,27 @@ SELECT
     coalesce(charge_frequency, 'Usage-Based') AS ChargeFrequency,
     charge_period_start::TIMESTAMPTZ AS ChargePeriodStart,
     charge_period_end::TIMESTAMPTZ AS ChargePeriodEnd,
-    commitment_discount_category AS CommitmentDiscountCategory,
+    -- what describes a commitment or a SKU is null without its id
+    CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_category END AS CommitmentDiscountCategory,
     commitment_discount_id AS CommitmentDiscountId,
-    commitment_discount_status AS CommitmentDiscountStatus,
-    commitment_discount_type AS CommitmentDiscountType,
+    CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_name END AS CommitmentDiscountName,
+    commitment_discount_quantity AS CommitmentDiscountQuantity,
+    CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_status END AS CommitmentDiscountStatus,
+    CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_type END AS CommitmentDiscountType,
+    CASE WHEN commitment_discount_quantity IS NOT NULL THEN commitment_discount_unit END AS CommitmentDiscountUnit,
     consumed_quantity::DECIMAL(38, 12) AS ConsumedQuantity,
-    CASE WHEN consumed_quantity IS NULL THEN NULL WHEN coalesce(consumed_unit, pricing_unit, 'h') SIMILAR TO '(?i)(1 )?h(ou)?rs?|h' THEN 'Hours' ELSE coalesce(consumed_unit, pricing_unit) END AS ConsumedUnit,
+    CASE WHEN consumed_quantity IS NOT NULL THEN coalesce(units[lower(consumed_or_priced)], consumed_or_priced) END AS ConsumedUnit,
     contracted_cost::DECIMAL(38, 12) AS ContractedCost,
+    contracted_unit_price AS ContractedUnitPrice,
     effective_cost::DECIMAL(38, 12) AS EffectiveCost,
     seller AS HostProviderName,
-    NULL::VARCHAR AS InvoiceId,
+    invoice_id AS InvoiceId,
     CASE WHEN is_estimate THEN 'No invoice: an estimate by gpucost' ELSE seller END AS InvoiceIssuerName,
     list_cost::DECIMAL(38, 12) AS ListCost,
-    coalesce(pricing_category, 'Standard') AS PricingCategory,
+    list_unit_price AS ListUnitPrice,
+    coalesce(pricing_category, CASE WHEN charge_category IN ('Usage', 'Purchase') THEN 'Standard' END) AS PricingCategory,
     pricing_quantity::DECIMAL(38, 12) AS PricingQuantity,
-    CASE WHEN pricing_quantity IS NULL THEN NULL WHEN coalesce(pricing_unit, consumed_unit, 'h') SIMILAR TO '(?i)(1 )?h(ou)?rs?|h' THEN 'Hours' ELSE coalesce(pricing_unit, consumed_unit) END AS PricingUnit,
+    CASE WHEN pricing_quantity IS NOT NULL THEN coalesce(units[lower(priced_or_consumed)], priced_or_consumed) END AS PricingUnit,
     seller AS ProviderName,
     seller AS PublisherName,
     region AS RegionId,
@@ -67,8 +82,11 @@ SELECT
     'Compute' AS ServiceCategory,
     coalesce(service_name, seller) AS ServiceName,
     seller AS ServiceProviderName,
-    'Virtual Machines' AS ServiceSubcategory,
+    CASE charge_kind WHEN 'node_fee' THEN 'Containers' ELSE 'Virtual Machines' END AS ServiceSubcategory,
     sku_id AS SkuId,
+    CASE WHEN sku_id IS NOT NULL THEN coalesce(sku_meter, sku_description) END AS SkuMeter,
+    CASE WHEN sku_price_id IS NOT NULL THEN sku_price_details END AS SkuPriceDetails,
+    sku_price_id AS SkuPriceId,
     sub_account_id AS SubAccountId,
     sub_account_name AS SubAccountName,
     to_json(origin_tags)::VARCHAR AS OriginTags,
@@ -80,6 +98,7 @@ SELECT
     CASE WHEN holder = 'allocated' THEN workload END AS AllocatedResourceName,
     CASE WHEN holder = 'allocated' THEN to_json(own_tags)::VARCHAR END AS AllocatedTags,
     holder AS kind,
+    charge_kind, instance_key, instance_type, instance_hours,
     cluster, node, team, namespace, workload, gpu_model, capacity_type,
     round(coalesce(gpu_hours, 0), 9) AS gpu_hours,
     ratio AS share,

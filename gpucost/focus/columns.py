@@ -12,12 +12,16 @@ _SINCE_1_0 = (
     "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd",
     "BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd",
     "ChargePeriodStart", "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountStatus",
-    "CommitmentDiscountType", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "EffectiveCost", "InvoiceIssuerName",
-    "ListCost", "PricingCategory", "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "RegionName",
-    "ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "SkuId", "SubAccountId", "SubAccountName",
-    "Tags",
+    "CommitmentDiscountName", "CommitmentDiscountType", "ConsumedQuantity", "ConsumedUnit", "ContractedCost",
+    "ContractedUnitPrice", "EffectiveCost", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
+    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "RegionName", "ResourceId", "ResourceName",
+    "ResourceType", "ServiceCategory", "ServiceName", "SkuId", "SkuPriceId", "SubAccountId", "SubAccountName", "Tags",
 )  # fmt: skip
-_SINCE_1_2 = ("CapacityReservationId", "CapacityReservationStatus", "InvoiceId", "ServiceSubcategory")
+# Of 1.1 and 1.2: 1.1 itself is not written.
+_SINCE_1_2 = (
+    "CapacityReservationId", "CapacityReservationStatus", "CommitmentDiscountQuantity", "CommitmentDiscountUnit", "InvoiceId",
+    "ServiceSubcategory", "SkuMeter", "SkuPriceDetails",
+)  # fmt: skip
 _SINCE_1_3 = (
     "AllocatedMethodDetails", "AllocatedMethodId", "AllocatedResourceId", "AllocatedResourceName", "AllocatedTags",
     "HostProviderName", "ServiceProviderName",
@@ -26,7 +30,8 @@ _SINCE_1_3 = (
 # Columns of gpucost's own, in every version, by what they are called in 60_rows.sql.
 _OWN = (
     "kind", "team", "cluster", "namespace", "workload", "node", "gpu_model", "capacity_type", "gpu_hours", "share",
-    "is_estimate", "origin_charge_key", "origin_file", "origin_row",
+    "is_estimate", "charge_kind", "instance_key", "instance_type", "instance_hours", "origin_charge_key", "origin_file",
+    "origin_row",
 )  # fmt: skip
 # How 1.3 splits a charge; before it, the same facts stand in columns of our own.
 _SPLIT = {

@@ -255,6 +255,8 @@ def _focus_rows(charge: Charge) -> list[Cells]:
         "ChargePeriodEnd": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
         "CommitmentDiscountId": PLAN if covered else "",
         "CommitmentDiscountStatus": "Used" if covered else "",
+        "CommitmentDiscountCategory": {"savings_plan": "Spend", "reservation": "Usage"}.get(charge.option, ""),
+        "CommitmentDiscountType": {"savings_plan": "Savings Plan", "reservation": "Reserved Instance"}.get(charge.option, ""),
         "ConsumedQuantity": f"{float(charge.hours):.10f}",
         "ConsumedUnit": "Hours",
         "PricingCategory": "Committed" if covered else "Dynamic" if charge.option == "spot" else "Standard",

@@ -13,6 +13,8 @@ import duckdb
 import pytest
 
 from gpucost import focus, pipeline
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.trees import LocalTree
 from gpucost.errors import GpucostError, UsageError
 from gpucost.focus.columns import PREFIX, VERSIONS, columns_of
 from tests.replay import bill_files
@@ -61,17 +63,27 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     return fleet
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(name: str, tmp_path: Path) -> None:
-    kind, file, provider, write = FORMATS[name]
-    fleet = Billed(tmp_path, machines(kind))
+@pytest.fixture(scope="module", params=FORMATS)
+def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Billed]:
+    """The fleet with its bill, by the format of the export."""
+    kind, file, provider, write = FORMATS[request.param]
+    fleet = Billed(tmp_path_factory.mktemp(request.param), machines(kind))
     told = list(charges(fleet.fleet, rate, BOOTING))
-    fleet.bill(write(by_day(told) if name == "azure" else told), file, provider)
+    fleet.bill(write(by_day(told) if request.param == "azure" else told), file, provider)
+    return request.param, fleet
+
+
+def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[str, Billed]) -> None:
+    _, fleet = billed
     totals, path = save(fleet)
     with fleet.store.read() as con:
+        agreed = (
+            "coalesce(contracted_cost, CASE WHEN commitment_discount_id IS NULL AND pricing_category <> 'Committed' "
+            "THEN effective_cost ELSE coalesce(list_cost, billed_cost) END)"
+        )
         sql = (
-            "SELECT source_row, billed_cost, effective_cost, coalesce(list_cost, contracted_cost, billed_cost), "
-            "coalesce(contracted_cost, list_cost, billed_cost), coalesce(pricing_quantity, consumed_quantity, instance_hours), "
+            f"SELECT source_row, billed_cost, effective_cost, coalesce(list_cost, {agreed}), "  # noqa: S608
+            f"{agreed}, coalesce(pricing_quantity, consumed_quantity, instance_hours), "
             "coalesce(consumed_quantity, pricing_quantity, instance_hours), resource_id, sku_id, sub_account_id, region, tags "
             "FROM bill_rows WHERE kind = 'instance' AND instance_key IN (SELECT instance_key FROM billed_hours)"
         )
@@ -87,6 +99,109 @@ def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(name: str, tmp_p
     account = pipeline.reconcile(fleet.config, fleet.store, MONTH)
     assert totals.effective_cost["USD"] == account.effective_cost
     assert (totals.charges, totals.estimated_rows) == (len(origins), 0)
+
+
+def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(billed: tuple[str, Billed]) -> None:
+    name, fleet = billed
+    found = rows(save(fleet)[1])
+    spot = [row for row in found if row["PricingCategory"] == "Dynamic"]
+    assert sum(row["EffectiveCost"] for row in spot) > 0
+    saved: dict[str, Decimal] = defaultdict(Decimal)
+    for row in found:
+        saved[row["PricingCategory"]] += row["ContractedCost"] - row["EffectiveCost"]
+        assert abs(row["ContractedUnitPrice"] * row["PricingQuantity"] - row["ContractedCost"]) < Decimal("1e-9")
+        assert abs(row["ListUnitPrice"] * row["PricingQuantity"] - row["ListCost"]) < Decimal("1e-9")
+    assert saved["Dynamic"] == saved["Standard"] == 0
+    if name.startswith("cur"):
+        assert saved["Committed"] > 0
+        assert sum(row["ListCost"] - row["ContractedCost"] for row in spot) > 0
+
+
+TOLD = """
+    invoice_id = 'INV-1', sku_id = 'sku', sku_meter = 'Machine', sku_price_id = 'sku/price', sku_price_details = '{"CoreCount": 96}',
+    list_unit_price = 30.5, list_cost = (30.5 * pricing_quantity)::DECIMAL(38, 12),
+    contracted_unit_price = 25.25, contracted_cost = (25.25 * pricing_quantity)::DECIMAL(38, 12),
+    commitment_discount_name = 'three years', commitment_discount_quantity = 3.7, commitment_discount_unit = 'USD'
+"""
+
+
+def test_what_the_bill_tells_comes_through(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+    with fleet.store.write() as con:
+        con.execute(f"UPDATE bill_rows SET {TOLD}")  # noqa: S608
+    committed: dict[int, Decimal] = defaultdict(Decimal)
+    for row in rows(save(fleet)[1]):
+        assert (row["InvoiceId"], row["SkuPriceId"], row["SkuMeter"]) == ("INV-1", "sku/price", "Machine")
+        assert json.loads(row["SkuPriceDetails"]) == {"CoreCount": 96}
+        assert (row["ListUnitPrice"], row["ContractedUnitPrice"]) == (Decimal("30.5"), Decimal("25.25"))
+        told = (row["CommitmentDiscountName"], row["CommitmentDiscountQuantity"], row["CommitmentDiscountUnit"])
+        if row["CommitmentDiscountId"] is None:
+            assert told == (None, None, None)
+        else:
+            assert told[::2] == ("three years", "USD")
+            committed[row[f"{PREFIX}origin_row"]] += told[1]
+    # split as the charge is, and whole again
+    assert set(committed.values()) == {Decimal("3.7")}
+    oldest = rows(save(fleet, "1.0")[1])[0]
+    assert oldest["SkuPriceId"] == "sku/price" and not {"InvoiceId", "SkuMeter", "CommitmentDiscountUnit"} & set(oldest)
+
+
+MORE = """
+    INSERT INTO bill_rows BY NAME
+    SELECT * REPLACE ($kind AS kind, $cost AS billed_cost, $cost AS effective_cost, NULL AS list_cost, NULL AS instance_hours,
+        $category AS charge_category, $name AS charge_description,
+        CASE WHEN $monthly THEN TIMESTAMP '2026-03-01' ELSE charge_period_start END AS charge_period_start,
+        CASE WHEN $monthly THEN TIMESTAMP '2026-04-01' ELSE charge_period_end END AS charge_period_end)
+    FROM bill_rows
+    WHERE kind = 'instance' AND (NOT $monthly OR charge_period_start = (SELECT min(charge_period_start) FROM bill_rows))
+"""
+
+
+def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(save(fleet)[1]))
+    more = {
+        "a month's discount": ("discount", "Credit", -200, True),
+        "an hour's discount": ("discount", "Credit", -2, False),
+        "a fee": ("node_fee", "Usage", 3, False),
+    }
+    with fleet.store.write() as con:
+        for name, (kind, category, cost, monthly) in more.items():
+            con.execute(MORE, {"name": name, "kind": kind, "category": category, "cost": Decimal(cost), "monthly": monthly})
+        counts = dict(con.execute("SELECT charge_description, count(*) FROM bill_rows GROUP BY 1").fetchall())
+    found = rows(save(fleet)[1])
+    assert sum(row[f"{PREFIX}gpu_hours"] for row in found) == pytest.approx(hours)
+    for name, (_, category, cost, _) in more.items():
+        added = [row for row in found if row["ChargeDescription"] == name]
+        assert len(added) > counts[name]
+        assert sum(row["EffectiveCost"] for row in added) == sum(row["BilledCost"] for row in added) == counts[name] * cost
+        assert {row[f"{PREFIX}kind"] for row in added} >= {"allocated", "unallocated"}
+        assert {row["ConsumedQuantity"] is None for row in added} == {category != "Usage"}
+
+
+def test_what_was_written_loads_again_and_gives_the_same_money(billed: tuple[str, Billed], tmp_path: Path) -> None:
+    """The same sums, and the same cost of each team where metrics are the same."""
+    name, fleet = billed
+    costs = by_team(fleet)
+    again = Billed(tmp_path, fleet.fleet)
+    sql = "SELECT sum(billed_cost), sum(effective_cost), sum(list_cost), sum(contracted_cost), count(*) FROM charges"
+    found = rows(save(fleet)[1])
+    for version, kind in (("1.2", "parquet"), ("1.3", "csv")):
+        totals, path = save(fleet, version, kind)
+        run = collect_bills(again.store, [LocalTree(path)], None, force=True)
+        assert not run.errors, run.errors
+        billed_cost, effective, listed, contracted, count = again.store.query(sql)[1][0]
+        assert (billed_cost, effective, count) == (totals.billed_cost["USD"], totals.effective_cost["USD"], totals.billed_rows)
+        assert (listed, contracted) == (sum(row["ListCost"] for row in found), sum(row["ContractedCost"] for row in found))
+    assert by_team(again) == costs, name
+
+
+def by_team(fleet: Billed) -> dict[str | None, Decimal]:
+    view = pipeline.report(fleet.config, fleet.store, replace(_all(), by=("team",)))
+    assert view.totals.estimated_cost == 0
+    return {row.keys["team"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
 
 
 def test_shares_are_those_of_the_reconciliation(plain: Billed) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpucost.collect.bill.formats import Format
 
-# x_: what AWS and Azure add; it tells a machine's hours from what is charged beside it.
+# x_: what AWS, Azure and gpucost's own files add; it tells a machine's hours from what is charged beside it.
 _NAMES = [
     "AvailabilityZone",
     "BilledCost",
@@ -60,6 +60,10 @@ _NAMES = [
     "x_SkuDetails",
     "x_SkuMeterName",
     "x_InstanceType",
+    "x_gpucost_charge_kind",
+    "x_gpucost_instance_key",
+    "x_gpucost_instance_type",
+    "x_gpucost_instance_hours",
 ]
 
 

@@ -13,6 +13,7 @@ WITH typed AS (
            lower(concat_ws(' ', x_usage_type, x_sku_meter_name, sku_meter, charge_description)) AS words,
            regexp_matches(unit, '^(1 )?h(ou)?rs?$|instance.?hours?') AS in_hours,
            coalesce(
+               x_gpucost_instance_type,
                x_instance_type,
                TRY_CAST(sku_price_details AS JSON) ->> '$.InstanceType',
                TRY_CAST(x_sku_details AS JSON) ->> '$.InstanceType',
@@ -26,7 +27,8 @@ WITH typed AS (
     FROM raw
 ), told AS (
     SELECT *,
-           CASE WHEN charge_category = 'Tax' THEN 'tax'
+           CASE WHEN x_gpucost_charge_kind IN ('instance', 'discount', 'node_fee', 'other') THEN x_gpucost_charge_kind
+                WHEN charge_category = 'Tax' THEN 'tax'
                 WHEN charge_category = 'Credit' THEN 'credit'
                 WHEN charge_category = 'Adjustment' AND billed < 0 THEN 'refund'
                 WHEN lower(coalesce(service_name, '')) LIKE '%support%' THEN 'support'
@@ -64,7 +66,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        coalesce(billing_currency, getvariable('currency')) AS billing_currency, billing_account_id, sub_account_id, sub_account_name, service_name, service_category,
        region_id AS region,
        availability_zone AS zone,
-       resource_id, resource_name, resource_type, sku_id,
+       resource_id, resource_name, resource_type, sku_id, sku_meter,
        coalesce(charge_description, x_sku_meter_name, sku_meter) AS sku_description,
        CASE WHEN kind IN ('instance', 'reserved_unused') THEN machine END AS instance_type,
        pricing_category,
@@ -76,7 +78,8 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
        kind,
        -- As Kubernetes' provider ids have it: i-…, project/zone/name, an Azure resource id; else the resource's own.
-       CASE WHEN kind IN ('instance', 'storage', 'network') AND of_machine
+       CASE WHEN x_gpucost_instance_key IS NOT NULL THEN lower(x_gpucost_instance_key)
+            WHEN kind IN ('instance', 'storage', 'network') AND of_machine
             THEN lower(CASE WHEN regexp_matches(resource_id, '(^|/)i-[0-9a-fA-F]+$')
                                 THEN regexp_extract(resource_id, '(^|/)(i-[0-9a-fA-F]+)$', 2)
                             WHEN regexp_matches(resource_id, 'projects/[^/]+/(zones/[^/]+/)?instances/[^/]+$')
@@ -87,7 +90,8 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
                             ELSE resource_id
                        END)
        END AS instance_key,
-       CASE WHEN kind IN ('instance', 'reserved_unused') AND in_hours THEN quantity::DOUBLE END AS instance_hours,
+       CASE WHEN x_gpucost_charge_kind IS NOT NULL THEN TRY_CAST(x_gpucost_instance_hours AS DOUBLE)
+            WHEN kind IN ('instance', 'reserved_unused') AND in_hours THEN quantity::DOUBLE END AS instance_hours,
        CASE WHEN kind = 'instance' AND effective = 0 AND coalesce(TRY_CAST(list_cost AS DECIMAL(38, 12)), 1) <> 0
                  AND charge_class IS NULL AND commitment_discount_id IS NULL AND capacity_reservation_id IS NULL
                 THEN 'zero_unexplained'

@@ -9,6 +9,7 @@ ALTER TABLE bill_rows ADD COLUMN invoice_id VARCHAR;
 ALTER TABLE bill_rows ADD COLUMN cost_categories MAP(VARCHAR, VARCHAR); -- AWS cost categories, by name
 ALTER TABLE bill_rows ADD COLUMN list_unit_price DECIMAL(38, 12);
 ALTER TABLE bill_rows ADD COLUMN contracted_unit_price DECIMAL(38, 12);
+ALTER TABLE bill_rows ADD COLUMN sku_meter VARCHAR;                     -- what the SKU meters, where the export has a column for it
 ALTER TABLE bill_rows ADD COLUMN sku_price_id VARCHAR;
 ALTER TABLE bill_rows ADD COLUMN sku_price_details VARCHAR;             -- JSON
 ALTER TABLE bill_rows ADD COLUMN commitment_discount_name VARCHAR;
