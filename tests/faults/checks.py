@@ -22,6 +22,7 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
     coverage = report.json()["coverage"]
     missing = _hours_of(its, coverage["not_collected"])
     partial = _hours_of(its, coverage.get("partial", []))
+    bridged = _hours_of(its, coverage.get("bridged", []))
     assert bool(missing) == (coverage["not_collected_hours"] > 0), (coverage, what)
     assert not missing or coverage["warnings"], (coverage, what)
     assert report.code == (4 if missing else 0), (report.err, coverage, what)
@@ -32,6 +33,9 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
             told, true = ({key: row for key, row in rows.get(hour, {}).items() if key[1] == cluster} for rows in (figures, truth))
             unknown = missing.get(cluster, missing.get("", set())) | partial.get(cluster, partial.get("", set()))
             near = bool({hour - 1, hour + 1} & unknown)
+            if hour in bridged.get(cluster, set()) and hour not in unknown:
+                wrong += [f"bridged hour {hour} of {cluster}: {text}" for text in _wrong_bridged(its, told, true)]
+                continue
             wrong += [f"hour {hour} of {cluster}: {text}" for text in _wrong(its, told, true, hour in unknown, near)]
     assert not wrong, "\n".join([*wrong, str(coverage), str(what)])
     return missing.get("", set())
@@ -76,6 +80,16 @@ def _wrong(its: World, told: Rows, true: Rows, is_unknown: bool, is_near: bool) 
                 one, other = (rows.get(key, {}).get(measure, 0.0) for rows in (told, true))
                 if abs(one - other) > EXACT:
                     yield f"{measure} of {key} is {one}, not {other}"
+
+
+def _wrong_bridged(its: World, told: Rows, true: Rows) -> Iterator[str]:
+    """Who came or went within a bridged silence is not known: what they held may be unallocated, and their node be missing."""
+    share = EDGE_SCRAPES * its.fleet["scrape"] / 3600
+    for measures in (("allocated",), ("cost",), ("allocated", "unallocated"), ("cost", "unallocated_cost")):
+        one, other = _sum(told, *measures), _sum(true, *measures)
+        of_all = _sum(true, "cost", "unallocated_cost") if "cost" in measures else _sum(true, "allocated", "unallocated")
+        if one > other + share * of_all + EXACT:
+            yield f"{' + '.join(measures)} is {one}, more than {other}"
 
 
 def _sum(rows: Rows, *measures: str) -> float:
