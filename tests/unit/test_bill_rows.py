@@ -180,6 +180,12 @@ def test_cost_categories_are_kept(bills: Bills) -> None:
     ]
 
 
+def test_cost_categories_of_a_focus_file_are_kept(bills: Bills) -> None:
+    told = FOCUS_USAGE | {"ProviderName": "AWS", "x_CostCategories": '{"Department": "Research"}'}
+    assert not bills.load(bills.write("f.csv", csv_text([told])), provider=None).errors
+    assert [charge["cost_categories"] for charge in bills.charges()] == [{"Department": "Research"}]
+
+
 @pytest.mark.parametrize("first", ["\n", "\r\n"])
 def test_lines_that_end_in_two_ways_load(bills: Bills, first: str) -> None:
     other = "\r\n" if first == "\n" else "\n"

@@ -4,7 +4,7 @@
 
 DROP VIEW charges;
 ALTER TABLE bill_rows ADD COLUMN line_item_id VARCHAR;                  -- the export's own; null where it has none
-ALTER TABLE bill_rows ADD COLUMN row_digest UBIGINT;                    -- of all columns of the export's row; null without a line item id
+ALTER TABLE bill_rows ADD COLUMN row_digest UBIGINT;                    -- of the columns of the export's row; null without a line item id
 ALTER TABLE bill_rows ADD COLUMN invoice_id VARCHAR;
 ALTER TABLE bill_rows ADD COLUMN cost_categories MAP(VARCHAR, VARCHAR); -- AWS cost categories, by name
 ALTER TABLE bill_rows ADD COLUMN list_unit_price DECIMAL(38, 12);
