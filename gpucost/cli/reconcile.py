@@ -196,8 +196,8 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
         if is_own and one.basis == "effective":
             said = (
                 f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
-                f"{_money(account.effective_cost)} {one.currency} of it, {_money(account.lines['attributed'])} attributed to teams. "
-                "A bill row of several teams counts where most of it went."
+                f"{_money(account.effective_cost)} {one.currency} of it, {_money(account.lines['attributed'])} attributed to "
+                "teams. A bill row of several teams counts where most of it went."
             )
             parts += [_item(said, width, markdown)]
     if len(account.invoices) > 1:
