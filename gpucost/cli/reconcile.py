@@ -163,7 +163,7 @@ def _json(account: Reconciliation) -> str:
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
     """The classes of the bills' rows, or by what was asked for the lines of GPU machines, as columns and rows."""
     if account.by:
-        lines = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
+        lines: list[Sequence[Any]] = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
         return ("line", *account.by, "cost", "currency"), lines
     return ("basis", "class", "team", "rows", "cost", "currency"), [
         (one.basis, row.name, row.team, row.rows, row.cost, one.currency) for one in account.statements for row in one.classes
@@ -188,17 +188,18 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
         lines = [(words, "" if rows is None else f"{rows:,}", _money(cost)) for words, rows, cost in one.lines()]
         lines += [("not explained", "", _money(one.difference))] if one.difference else []
         lines += [(_SUMS[one.basis], f"{one.rows:,}", _money(one.cost))]
-        unrated = "" if one.currency == account.currency else f", in {one.currency}: it has no rate to {account.currency}"
-        parts += [_section(_TITLES[one.basis] + unrated, markdown), table(("", "bill rows", one.currency), lines)]
-    parts += [
-        _item(
-            f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost {_money(account.effective_cost)} "
-            f"{account.currency} of it, {_money(account.lines['attributed'])} attributed to teams. A bill row of several teams "
-            "counts where most of it went.",
-            width,
-            markdown,
+        is_own = one.currency == account.currency
+        title = (
+            _TITLES[one.basis] if is_own else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}"
         )
-    ]
+        parts += [_section(title, markdown), table(("", "bill rows", one.currency), lines)]
+        if is_own and one.basis == "effective":
+            said = (
+                f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
+                f"{_money(account.effective_cost)} {one.currency} of it, {_money(account.lines['attributed'])} attributed to "
+                "teams. A bill row of several teams counts where most of it went."
+            )
+            parts += [_item(said, width, markdown)]
     if len(account.invoices) > 1:
         invoices = [
             (

@@ -11,22 +11,27 @@ gpu_machines AS (
     SELECT instance_key FROM billed_nodes
 ),
 told AS (
-    SELECT r.bill_id, b.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, r.billed_cost, r.effective_cost, r.kind,
-        -- what a savings plan covers is billed at its price without one, and taken back beside it
+    -- what a savings plan covers is billed at its price without one, and taken back beside it
+    SELECT r.bill_id, b.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, r.kind,
         r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back,
-        CASE WHEN r.kind IN ('instance', 'node_fee') OR takes_back THEN r.instance_key END AS machine_key,
-        r.kind IN ('instance', 'reserved_unused')
-            AND (lower(r.instance_type) IN (FROM gpu_types) OR coalesce(regexp_matches(r.sku_description, '\bgpu\b|nvidia', 'i'), false)) AS has_gpu_type
-    FROM bill_rows AS r JOIN bills AS b USING (bill_id)
+        g.instance_key AS machine_key,
+        CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN lower(r.instance_type) END AS instance_type,
+        CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN r.sku_description END AS sku_description,
+        count(*) AS rows, sum(r.billed_cost) AS billed_cost, sum(r.effective_cost) AS effective_cost
+    FROM bill_rows AS r
+    JOIN bills AS b USING (bill_id)
+    LEFT JOIN gpu_machines AS g
+        ON g.instance_key = r.instance_key AND (r.kind IN ('instance', 'node_fee') OR r.kind = 'commitment_fee' AND r.charge_category = 'Usage')
     WHERE b.billing_period = $month
+    GROUP BY ALL
 ),
 machines AS (
     SELECT DISTINCT machine, format, instance_key, currency FROM machine_hours
 ),
 placed AS (
-    SELECT t.* EXCLUDE (bill_id, format), h.rate AS machine_rate,
-        coalesce(CASE WHEN t.start_ms < h.to_ms THEN h.machine_hour END, CASE WHEN t.kind = 'node_fee' THEN m.machine END) AS place,
-        t.machine_key IN (FROM gpu_machines) AS is_gpu_machine
+    SELECT t.kind, t.takes_back, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, h.rate AS machine_rate,
+        t.instance_type IN (FROM gpu_types) OR coalesce(regexp_matches(t.sku_description, '\bgpu\b|nvidia', 'i'), false) AS has_gpu_type,
+        coalesce(CASE WHEN t.start_ms < h.to_ms THEN h.machine_hour END, CASE WHEN t.kind = 'node_fee' THEN m.machine END) AS place
     FROM told AS t
     ASOF LEFT JOIN machine_hours AS h
         ON h.bill_id = t.bill_id AND h.instance_key = t.machine_key AND h.currency = t.currency AND h.from_ms <= t.start_ms
@@ -49,7 +54,7 @@ named AS (
     FROM placed
 ),
 summed AS (
-    SELECT place, class, currency, start_ms, machine_rate, count(*) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost
+    SELECT place, class, currency, start_ms, machine_rate, sum(rows) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost
     FROM named
     GROUP BY ALL
 ),

@@ -256,6 +256,39 @@ def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_pa
     assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
 
 
+def test_the_index_names_what_stands_between_the_charge_and_the_invoice(store: Path, tmp_path: Path) -> None:
+    with duckdb.connect(str(store)) as con:
+        bill(con, {"kind": "commitment_fee", "key": None, "cost": "0"}, {"kind": "tax", "key": None, "cost": "7"})
+        con.execute("UPDATE bill_rows SET billed_cost = 50, charge_category = 'Purchase' WHERE kind <> 'tax'")
+        con.execute("UPDATE cost_daily SET estimated_cost = cost / 4 WHERE kind = 'allocated'")
+    assert run(store, tmp_path).exit_code == 0
+    told = manifest(tmp_path)
+    charged, estimated = told["totals"]["charge"], sum(team["estimated_cost"] for team in told["teams"])
+    assert 0 < estimated < charged
+    assert told["invoice"] == {
+        "billed_cost": 57,
+        "effective_cost": 7,
+        "rows": 2,
+        "difference": 0,
+        "lines": [
+            {"line": "charged", "rows": 0, "cost": charged},
+            {"line": "estimated", "rows": None, "cost": pytest.approx(-estimated)},
+            {"line": "other_bills", "rows": None, "cost": pytest.approx(estimated - charged)},
+            {"line": "commitment_fees", "rows": 1, "cost": 0},
+            {"line": "tax", "rows": 1, "cost": 7},
+            {"line": "billed_less_effective", "rows": None, "cost": 50},
+        ],
+    }
+    index = (tmp_path / "2026-10" / "index.md").read_text()
+    for line in (
+        f"| charged to teams | 0 | ${charged:,.2f} |",
+        f"| of it, estimates: on no bill |  | -${estimated:,.2f} |",
+        "| fees of commitments, spread over what they cover | 1 | $0.00 |",
+        "| **Invoice** | **2** | **$57.00** |",
+    ):
+        assert line in index
+
+
 def test_a_missing_bill_ends_with_4(store: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(store)) as con:
         bill(con, {"key": "i-1"}, period="2026-09")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -213,6 +216,60 @@ def test_the_command_says_the_same_in_every_format(plain: Billed) -> None:
     assert f"{answer['lines']['attributed']:,.2f}" in run(plain, "--month", MONTH, "--format", "markdown").stdout
     lines = run(plain, "--month", MONTH, "--by", "team", "--format", "csv").stdout.splitlines()
     assert lines[0] == "line,team,cost,currency"
+
+
+def test_every_format_has_the_invoice_and_effective_cost_by_class(plain: Billed) -> None:
+    answer = json.loads(run(plain, "--month", MONTH, "--format", "json").stdout)
+    _, ((rows, billed, effective),) = plain.store.query("SELECT count(*), sum(billed_cost), sum(effective_cost) FROM charges")
+    billed_whole, effective_whole = answer["statements"]
+    for one, cost in ((billed_whole, billed), (effective_whole, effective)):
+        assert (one["rows"], one["cost"], one["difference"], one["currency"]) == (rows, pytest.approx(float(cost)), 0, "USD")
+        assert sum(row["rows"] for row in one["classes"]) == rows
+        assert sum(Decimal(str(row["cost"])) for row in one["classes"]) == pytest.approx(cost, abs=Decimal("1e-9"))
+    of_machines = [row for row in effective_whole["classes"] if row["class"] in answer["lines"]]
+    assert sum(row["cost"] for row in of_machines) == pytest.approx(answer["effective_cost"])
+    assert {row["team"] for row in of_machines if row["class"] == "attributed"} == {"batch", "serve", "train"}
+    assert {"commitment_fees", "storage", "network", "other_services", "credits", "tax"} <= {
+        row["class"] for row in billed_whole["classes"]
+    }
+    for name in ("table", "markdown"):
+        text = run(plain, "--month", MONTH, "--format", name).stdout
+        assert text.index("The invoice: what is billed") < text.index("Effective cost: fees of commitments")
+        for one in answer["statements"]:
+            assert f"{one['cost']:,.2f}" in text
+        assert "GPU machines of serve" in text and "commitments that nothing used" in text
+    lines = list(csv.DictReader(io.StringIO(run(plain, "--month", MONTH, "--format", "csv").stdout)))
+    assert [(line["basis"], line["class"], line["team"] or None, int(line["rows"]), float(line["cost"])) for line in lines] == [
+        (one["basis"], row["class"], row["team"], row["rows"], row["cost"])
+        for one in answer["statements"]
+        for row in one["classes"]
+    ]
+
+
+@pytest.mark.parametrize("sharing", [(), ("--share-unallocated", "even")])
+def test_the_index_of_a_chargeback_leads_from_the_charge_to_the_invoice(
+    sharing: tuple[str, ...], plain: Billed, tmp_path: Path
+) -> None:
+    places = ["--config", str(plain.folder / "gpucost.toml"), "--store", str(plain.store.path), "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, ["chargeback", "--month", MONTH, *places, *sharing]).exit_code == 0
+    index = json.loads((tmp_path / MONTH / "index.json").read_text())
+    _, ((rows, billed, effective),) = plain.store.query("SELECT count(*), sum(billed_cost), sum(effective_cost) FROM charges")
+    whole = index["invoice"]
+    assert (whole["rows"], whole["difference"]) == (rows, 0)
+    assert (whole["billed_cost"], whole["effective_cost"]) == (float(billed), float(effective))
+    lines = {line["line"]: line["cost"] for line in whole["lines"]}
+    assert lines["charged"] == index["totals"]["charge"]
+    assert ("shared" in lines) is bool(sharing)
+    assert {"unallocated", "outside_node_life", "unused_commitments", "storage", "tax"} <= set(lines)
+    assert "other_bills" not in lines
+    assert sum(lines.values()) == pytest.approx(float(billed))
+    assert sum(line["rows"] or 0 for line in whole["lines"]) == rows
+    assert [one["basis"] for one in index["reconciliation"]["statements"]] == ["billed", "effective"]
+    shown = (tmp_path / MONTH / "index.md").read_text().partition("## From the charge to the invoice")[2].partition("\n## ")[0]
+    amounts = [Decimal(text.replace("$", "").replace(",", "")) for text in re.findall(r"(-?\$[\d,.]+)", shown)]
+    assert amounts[-1] == sum(amounts[:-1]) == billed.quantize(Decimal("0.01"))
+    page = (tmp_path / MONTH / "index.html").read_text()
+    assert f'<th scope="row">Invoice</th><td>{rows:,}</td><td>${billed:,.2f}</td>' in page
 
 
 @pytest.mark.parametrize(
