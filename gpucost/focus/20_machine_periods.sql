@@ -7,9 +7,15 @@ WITH charged AS (
 ),
 billed AS (
     -- of all bills: a correction that a later billing period brings repeats no hours
+    SELECT c.instance_key, c.from_ms, c.to_ms, sum(h.instance_hours::DECIMAL(38, 12))::DOUBLE * 3600000 AS billed_ms
+    FROM charged AS c JOIN billed_hours AS h USING (instance_key, from_ms, to_ms)
+    GROUP BY ALL
+    UNION ALL
+    -- the period of a discount or fee: its part of the hours that it touches
     SELECT c.instance_key, c.from_ms, c.to_ms,
-        sum((h.instance_hours * ((least(h.to_ms, c.to_ms) - greatest(h.from_ms, c.from_ms)) / (h.to_ms - h.from_ms)))::DECIMAL(38, 12))::DOUBLE * 3600000 AS billed_ms
-    FROM charged AS c JOIN billed_hours AS h ON h.instance_key = c.instance_key AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
+        sum((h.instance_hours * ((least(h.to_ms, c.to_ms) - greatest(h.from_ms, c.from_ms)) / (h.to_ms - h.from_ms)))::DECIMAL(38, 12))::DOUBLE * 3600000
+    FROM (FROM charged ANTI JOIN billed_hours USING (instance_key, from_ms, to_ms)) AS c
+    JOIN billed_hours AS h ON h.instance_key = c.instance_key AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
     GROUP BY ALL
 ),
 seen AS (

@@ -118,8 +118,8 @@ def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_
 
 
 TOLD = """
-    invoice_id = 'INV-1', sku_id = 'sku', sku_meter = 'Machine', sku_price_id = 'sku/price', sku_price_details = '{"CoreCount": 96}',
-    list_unit_price = 30.5, list_cost = (30.5 * pricing_quantity)::DECIMAL(38, 12),
+    invoice_id = 'INV-1', sku_id = 'sku', sku_meter = 'Machine', sku_price_id = 'sku/price',
+    sku_price_details = '{"CoreCount": 96}', list_unit_price = 30.5, list_cost = (30.5 * pricing_quantity)::DECIMAL(38, 12),
     contracted_unit_price = 25.25, contracted_cost = (25.25 * pricing_quantity)::DECIMAL(38, 12),
     commitment_discount_name = 'three years', commitment_discount_quantity = 3.7, commitment_discount_unit = 'USD'
 """
@@ -181,6 +181,7 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp
         assert {row["ConsumedQuantity"] is None for row in added} == {category != "Usage"}
 
 
+@pytest.mark.slow
 def test_what_was_written_loads_again_and_gives_the_same_money(billed: tuple[str, Billed], tmp_path: Path) -> None:
     """The same sums, and the same cost of each team where metrics are the same."""
     name, fleet = billed
@@ -297,13 +298,21 @@ def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(plain: Billed
     _, path = save(plain, "1.3")
     ratios: dict[int, Decimal] = defaultdict(Decimal)
     for row in rows(path):
-        (element,) = json.loads(row["AllocatedMethodDetails"], parse_float=Decimal)["Elements"]
-        ratios[row[f"{PREFIX}origin_row"]] += Decimal(element["AllocatedRatio"])
+        assert row["AllocatedMethodId"] == "gpucost-held-time"
+        assert row["HostProviderName"] == row["ServiceProviderName"] == "AWS"
+        details = json.loads(row["AllocatedMethodDetails"], parse_float=Decimal)
+        assert list(details) == ["Elements"]
+        (element,) = details["Elements"]
+        # other keys would have to begin with x_, and numbers may be no text
+        assert set(element) == {"AllocatedRatio", "UsageUnit", "UsageQuantity"}
+        assert isinstance(element["UsageQuantity"], Decimal) and element["UsageUnit"] == "GPU-Hours"
+        ratios[row[f"{PREFIX}origin_row"]] += element["AllocatedRatio"]
         assert "workload" not in json.loads(row["Tags"])
         if row[f"{PREFIX}kind"] == "allocated":
             assert json.loads(row["AllocatedTags"])["team"] == row[f"{PREFIX}team"]
+            assert row["AllocatedResourceId"].endswith(row["AllocatedResourceName"])
         else:
-            assert row["AllocatedResourceId"] is None and row["AllocatedTags"] is None
+            assert row["AllocatedResourceId"] is row["AllocatedResourceName"] is row["AllocatedTags"] is None
     assert set(ratios.values()) == {Decimal(1)}
 
 
