@@ -250,7 +250,7 @@ def rule_prices(config: Config, store: Store) -> RulePrices:
     if store.exists and (found := read_attributed(config, store, stored_prices)) is not None:
         return found
     with scratch_store() as con:
-        return listed_prices(con, config.currency)
+        return listed_prices(con, config)
 
 
 def unit_costs(config: Config, store: Store, ask: UnitAsk, build: Callable[[DuckDBPyConnection, UnitAsk], UnitView]) -> UnitView:

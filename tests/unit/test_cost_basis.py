@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpucost import inventory, pipeline
+from gpucost import inventory, pipeline, price
 from gpucost.catalog import load_catalog, load_components
 from gpucost.config import Config, Prices
 from gpucost.engine.local import run_stages
@@ -50,6 +50,7 @@ def splits(folder: Path, basis: str, types: list[tuple[str, str]]) -> tuple[Spli
     with Store(folder / f"{basis}.duckdb").write() as con:
         inventory.stage(con, config)
         load_components(con)
+        price.load_price_list(con)
         for number, (provider, instance_type) in enumerate(types):
             con.execute(
                 """INSERT INTO nodes BY NAME SELECT $1 AS node_id, 'c' AS cluster, $2 AS node, 0 AS up_from_ms, 1000 AS up_to_ms,
