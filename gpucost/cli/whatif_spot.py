@@ -168,6 +168,7 @@ def whatif_spot(
 
 def _calculated(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
     from gpucost.cli._whatif_offers import store_or_empty
+    from gpucost.price import load_offers
     from gpucost.whatif.spot import calculator
     from gpucost.whatif.spot.described import quote_of
     from gpucost.whatif.spot.market import typical_rate

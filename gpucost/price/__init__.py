@@ -1,7 +1,8 @@
 """What a node costs per hour at each moment: the bill, else the price book, else spot price history, else list prices.
 
-The numbered .sql files are the whole of it, with list_prices.sql, which all others who ask for a list price read, too: inputs (1x), what they mean for each node (2x, 3x), the one price of each moment
+The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (2x, 3x), the one price of each moment
 (4x), what is stored and said (5x, 6x), and whose prices to collect (7x). What bills say of machines is made first, in bill/.
+list_prices.sql has the list prices; whoever asks for one reads its table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 
 _BILL = "gpucost.price.bill"
 
-__all__ = ["inputs_digest", "load_fx_rates", "load_offers", "load_price_list", "price_nodes", "stage", "wanting", "warn_of_unlisted"]
+__all__ = [
+    "inputs_digest",
+    "load_fx_rates",
+    "load_offers",
+    "load_price_list",
+    "price_nodes",
+    "stage",
+    "wanting",
+    "warn_of_unlisted",
+]
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:

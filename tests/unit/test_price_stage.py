@@ -93,7 +93,9 @@ def test_of_rows_as_specific_the_option_that_fits_best_wins(con: duckdb.DuckDBPy
 def test_a_row_for_all_options_prices_reserved_capacity_only_where_none_that_fits_does(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"capacity_type": "reserved"}
     for option, expected in (("savings_plan", 8), ("on_demand", 8), ("spot", 9), ("capacity_block", 9)):
-        assert steps(run(con, [node], [",,,p4d.24xlarge,,9,USD", f",,,p4d.24xlarge,{option},8,USD"])) == [(0, 24, Decimal(expected))]
+        assert steps(run(con, [node], [",,,p4d.24xlarge,,9,USD", f",,,p4d.24xlarge,{option},8,USD"])) == [
+            (0, 24, Decimal(expected))
+        ]
 
 
 def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:

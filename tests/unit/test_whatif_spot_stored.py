@@ -137,12 +137,14 @@ def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
         return Price(Decimal(amount), "catalog", "2025-01-01")
 
     rows = [("aws", "r1", f"z{amount}", price(amount)) for amount in (1, 2, 3, 4)] + [("aws", "r2", "", price(9))]
+    rows += [("aws", "r1", "*", price(2))]  # as list_prices.sql has it
     market = Market("USD", {("t", "spot"): rows})
     find = partial(market.list_price, option="spot")
     for place, amount in (
         (Place("T", "aws", "r1", "z3"), 3),
         (Place("t", "aws", "r1", "elsewhere"), 2),
-        (Place("t", None, "r2"), 9),
+        (Place("t", "aws", "r1", "z1", "z4"), 4),
+        (Place("t", None, "R2"), 9),
     ):
         found = find(place)
         assert found is not None and found.per_node_hour == amount

@@ -1,4 +1,4 @@
--- reads: listed_facts, listed_instances, $today
+-- reads: listed_facts, listed_instances, price_list, place_rank, $today
 -- writes: listed_prices, listed_facts with what the instance holds, the on-demand price of the same place, and a status
 -- invariant: as many rows as listed_facts; one 'current' row per price at most, the one that holds today
 CREATE OR REPLACE TEMP TABLE listed_prices AS
@@ -25,15 +25,16 @@ settled AS (
     FROM ranked
 ),
 on_demand AS (
-    SELECT lower(provider) AS provider, lower(region) AS region, lower(instance_type) AS instance_type, currency,
-        min(price_per_hour) AS price_per_hour
-    FROM settled
-    WHERE purchase_option = 'on_demand' AND status = 'current'
+    SELECT s.provider, s.region, s.zone, s.instance_type, s.currency,
+        arg_max(p.price_per_hour, place_rank(p.region, p.zone, lower(s.region), lower(s.zone), lower(s.zone))) AS price_per_hour
+    FROM (SELECT DISTINCT provider, region, zone, instance_type, currency FROM settled WHERE purchase_option = 'spot') AS s
+    JOIN price_list AS p
+        ON p.provider = lower(s.provider) AND p.instance_type = lower(s.instance_type) AND p.currency = s.currency
+        AND place_rank(p.region, p.zone, lower(s.region), lower(s.zone), lower(s.zone)) IS NOT NULL
+    WHERE p.purchase_option = 'on_demand' AND p.from_ms <= epoch_ms($today::DATE) AND epoch_ms($today::DATE) < p.to_ms
     GROUP BY ALL
 )
 SELECT s.*, i.gpu_model, i.gpu_count, d.price_per_hour AS on_demand_price_per_hour
 FROM settled AS s
 LEFT JOIN listed_instances AS i ON i.provider = lower(s.provider) AND i.instance_type = lower(s.instance_type)
-LEFT JOIN on_demand AS d
-    ON d.provider = lower(s.provider) AND d.region = lower(s.region) AND d.instance_type = lower(s.instance_type)
-    AND d.currency = s.currency;
+LEFT JOIN on_demand AS d USING (provider, region, zone, instance_type, currency);

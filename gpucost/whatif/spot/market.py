@@ -76,7 +76,10 @@ class Market:
     bands: dict[tuple[str, str, str], Rate] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
-        """`on_demand` or `spot` list price of the place, by place_rank.sql; None where its region is not said and there are several."""
+        """`on_demand` or `spot` list price of the place, in place_rank.sql's order.
+
+        None where its region is not said and there are several.
+        """
         rows = [row for row in self.listed.get((place.instance_type.lower(), option), []) if place.provider in (None, row[0])]
         regions = {place.region.lower()} if place.region else {row[1] for row in rows}
         if len(regions) != 1:
