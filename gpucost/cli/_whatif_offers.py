@@ -74,7 +74,7 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
-    """Of a region's prices, cheapest first, what counts where no zone is known: the region's own, else the zones' lower median."""
+    """Of a region's prices, cheapest first, the one of no certain zone: the region's own, else the lower median of its zones."""
     return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 

@@ -130,7 +130,7 @@ def prices(
     width = line_width(target) if format is RowFormat.table else None
     columns, rows = _prices_rows.to_rows(answer, whole=format in FLAT, superseded=superseded, width=width)
     write_rows(columns, rows, format, target)
-    remarks = _prices_rows.remarks(answer, fits=width is not None)
+    remarks = _prices_rows.remarks(answer)
     if name is not None and width is not None:
         every, _ = _prices_rows.to_rows(answer, whole=False, superseded=superseded)
         remarks += filter(None, [left_out(every, columns)])

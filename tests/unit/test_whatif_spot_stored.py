@@ -56,7 +56,7 @@ def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> Non
 
 def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list() -> None:
     fleet = Fleet((node("a", 10, "20"),))
-    listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "use1-az1", Price(Decimal(3), "catalog", "2025-01-01"))]}
+    listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "*", Price(Decimal(3), "catalog", "2025-01-01"))]}
     own = {("p4d.24xlarge", "spot"): Decimal(4)}
     history = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]}
     late = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]}

@@ -36,5 +36,5 @@ on_demand AS (
 )
 SELECT s.*, i.gpu_model, i.gpu_count, d.price_per_hour AS on_demand_price_per_hour
 FROM settled AS s
-LEFT JOIN listed_instances AS i ON i.provider = lower(s.provider) AND i.instance_type = lower(s.instance_type)
-LEFT JOIN on_demand AS d USING (provider, region, zone, instance_type, currency);
+LEFT JOIN on_demand AS d USING (provider, region, zone, instance_type, currency)
+LEFT JOIN listed_instances AS i ON i.provider = lower(s.provider) AND i.instance_type = lower(s.instance_type);
