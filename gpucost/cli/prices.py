@@ -88,7 +88,7 @@ def prices(
     """Say what a GPU costs where, cheapest GPU-hour first.
 
     List prices of the catalog inside gpucost and of the store (gpucost collect prices), and the newest spot prices (gpucost
-    collect spot); the newest of each wins. Your own price book, discounts and bills are not in it. Without a name: every GPU
+    collect spot), as they hold today. Your own price book, discounts and bills are not in it. Without a name: every GPU
     model, with its cheapest price on demand and as spot. With one: the cheapest region of every price. H100 means all H100
     models.
 
