@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost import attribute as attribution
-from gpucost import inventory
+from gpucost import inventory, price
 from gpucost.model import MS_PER_HOUR
 from gpucost.whatif.fleet import Costs, Fleet
 
@@ -63,6 +63,8 @@ def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
         # On an empty store inventory finds nothing, and leaves the tables that attribution reads.
         inventory.stage(con, config)
         put_fleet(con, tables(together))
+        # their prices are their own; a cost basis asks for the table
+        price.load_price_list(con, ())
         attribution.stage(con, config.tz, everything=True)
         totals, rows = cluster_costs(con), workload_costs(con)
     sums: list[list[Any]] = [[Decimal(0)] * 3 + [0] * 3 for _ in fleets]

@@ -244,14 +244,14 @@ def focus_file(config: Config, store: Store, month: str, version: str, kind: Fil
 
 
 def rule_prices(config: Config, store: Store) -> RulePrices:
-    """What nodes cost an hour, for rules that cannot ask the store: what it says last, else, or without one, the catalog."""
+    """What nodes cost an hour, for rules that cannot ask the store: what it says last, else list prices."""
     from gpucost.export.prices import listed_prices, stored_prices
     from gpucost.store.scratch import scratch_store
 
     if store.exists and (found := read_attributed(config, store, stored_prices)) is not None:
         return found
-    with scratch_store() as con:
-        return listed_prices(con, config.currency)
+    with store.read() if store.exists else scratch_store() as con:
+        return listed_prices(con, config)
 
 
 def unit_costs(config: Config, store: Store, ask: UnitAsk, build: Callable[[DuckDBPyConnection, UnitAsk], UnitView]) -> UnitView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -76,15 +77,14 @@ def to_rows(
     return fitted(columns, lines, [weights.get(name, 0) for name in columns], width)
 
 
-def remarks(answer: Listing | Overview, *, fits: bool) -> list[str]:
-    """What a reader must know of the rows, one sentence each; `fits` where they were made to fit a width."""
+def remarks(answer: Listing | Overview) -> list[str]:
+    """What a reader must know of the rows, one sentence each."""
     rows = answer.rows if isinstance(answer, Listing) else [price for _, found in answer.rows for price in found.values()]
     said = []
     stale = sum(row.is_stale for row in rows)
     if stale:
         said.append(
-            f"stale{' (!)' if fits else ''}, that is over {answer.stale_after_days} days old: {stale} of {len(rows)} prices; "
-            "gpucost collect prices asks for new ones"
+            f"{stale} of {len(rows)} prices are over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
         )
     if isinstance(answer, Overview):
         return said
@@ -112,7 +112,7 @@ def _short(
     for row in rows:
         line: list[Any] = [_money(row.price_per_gpu_hour), _money(row.price_per_hour), *([row.currency] if mixed else [])]
         line += [row.provider, _place(row), row.instance_type, _gpus(row), bought(row, tight=tight)]
-        line += [_percent(row.spot_discount_percent), _as_of(row, tight=tight)]
+        line += [_percent(row.spot_discount_percent), _as_of(row, answer.today, tight=tight)]
         line += [row.more_regions] if "more regions" in columns else []
         line += [row.status if row.origin == "catalog" else f"{row.status} ({row.source})"] if superseded else []
         lines.append(line)
@@ -131,7 +131,7 @@ def _short_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
             if row is None:
                 line += [None, None, None]
             else:
-                line += [_money(row.price_per_gpu_hour), _where(row), _as_of(row)]
+                line += [_money(row.price_per_gpu_hour), _where(row), _as_of(row, answer.today)]
         lines.append(line)
     return columns, lines
 
@@ -144,7 +144,7 @@ def _long_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
             option.replace("_", " "),
             _money(found[option].price_per_gpu_hour),
             _where(found[option]),
-            _as_of(found[option], tight=True),
+            _as_of(found[option], answer.today, tight=True),
         ]
         for model, found in answer.rows
         for option in answer.purchase_options
@@ -173,10 +173,13 @@ def bought(row: ListedPrice, *, tight: bool = False) -> str:
     return (" " if tight else ", ").join(word.replace("_", " ") for word in words if word)
 
 
-def _as_of(row: ListedPrice, *, tight: bool = False) -> str:
-    mark = "!" if tight else " stale"
+def _as_of(row: ListedPrice, today: date, *, tight: bool = False) -> str:
+    """`2021-03-01, 1,700 days old`, or where there is little room `2021-03-01 1,700 d`; the day alone where it is not stale."""
     # a price that a newer one replaced is old in any case
-    return f"{row.price_as_of}{mark}" if row.is_stale and row.status == "current" else row.price_as_of.isoformat()
+    if not row.is_stale or row.status != "current":
+        return row.price_as_of.isoformat()
+    age = f"{(today - row.price_as_of).days:,}"
+    return f"{row.price_as_of} {age} d" if tight else f"{row.price_as_of}, {age} days old"
 
 
 def _where(row: ListedPrice) -> str:

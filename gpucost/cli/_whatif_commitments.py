@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gpucost.cli._whatif_offers import ListPrices
     from gpucost.cli._whatif_run import Run
+    from gpucost.price.listing import ListedPrice
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.reserve import Existing, Family, Offer, Terms
 
@@ -84,16 +85,20 @@ def listed_type(listed: ListPrices, instance_type: str, region: str) -> tuple[st
 def found_type(
     listed: ListPrices, instance_type: str, provider: str, region: str
 ) -> tuple[str, float | None, Offer | None, tuple[Offer, ...]] | None:
-    from gpucost.cli._whatif_offers import source_of
+    from gpucost.cli._whatif_offers import price_of_region, source_of
     from gpucost.whatif.reserve import Offer, Terms
 
     rows = listed.some(instance_type, purchase_options=_PURCHASE_OPTIONS, provider=provider, region=region)
     if not rows:
         return None
-    offers: dict[Terms, Offer] = {}
+    by_terms: dict[Terms, list[ListedPrice]] = {}
     for row in rows:
         terms = Terms(row.purchase_option, row.term_years or 0, row.payment_option or "", row.offering or "")
-        offers.setdefault(terms, Offer(terms, row.price_per_hour, *source_of(row)))
+        by_terms.setdefault(terms, []).append(row)
+    offers = {
+        terms: Offer(terms, price.price_per_hour, *source_of(price))
+        for terms, price in ((terms, price_of_region(found)) for terms, found in by_terms.items())
+    }
     on_demand = next((offer for terms, offer in offers.items() if terms.kind == "on_demand"), None)
     gpus = next((float(row.gpu_count) for row in rows if row.gpu_count), None)
     return provider, gpus, on_demand, tuple(offer for terms, offer in offers.items() if terms.years)

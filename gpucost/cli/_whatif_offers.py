@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,11 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices, with those of the store where there is one: the catalog answers without."""
     with store_or_empty(settings) as con:
         yield ListPrices(con, settings)
+
+
+def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
+    """Of a region's prices, cheapest first, the one of no certain zone: the region's own, else the lower median of its zones."""
+    return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
 def source_of(price: ListedPrice) -> tuple[str, str]:

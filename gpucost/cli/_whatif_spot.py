@@ -35,6 +35,7 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
 
 def job_replay(run: Run, fleet: Described, rate: Rate | None, on_demand_share: float) -> Replay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
+    from gpucost.price import load_offers
     from gpucost.whatif.described import node_price
     from gpucost.whatif.fleet import Price
     from gpucost.whatif.spot.described import find_place, known_price
@@ -51,6 +52,7 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None, on_demand_share: f
     with run.store.read() as con:
         place, gpus = find_place(con, fleet)
         # a replay ends with what was collected
+        load_offers(con, settings)
         market = read_market(con, [fleet.instance_type], settings.currency, 0)
     if fleet.on_demand_price is not None:
         price = Price(node_price(fleet.on_demand_price, fleet.price_per, gpus), "option")
@@ -72,12 +74,14 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None, on_demand_share: f
 
 def usage_replay(run: Run, rate: Rate | None, on_demand_share: float) -> Replay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
+    from gpucost.price import load_offers
     from gpucost.whatif.spot.market import read_market
     from gpucost.whatif.spot.replayed import Replay, node_jobs
 
     usage, settings = run.usage(), run.settings
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
     with run.store.read() as con:
+        load_offers(con, settings)
         market = read_market(con, types, settings.currency, settings.prices.stale_after_days)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return Replay(

@@ -40,6 +40,8 @@ class PurchaseOption(StrEnum):
     savings_plan = "savings_plan"
     cud = "cud"
     capacity_block = "capacity_block"
+    flex_start = "flex_start"
+    calendar = "calendar"
 
 
 @handle_errors
@@ -69,7 +71,7 @@ def prices(
         typer.Option(
             "--purchase-option",
             metavar="OPTION",
-            help="Only on_demand, spot, reserved, savings_plan, cud or capacity_block; repeatable.",
+            help=f"Only {', '.join(PurchaseOption)}; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -86,7 +88,7 @@ def prices(
     """Say what a GPU costs where, cheapest GPU-hour first.
 
     List prices of the catalog inside gpucost and of the store (gpucost collect prices), and the newest spot prices (gpucost
-    collect spot); the newest of each wins. Your own price book, discounts and bills are not in it. Without a name: every GPU
+    collect spot), as they hold today. Your own price book, discounts and bills are not in it. Without a name: every GPU
     model, with its cheapest price on demand and as spot. With one: the cheapest region of every price. H100 means all H100
     models.
 
@@ -128,7 +130,7 @@ def prices(
     width = line_width(target) if format is RowFormat.table else None
     columns, rows = _prices_rows.to_rows(answer, whole=format in FLAT, superseded=superseded, width=width)
     write_rows(columns, rows, format, target)
-    remarks = _prices_rows.remarks(answer, fits=width is not None)
+    remarks = _prices_rows.remarks(answer)
     if name is not None and width is not None:
         every, _ = _prices_rows.to_rows(answer, whole=False, superseded=superseded)
         remarks += filter(None, [left_out(every, columns)])

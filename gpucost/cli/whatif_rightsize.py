@@ -127,6 +127,7 @@ def whatif_rightsize(
 
     from datetime import timedelta
 
+    from gpucost.price import load_offers
     from gpucost.whatif.measured import levels
     from gpucost.whatif.rightsize import stored
     from gpucost.whatif.rightsize.offers import list_offers
@@ -134,7 +135,8 @@ def whatif_rightsize(
     usage = run.usage()
     with run.store.read() as con:
         facts = load_facts(con)
-        offers = list_offers(con, settings.currency)
+        load_offers(con, settings)
+        offers = list_offers(con)
     measured = run.read(lambda con: levels(con, settings.activity, usage.period))
     given = frozenset(name for name, value in named.items() if value is not None)
     stale_before = (usage.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()

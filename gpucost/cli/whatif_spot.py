@@ -168,17 +168,20 @@ def whatif_spot(
 
 def _calculated(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
     from gpucost.cli._whatif_offers import store_or_empty
+    from gpucost.price import load_offers
     from gpucost.whatif.spot import calculator
     from gpucost.whatif.spot.described import quote_of
     from gpucost.whatif.spot.market import typical_rate
 
     with store_or_empty(run.settings) as con:
+        load_offers(con, run.settings)
         quote, band = quote_of(con, run.settings, fleet)
         chosen = rate or band or typical_rate(con)
     return calculator.answer(options, chosen, quote, run.cost_of)
 
 
 def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
+    from gpucost.price import load_offers
     from gpucost.whatif.spot import stored
     from gpucost.whatif.spot.market import read_market, typical_rate
     from gpucost.whatif.spot.moving import Question
@@ -187,6 +190,7 @@ def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described)
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
     settings = run.settings
     with run.store.read() as con:
+        load_offers(con, settings)
         market = read_market(con, types, settings.currency, settings.prices.stale_after_days, usage.period)
         typical = typical_rate(con)
     question = Question(

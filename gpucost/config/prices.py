@@ -22,9 +22,9 @@ class Discount(Section):
         default=None, description="Family of instance types, such as `p5` or `Standard_ND`: what they begin with."
     )
     gpu_model: str | None = Field(default=None, description="GPU model as `gpucost prices` spells it.")
-    purchase_option: Literal["on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block"] | None = Field(
-        default=None, description="How the node is bought."
-    )
+    purchase_option: (
+        Literal["on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"] | None
+    ) = Field(default=None, description="How the node is bought.")
     price_sources: list[Literal["price_book", "spot_history", "catalog"]] = Field(
         default=["price_book", "spot_history", "catalog"],
         min_length=1,

@@ -1,10 +1,14 @@
--- reads: catalog_prices, catalog_instances
+-- reads: price_offers, purchase_fits, catalog_instances
 -- writes: nothing; answers one row per (instance type with GPUs, capacity type): the median of its list prices over regions
--- invariant: only prices in $currency, only on demand and spot
-SELECT instance_type, NULL AS region, NULL AS node, purchase_option AS capacity_type,
-    median(price_per_hour)::DECIMAL(38, 9) AS price_per_hour
-FROM catalog_prices
-WHERE currency = $currency AND purchase_option IN ('on_demand', 'spot')
-    AND instance_type IN (SELECT instance_type FROM catalog_instances WHERE gpu_count > 0)
+-- invariant: a region counts once
+WITH fitting AS (
+    SELECT p.type_name, p.instance_type, p.region, f.capacity_type, arg_max(p.price_per_hour, f.preference) AS price_per_hour
+    FROM price_offers AS p JOIN purchase_fits AS f ON f.purchase_option = p.purchase_option AND f.is_list
+    WHERE p.is_of_region AND p.term_years = 0
+    GROUP BY ALL
+)
+SELECT type_name AS instance_type, NULL AS region, NULL AS node, capacity_type, median(price_per_hour)::DECIMAL(38, 9) AS price_per_hour
+FROM fitting
+WHERE instance_type IN (SELECT lower(instance_type) FROM catalog_instances WHERE gpu_count > 0)
 GROUP BY ALL
 ORDER BY ALL;

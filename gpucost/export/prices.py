@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpucost import catalog
 from gpucost.engine.local import answer_rows
+from gpucost.price import load_offers
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,10 @@ def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
     return RulePrices(found, "what the nodes in the store cost last") if found else None
 
 
-def listed_prices(con: DuckDBPyConnection, currency: str) -> RulePrices:
-    """The catalog's list prices in `currency`, on demand and spot, in the middle over regions."""
-    catalog.load_catalog(con)
-    found = _prices(answer_rows(con, __package__, "catalog_prices", {"currency": currency}))
+def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
+    """Today's list prices by capacity type, in the middle over regions."""
+    load_offers(con, config)
+    found = _prices(answer_rows(con, __package__, "catalog_prices"))
     return RulePrices(found, "list prices of the catalog, the median over regions: nothing is collected yet")
 
 

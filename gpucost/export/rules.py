@@ -31,9 +31,11 @@ _BOUGHT = (
 # … or any of these.
 _RESERVED = (
     "label_karpenter_k8s_aws_capacity_reservation_id",
+    "label_eks_amazonaws_com_capacity_reservation_id",
     "label_cloud_google_com_reservation_name",
     "label_karpenter_sh_capacity_reservation_id",
 )
+_BLOCKS = ("label_karpenter_k8s_aws_capacity_reservation_type", "label_eks_amazonaws_com_capacity_reservation_type")
 _TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
 _REGIONS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
 _FIRST = ";*([^;]*).*"  # of values that label_join joined by ";"
@@ -110,12 +112,16 @@ def _node_info() -> str:
         ("label_join", "bought", ";", *_BOUGHT),
         ("label_replace", "bought", "$1", "bought", _FIRST),
         ("label_replace", "capacity_type", "on_demand", "", ""),
-        ("label_replace", "capacity_type", "reserved", "bought", "(?i)(reserved|capacity[-_]block|reservation)"),
+        ("label_replace", "capacity_type", "reserved", "bought", "(?i)(reserved|reservation)"),
         ("label_replace", "capacity_type", "spot", "bought", "(?i)(spot|preemptible|ec2spot)"),
         ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_spot", "true"),
         ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_preemptible", "true"),
         ("label_join", "reservation", ";", "capacity_type", *_RESERVED),
         ("label_replace", "capacity_type", "reserved", "reservation", "on_demand;.*[^;].*"),
+        # each of these says more than that capacity is reserved
+        ("label_join", "special", ";", "capacity_type", "bought", *_BLOCKS, "label_cloud_google_com_gke_flex_start"),
+        ("label_replace", "capacity_type", "flex_start", "special", "(?i)(on_demand|reserved);(flex[-_]start;.*|.*;true)"),
+        ("label_replace", "capacity_type", "capacity_block", "special", "(?i)(on_demand|reserved);(.*;)?capacity[-_]block;.*"),
         # a node that exports no labels: nothing says how it was bought
         ("label_join", "said", ";", "capacity_type", *said),
         ("label_replace", "capacity_type", "unknown", "said", "on_demand;*"),

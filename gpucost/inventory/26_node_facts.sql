@@ -14,8 +14,11 @@ WITH labeled AS (
             l.labels['label_kubernetes_azure_com_scalesetpriority'], l.labels['label_node_kubernetes_io_lifecycle'],
             l.labels['label_node_lifecycle'])), '_', '-') AS bought,
         'true' IN (l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible']) AS gke_spot,
-        coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_cloud_google_com_reservation_name'],
-            l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation
+        l.labels['label_cloud_google_com_gke_flex_start'] = 'true' AS gke_flex_start,
+        'capacity-block' IN (l.labels['label_karpenter_k8s_aws_capacity_reservation_type'],
+            l.labels['label_eks_amazonaws_com_capacity_reservation_type']) AS in_block,
+        coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_eks_amazonaws_com_capacity_reservation_id'],
+            l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation
     FROM node_lives AS n
     LEFT JOIN (
         -- a GPU that was lost is still one of the node's, and paid for
@@ -104,7 +107,9 @@ SELECT
     region, zone, instance_type,
     CASE
         WHEN bought IN ('spot', 'preemptible', 'ec2spot') OR gke_spot THEN 'spot'
-        WHEN bought IN ('reserved', 'capacity-block', 'reservation') OR reservation IS NOT NULL THEN 'reserved'
+        WHEN bought = 'capacity-block' OR in_block THEN 'capacity_block'
+        WHEN bought = 'flex-start' OR gke_flex_start THEN 'flex_start'
+        WHEN bought IN ('reserved', 'reservation') OR reservation IS NOT NULL THEN 'reserved'
         WHEN labels IS NOT NULL THEN 'on_demand'
         ELSE 'unknown'
     END AS capacity_type,

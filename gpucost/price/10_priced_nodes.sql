@@ -1,4 +1,4 @@
--- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, $node_id
+-- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, region_of, $node_id
 -- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all where $node_id is null), spelled as prices are
 -- invariant: one row per node life; text is lower-cased, but for labels and their values; billed_to_ms is up_to_ms, or later where the node was there when its cluster was last seen: then its bill alone tells how long it ran
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
@@ -19,10 +19,7 @@ lives AS (
 )
 SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesce(least(g.to_ms, n.next_ms), 0)) AS billed_to_ms, n.gpu_count::DECIMAL(12, 6) AS gpu_count, n.gpu_model, n.labels,
     lower(n.provider) AS provider, lower(n.zone) AS zone, lower(n.instance_type) AS instance_type,
-    -- aws spells a zone us-east-1a or us-west-2-lax-1a, gcp us-central1-a, azure eastus-1
-    coalesce(lower(n.region),
-        nullif(regexp_extract(lower(n.zone), '^([a-z]+(-[a-z]+)+-[0-9]+)', 1), ''),
-        nullif(regexp_extract(lower(n.zone), '^(.+)-[a-z0-9]$', 1), '')) AS region,
+    coalesce(lower(n.region), region_of(n.zone)) AS region,
     lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id,
     -- whose list prices count: where the node does not say, whoever sells its instance type
     coalesce(lower(n.provider), s.seller) AS seller,

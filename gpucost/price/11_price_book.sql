@@ -9,7 +9,7 @@ SELECT
     unnest($region::VARCHAR[]) AS region,
     unnest($zone::VARCHAR[]) AS zone,
     unnest($instance_type::VARCHAR[]) AS instance_type,
-    unnest($capacity_type::VARCHAR[]) AS capacity_type,
+    unnest($purchase_option::VARCHAR[]) AS purchase_option,
     unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12) AS price_per_hour,
     unnest($currency::VARCHAR[]) AS currency,
     unnest($per_gpu::BOOLEAN[]) AS per_gpu,

@@ -1,22 +1,23 @@
--- reads: priced_nodes, price_book
+-- reads: priced_nodes, purchase_fits, price_book
 -- writes: book_fits, every price book row that fits a node, with the moment from which it may hold
--- invariant: a row for another capacity type never fits a node; of rows with one specificity, only those with selectors may differ in them
+-- invariant: a row whose purchase option is not for a node's capacity type never fits it; of rows with one specificity, only those with selectors may differ in them
 CREATE OR REPLACE TEMP TABLE book_fits AS
-SELECT n.node_id, b.line, b.specificity, [b.selector_labels, b.selector_values] AS selector,
+SELECT n.node_id, b.line, 4 * b.specificity + coalesce(o.preference, 0) AS specificity, [b.selector_labels, b.selector_values] AS selector,
     coalesce(b.start_ms, -4611686018427387904) AS start_ms,
     (b.price_per_hour * CASE WHEN b.per_gpu THEN n.gpu_count ELSE 1 END)::DECIMAL(38, 12) AS price_per_hour,
-    b.currency, b.price_as_of
+    b.currency, b.price_as_of, b.purchase_option
 FROM priced_nodes AS n
 JOIN price_book AS b
     ON coalesce(b.provider = n.provider, b.provider IS NULL)
     AND coalesce(b.region = n.region, b.region IS NULL)
     AND coalesce(b.zone = n.zone, b.zone IS NULL)
     AND coalesce(b.instance_type = n.instance_type, b.instance_type IS NULL)
-    AND coalesce(b.capacity_type = n.capacity_type, b.capacity_type IS NULL)
     AND coalesce(list_bool_and(list_transform(range(1, len(b.selector_labels) + 1), lambda i:
         coalesce(coalesce(
             n.labels[b.selector_labels[i]],
             -- newer kube-state-metrics turn camelCase into snake_case
             n.labels[lower(regexp_replace(b.selector_labels[i], '([a-z0-9])([A-Z])', '\1_\2', 'g'))]
         ) = b.selector_values[i], false))), true)
-    AND (n.gpu_count > 0 OR NOT b.per_gpu);
+    AND (n.gpu_count > 0 OR NOT b.per_gpu)
+LEFT JOIN purchase_fits AS o ON o.capacity_type = n.capacity_type AND o.purchase_option = b.purchase_option
+WHERE b.purchase_option IS NULL OR o.capacity_type IS NOT NULL;

@@ -32,4 +32,4 @@ SELECT n.node_id, m.from_ms, m.to_ms, 100, m.price_per_hour, m.currency, m.price
 FROM spot AS n
 JOIN zone_medians AS m ON m.provider = n.seller AND m.region = n.region AND m.instance_type = n.instance_type
     AND m.from_ms < n.up_to_ms AND n.up_from_ms < m.to_ms
-WHERE n.zone IS NULL AND m.price_source = 'spot_history';
+WHERE n.zone IS NULL;

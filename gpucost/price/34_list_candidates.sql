@@ -1,20 +1,24 @@
--- reads: priced_nodes, list_steps, zone_medians
--- writes: list_candidates, list prices by node: of its zone (by id rank 4, by name 3), of its region (2), the median of its region's zones (1), of any region (0)
--- invariant: per (node, rank), half-open intervals that do not overlap
+-- reads: priced_nodes, purchase_fits, price_list, place_rank
+-- writes: list_candidates, list prices by node: by the purchase option that fits first (5 and up), and in it by place_rank
+-- invariant: per (node, rank), half-open intervals that do not overlap; no commitments: only the user knows that they were bought
 CREATE OR REPLACE TEMP TABLE list_candidates AS
-SELECT n.node_id, s.from_ms, s.to_ms, CASE WHEN s.zone = n.zone_id THEN 4 ELSE 3 END AS rank, s.price_per_hour, s.currency, s.price_as_of, s.origin
+WITH places AS (
+    SELECT DISTINCT seller, region, zone, zone_id, instance_type, capacity_type FROM priced_nodes
+),
+listed AS (
+    SELECT n.*, s.from_ms, s.to_ms, 5 * o.preference + place_rank(s.region, s.zone, n.region, n.zone, n.zone_id) AS rank,
+        s.price_per_hour, s.currency, s.price_as_of, s.purchase_option,
+        CASE s.origin WHEN 'catalog' THEN 'catalog of gpucost: ' ELSE '' END || s.source AS origin
+    FROM places AS n
+    JOIN purchase_fits AS o ON o.capacity_type = n.capacity_type AND o.is_list
+    JOIN price_list AS s
+        ON s.provider = n.seller AND s.instance_type = n.instance_type AND s.purchase_option = o.purchase_option
+        AND place_rank(s.region, s.zone, n.region, n.zone, n.zone_id) IS NOT NULL
+    WHERE s.from_ms IS NOT NULL AND s.term_years = 0 AND s.payment_option = '' AND s.offering = ''
+)
+SELECT n.node_id, l.from_ms, l.to_ms, l.rank, l.price_per_hour, l.currency, l.price_as_of, l.purchase_option, l.origin
 FROM priced_nodes AS n
-JOIN list_steps AS s ON s.provider = n.seller AND s.region = n.region
-    AND s.instance_type = n.instance_type AND s.capacity_type = n.capacity_type
-WHERE s.zone IN (n.zone, n.zone_id)
-UNION ALL
-SELECT n.node_id, s.from_ms, s.to_ms, CASE WHEN s.region IS NULL THEN 0 ELSE 2 END, s.price_per_hour, s.currency, s.price_as_of, s.origin
-FROM priced_nodes AS n
-JOIN list_steps AS s ON s.provider = n.seller AND s.instance_type = n.instance_type AND s.capacity_type = n.capacity_type
-WHERE s.zone IS NULL AND coalesce(s.region = n.region, s.region IS NULL)
-UNION ALL
-SELECT n.node_id, m.from_ms, m.to_ms, 1, m.price_per_hour, m.currency, m.price_as_of, m.origin
-FROM priced_nodes AS n
-JOIN zone_medians AS m ON m.provider = n.seller AND m.region = n.region
-    AND m.instance_type = n.instance_type AND m.capacity_type = n.capacity_type
-WHERE m.price_source = 'catalog';
+JOIN listed AS l
+    ON l.seller = n.seller AND l.instance_type = n.instance_type AND l.capacity_type = n.capacity_type
+    AND l.region IS NOT DISTINCT FROM n.region AND l.zone IS NOT DISTINCT FROM n.zone AND l.zone_id IS NOT DISTINCT FROM n.zone_id
+    AND l.from_ms < n.up_to_ms AND n.up_from_ms < l.to_ms;

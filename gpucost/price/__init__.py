@@ -2,6 +2,7 @@
 
 The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (2x, 3x), the one price of each moment
 (4x), what is stored and said (5x, 6x), and whose prices to collect (7x). What bills say of machines is made first, in bill/.
+list_prices.sql has the list prices; whoever asks for one reads its table.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from gpucost.model import MS_PER_HOUR, from_ms, iso, to_ms
 from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
 from gpucost.price.fx import fx_digest, load_rates, rates
+from gpucost.price.list_prices import load_offers, load_price_list, load_vocabulary
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +28,16 @@ if TYPE_CHECKING:
 
 _BILL = "gpucost.price.bill"
 
-__all__ = ["inputs_digest", "load_fx_rates", "price_nodes", "stage", "wanting", "warn_of_unlisted"]
+__all__ = [
+    "inputs_digest",
+    "load_fx_rates",
+    "load_offers",
+    "load_price_list",
+    "price_nodes",
+    "stage",
+    "wanting",
+    "warn_of_unlisted",
+]
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:
@@ -57,9 +68,11 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     load_catalog(con)
     # inventory makes it; who asks for one node does without
     con.execute("CREATE TEMP TABLE IF NOT EXISTS unlisted_nodes AS FROM nodes LIMIT 0")
+    load_vocabulary(con)
     run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
     load_book(con, config, fx)
-    run_stage(con, __name__, "12_list_steps")
+    types = con.execute("SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL").fetchall()
+    load_price_list(con, [name for (name,) in types])
     run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR})
     load_rates(con, config, fx)
     load_discounts(con, config)

@@ -12,7 +12,6 @@ from gpucost.errors import PriceError
 from gpucost.price.book_fields import (
     PURCHASE_OPTIONS,
     BadField,
-    capacity_type,
     currency_code,
     effective_start,
     exact_price,
@@ -65,7 +64,8 @@ class BookRow:
     @property
     def key(self) -> tuple[object, ...]:
         """What the row prices; rows of one key are steps in time."""
-        option = capacity_type(self.purchase_option)
+        # these price the same nodes, and none comes before another
+        option = "on_demand" if self.purchase_option in ("savings_plan", "cud") else self.purchase_option
         return (self.provider, self.region, self.zone, self.instance_type, option, self.selector)
 
 
@@ -107,7 +107,7 @@ def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
         "region": [row.region for row in rows],
         "zone": [row.zone for row in rows],
         "instance_type": [row.instance_type for row in rows],
-        "capacity_type": [capacity_type(row.purchase_option) for row in rows],
+        "purchase_option": [row.purchase_option for row in rows],
         "price_per_hour": [str(row.price_per_hour) for row in rows],
         "currency": [row.currency for row in rows],
         "per_gpu": [row.per_gpu for row in rows],

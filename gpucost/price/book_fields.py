@@ -10,13 +10,15 @@ from zoneinfo import ZoneInfo
 from gpucost.model import label_name
 from gpucost.timeline import local_midnight
 
-# Which nodes a purchase option prices, by their capacity type.
+# Which nodes a purchase option is meant for, by their capacity type; reserved capacity is priced by on-demand options, too.
 PURCHASE_OPTIONS = {
     "on_demand": "on_demand",
     "savings_plan": "on_demand",
     "cud": "on_demand",
     "reserved": "reserved",
-    "capacity_block": "reserved",
+    "capacity_block": "capacity_block",
+    "flex_start": "flex_start",
+    "calendar": "flex_start",
     "spot": "spot",
 }
 
@@ -35,7 +37,7 @@ class BadField(Exception):
 
 
 def capacity_type(purchase_option: str | None) -> str | None:
-    """The capacity type that a purchase option prices; None (any) for None."""
+    """The capacity type that a purchase option is meant for; None (any) for None."""
     return PURCHASE_OPTIONS[purchase_option] if purchase_option else None
 
 

@@ -96,6 +96,7 @@ class Askers:
         return lambda cost_of: stored.answer(options, fleet, idle, cost_of)
 
     def _spot(self, question: Question) -> Ask:
+        from gpucost.price import load_offers
         from gpucost.whatif.spot import stored
         from gpucost.whatif.spot.market import read_market, typical_rate
         from gpucost.whatif.spot.moving import Question as Asked
@@ -104,6 +105,7 @@ class Askers:
         fleet = self._narrowed(question)
         types = {node.instance_type for node in fleet.nodes if node.instance_type}
         with self.store.read() as con:
+            load_offers(con, self.config)
             market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
             typical = typical_rate(con)
         asked = Asked(fleet, self._period_name, "", is_narrowed=True, market=market, typical=typical)
@@ -131,11 +133,13 @@ class Askers:
 
     @cached_property
     def _offered(self) -> tuple[Facts, list[Offer]]:
+        from gpucost.price import load_offers
         from gpucost.whatif.facts import load_facts
         from gpucost.whatif.rightsize.offers import list_offers
 
         with self.store.read() as con:
-            return load_facts(con), list_offers(con, self.config.currency)
+            load_offers(con, self.config)
+            return load_facts(con), list_offers(con)
 
     @property
     def _period_name(self) -> str:

@@ -140,7 +140,7 @@ class ExplainedNode(Answer):
     region: str | None
     zone: str | None
     instance_type: str | None
-    capacity_type: Literal["on_demand", "spot", "reserved", "unknown"]
+    capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start", "unknown"]
     gpu_model: str | None
     gpu_count: float
     at: Instant

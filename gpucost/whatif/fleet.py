@@ -36,6 +36,7 @@ class Node:
     provider: str | None = None
     region: str | None = None
     zone: str | None = None
+    zone_id: str | None = None  # as AWS calls the zone in every account
     instance_type: str | None = None
     gpu_model: str | None = None
 

@@ -74,6 +74,7 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
                 provider=row["provider"],
                 region=row["region"],
                 zone=row["zone"],
+                zone_id=row["zone_id"],
                 instance_type=row["instance_type"],
                 gpu_model=row["gpu_model"],
             )

@@ -9,11 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-FITTING = {
-    "on_demand": {"on_demand", "savings_plan", "cud"},
-    "unknown": {"on_demand", "savings_plan", "cud"},
-    "reserved": {"reserved", "capacity_block"},
-    "spot": {"spot"},
+#: By capacity type, the purchase options that price it; the first comes first among rows as specific, those in one tuple alike.
+FITTING: dict[str, list[tuple[str, ...]]] = {
+    "on_demand": [("on_demand", "savings_plan", "cud")],
+    "unknown": [("on_demand", "savings_plan", "cud")],
+    "reserved": [("reserved",), ("savings_plan",), ("cud",), ("on_demand",)],
+    "capacity_block": [("capacity_block",)],
+    "flex_start": [("flex_start",), ("calendar",)],
+    "spot": [("spot",)],
 }
 PROVIDERS = {
     "karpenter": "aws",
@@ -60,10 +63,11 @@ def price_steps(book: Book, node: dict[str, Any], known: bool) -> Steps:
         "provider": PROVIDERS[node.get("provider", "karpenter")],
     }
     capacity = node["capacity_type"] if known else "unknown"
-    rows = [r for r in book if r["purchase_option"] in FITTING[capacity] and _fits(r, facts, node)]
+    place = {option: -number for number, options in enumerate(FITTING[capacity]) for option in options}
+    rows = [r for r in book if r["purchase_option"] in place and _fits(r, facts, node)]
     steps = []
     for at in sorted({r["at"] for r in rows}):
-        best = max((r for r in rows if r["at"] <= at), key=lambda r: (_rank(r, facts), r["at"]))
+        best = max((r for r in rows if r["at"] <= at), key=lambda r: (_rank(r, facts), place[r["purchase_option"]], r["at"]))
         steps.append((at, best["price"] * (len(node["gpus"]) if best.get("per") == "gpu" else 1)))
     return steps
 

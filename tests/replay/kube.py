@@ -19,7 +19,7 @@ CAPACITY_LABELS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "eks": (
         "label_eks_amazonaws_com_capacityType",
-        {"spot": "SPOT", "on_demand": "ON_DEMAND", "reserved": "CAPACITY_BLOCK"},
+        {"spot": "SPOT", "on_demand": "ON_DEMAND", "capacity_block": "CAPACITY_BLOCK"},
     ),
     "gke": ("label_cloud_google_com_gke_spot", {"spot": "true"}),
     "aks": ("label_kubernetes_azure_com_scalesetpriority", {"spot": "spot"}),

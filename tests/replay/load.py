@@ -45,7 +45,7 @@ def put_prices(fleet: Fleet, store: Store) -> None:
         for provider, region, kind in places:
             con.execute(
                 """INSERT INTO list_prices
-                VALUES ($1, $2, '', $3, 'on_demand', 0, '', '', $4, 'USD', NULL, DATE '2999-01-01', 'test')""",
+                VALUES ($1, $2, '', $3, 'on_demand', 0, '', '', $4, 'USD', DATE '2000-01-01', DATE '2999-01-01', 'test')""",
                 [provider, region, kind, fleet["list_prices"][kind]],
             )
         for place, prices in fleet.get("unit_prices", {}).items():

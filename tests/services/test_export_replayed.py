@@ -36,6 +36,7 @@ FIRES = {
     "no-node-labels": set(),
     "one-label-for-three": {"GpucostGpuIdle"},
     "prometheus-pair": {"GpucostGpuIdle"},
+    "reservation-block-and-flex-start": set(),
     "reserved-capacity-block": set(),
     "short-pods": set(),
     "spot-churn": set(),

@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
+from gpucost import inventory
 from gpucost.config import Activity, Budget, Config, Idle, Prices, PrometheusSource, Targets
 from gpucost.config.alerts import Alerts
 from gpucost.export.dashboard import dashboard, expressions
 from gpucost.export.prices import RulePrice, RulePrices
 from gpucost.export.rules import alerting_rules, recording_rules
 from tests.programs import require
+from tests.replay.cases.words import fleet, node
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
 from tests.replay.server import free_port, start_prometheus, stop
 
 pytestmark = pytest.mark.services
@@ -158,6 +162,54 @@ def test_what_the_recording_rules_record(tmp_path: Path) -> None:
     ]
     case = {"interval": "1m", "input_series": FLEET, "promql_expr_test": tests}
     _check(files[0], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": [case]}, tmp_path)
+
+
+# label and value, as exported, and the capacity type that they tell
+BOUGHT = [
+    ({"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"}, "reserved"),
+    ({"karpenter_sh_capacity_type": "on-demand", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"}, "reserved"),
+    ({"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_type": "default"}, "reserved"),
+    ({"cloud_google_com_reservation_name": "mine"}, "reserved"),
+    (
+        {"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_type": "capacity-block"},
+        "capacity_block",
+    ),
+    (
+        {"karpenter_sh_capacity_type": "reserved", "eks_amazonaws_com_capacity_reservation_type": "capacity-block"},
+        "capacity_block",
+    ),
+    ({"eks_amazonaws_com_capacityType": "CAPACITY_BLOCK"}, "capacity_block"),
+    ({"cloud_google_com_gke_flex_start": "true"}, "flex_start"),
+    ({"cloud_google_com_gke_flex_start": "true", "cloud_google_com_gke_provisioning": "standard"}, "flex_start"),
+    ({"cloud_google_com_gke_flex_start": "false", "cloud_google_com_gke_provisioning": "standard"}, "on_demand"),
+    ({"cloud_google_com_gke_provisioning": "FLEX_START"}, "flex_start"),
+    ({"cloud_google_com_gke_spot": "true", "cloud_google_com_reservation_name": "mine"}, "spot"),
+    ({"karpenter_sh_capacity_type": "on-demand"}, "on_demand"),
+]
+
+
+def test_rules_and_inventory_tell_capacity_types_alike(tmp_path: Path) -> None:
+    require("promtool", package="prometheus")
+    files = _write(tmp_path, Config())
+    series = []
+    for number, (labels, _) in enumerate(BOUGHT):
+        text = ", ".join(f'label_{name}="{value}"' for name, value in labels.items())
+        series.append({"series": f'kube_node_labels{{node="n{number}", {text}}}', "values": "1x10"})
+        series.append({"series": f'kube_node_status_capacity{{node="n{number}", resource="nvidia_com_gpu"}}', "values": "1x10"})
+    samples = [(f'{{node="n{number}", capacity_type="{told}"}}', 1) for number, (_, told) in enumerate(BOUGHT)]
+    tests = [_expected("sum by (node, capacity_type) (gpucost:node_gpus:capacity)", *samples, at="5m")]
+    case = {"interval": "1m", "input_series": series, "promql_expr_test": tests}
+    _check(files[0], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": [case]}, tmp_path)
+    nodes = [node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=_exported(labels)) for number, (labels, _) in enumerate(BOUGHT)]
+    described = fleet(1, nodes, [], {})
+    with load(described, scrape(described), write_config(described, tmp_path, tmp_path / "prices.csv"), 1).write() as con:
+        inventory.stage(con, Config())
+        found = con.execute("SELECT capacity_type FROM nodes ORDER BY CAST(substr(node, 2) AS INTEGER)").fetchall()
+    assert [told for (told,) in found] == [told for _, told in BOUGHT]
+
+
+def _exported(labels: dict[str, str]) -> dict[str, str | None]:
+    return {"label_karpenter_sh_capacity_type": None} | {f"label_{name}": value for name, value in labels.items()}
 
 
 def _alert(name: str, at: str, *firing: tuple[dict[str, str], dict[str, str]]) -> dict[str, Any]:

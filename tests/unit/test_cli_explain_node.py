@@ -93,6 +93,30 @@ def test_the_table_says_why_one_won(folder: Path) -> None:
     assert text.endswith("14 USD per node-hour, 1.75 per GPU-hour\n")
 
 
+def test_which_purchase_option_comes_first_is_said(folder: Path) -> None:
+    book = [",,,p4d.24xlarge,reserved,10,EUR,,,", ",,,p4d.24xlarge,on_demand,20,EUR,,,"]
+    (folder / "prices.csv").write_text("\n".join([HEADER, *book]))
+    with Store(folder / "gpucost.duckdb").write() as con:
+        con.execute("UPDATE nodes SET capacity_type = CASE node WHEN 'n1' THEN 'reserved' ELSE 'flex_start' END")
+        for option, price in (("calendar", 8), ("flex_start", 6)):
+            con.execute(
+                "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', 'p4d.24xlarge', ?, 0, '', '', ?, 'USD', NULL, "
+                "'2026-01-01', 'asked')",
+                [option, price],
+            )
+    reserved = json.loads(explain("n1", "--cluster", "prod", "--format", "json").stdout)["candidates"]
+    assert [(c["origin"].split(":")[0], c["why"]) for c in reserved] == [
+        ("price book line 2", "wins: its purchase option comes first for such nodes"),
+        ("price book line 3", "the winner's purchase option comes first for such nodes"),
+        ("catalog of gpucost", "the price book comes first"),
+    ]
+    flex = json.loads(explain("s1", "--format", "json").stdout)["candidates"]
+    assert [(c["price_per_hour"], c["why"]) for c in flex] == [
+        (6.0, "wins: its purchase option comes first for such nodes"),
+        (8.0, "the winner's purchase option comes first for such nodes"),
+    ]
+
+
 def test_each_moment_has_its_own_winner(folder: Path) -> None:
     answer = json.loads(explain("s1", "--at", "2026-10-01T12:00Z", "--format", "json").stdout)
     assert (answer["price_source"], answer["price_per_hour"]) == ("spot_history", 4.9)

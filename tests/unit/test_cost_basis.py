@@ -15,6 +15,7 @@ from gpucost.catalog import load_catalog, load_components
 from gpucost.config import Config, Prices
 from gpucost.engine.local import run_stages
 from gpucost.model import Period
+from gpucost.price import load_price_list
 from gpucost.store import Store
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.load import load, write_config
@@ -50,6 +51,7 @@ def splits(folder: Path, basis: str, types: list[tuple[str, str]]) -> tuple[Spli
     with Store(folder / f"{basis}.duckdb").write() as con:
         inventory.stage(con, config)
         load_components(con)
+        load_price_list(con)
         for number, (provider, instance_type) in enumerate(types):
             con.execute(
                 """INSERT INTO nodes BY NAME SELECT $1 AS node_id, 'c' AS cluster, $2 AS node, 0 AS up_from_ms, 1000 AS up_to_ms,

@@ -59,14 +59,43 @@ def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "options"), [("on_demand", "on_demand savings_plan cud"), ("reserved", "reserved capacity_block")]
+    ("capacity", "options"),
+    [
+        ("on_demand", "on_demand savings_plan cud"),
+        ("unknown", "on_demand savings_plan cud"),
+        ("reserved", "reserved savings_plan cud on_demand"),
+        ("capacity_block", "capacity_block"),
+        ("flex_start", "flex_start calendar"),
+        ("spot", "spot"),
+    ],
 )
 def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
-    for option in options.split():
-        node = NODE | {"capacity_type": capacity}
-        assert steps(run(con, [node], [f",,,p4d.24xlarge,{option},9,USD"])) == [(0, 24, Decimal(9))]
-        [(_, _, _, _, source, _), *_] = run(con, [NODE | {"capacity_type": "spot"}], [f",,,p4d.24xlarge,{option},9,USD"])
-        assert source == "catalog"
+    for option in "on_demand savings_plan cud reserved capacity_block flex_start calendar spot".split():
+        found = run(con, [NODE | {"capacity_type": capacity, "instance_type": "x1"}], [f",,,x1,{option},9,USD"])
+        assert steps(found) == ([(0, 24, Decimal(9))] if option in options.split() else [])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "options"), [("reserved", "on_demand cud savings_plan reserved"), ("flex_start", "calendar flex_start")]
+)
+def test_of_rows_as_specific_the_option_that_fits_best_wins(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
+    node, lines = NODE | {"capacity_type": capacity, "instance_type": "x1"}, []
+    for number, option in enumerate(options.split(), start=1):
+        # one key of a book holds one price of on_demand, savings_plan or cud: they tie on on-demand nodes
+        lines = [line for line in lines if not (option in "savings_plan cud" and "reserved" not in line)]
+        lines.append(f",,,x1,{option},{number},USD")
+        assert steps(run(con, [node], lines)) == [(0, 24, Decimal(number))]
+        # what is more specific still comes first
+        more = [*lines, f",us-east-1,,x1,{options.split()[0]},50,USD"]
+        assert steps(run(con, [node], more)) == [(0, 24, Decimal(50))]
+
+
+def test_a_row_for_all_options_prices_reserved_capacity_only_where_none_that_fits_does(con: duckdb.DuckDBPyConnection) -> None:
+    node = NODE | {"capacity_type": "reserved"}
+    for option, expected in (("savings_plan", 8), ("on_demand", 8), ("spot", 9), ("capacity_block", 9)):
+        assert steps(run(con, [node], [",,,p4d.24xlarge,,9,USD", f",,,p4d.24xlarge,{option},8,USD"])) == [
+            (0, 24, Decimal(expected))
+        ]
 
 
 def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
@@ -128,8 +157,33 @@ def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None
     assert steps(run(con, [spot], [])) == [(0, 24, Decimal("0.436"))]  # lower median of 0.4259, 0.436, 0.4364
 
 
-def test_list_prices_do_not_price_reservations_or_other_regions(con: duckdb.DuckDBPyConnection) -> None:
-    assert run(con, [NODE | {"capacity_type": "reserved"}], []) == []
+def test_reserved_capacity_has_the_list_price_on_demand(con: duckdb.DuckDBPyConnection) -> None:
+    found = run(con, [NODE | {"capacity_type": "reserved"}], [])
+    assert [row[1:] for row in found] == [row[1:] for row in run(con, [NODE], [])] != []
+
+
+def test_capacity_blocks_and_flex_start_have_list_prices_of_their_own(con: duckdb.DuckDBPyConnection) -> None:
+    insert = (
+        "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', 'x1', $option, 0, '', '', $price, 'USD', NULL, "
+        "DATE '2026-01-01', 'asked')"
+    )
+    nodes = [
+        NODE | {"node_id": number, "instance_type": "x1", "capacity_type": capacity}
+        for number, capacity in enumerate(("capacity_block", "flex_start", "on_demand"), start=1)
+    ]
+    try:
+        con.execute(insert, {"option": "on_demand", "price": 9})
+        assert [row[0] for row in run(con, nodes, [])] == [3]
+        con.execute(insert, {"option": "capacity_block", "price": 4})
+        con.execute(insert, {"option": "calendar", "price": 6})
+        assert [(row[0], row[3]) for row in run(con, nodes, [])] == [(1, 4), (2, 6), (3, 9)]
+        con.execute(insert, {"option": "flex_start", "price": 7})
+        assert [(row[0], row[3]) for row in run(con, nodes, [])] == [(1, 4), (2, 7), (3, 9)]
+    finally:
+        con.execute("DELETE FROM list_prices")
+
+
+def test_list_prices_do_not_price_other_regions(con: duckdb.DuckDBPyConnection) -> None:
     assert run(con, [NODE | {"region": "mars-1"}], []) == []
 
 
@@ -239,18 +293,24 @@ def test_the_winner_of_every_hour_is_that_of_plain_python(
 
 def winner(rows: list[tuple[Any, ...]], node: dict[str, Any], hour: int) -> int | None:
     """The price in force at the full hour, straight from the rule: fitting and begun, most specific, then latest."""
-    capacity = {"unknown": "on_demand"}.get(node["capacity_type"], node["capacity_type"])
-    best: tuple[list[bool], float, int] | None = None
+    fitting = {
+        "on_demand": {"on_demand": 0, "cud": 0},
+        "unknown": {"on_demand": 0, "cud": 0},
+        "reserved": {"reserved": 3, "cud": 1, "on_demand": 0},
+        "spot": {"spot": 0},
+    }[node["capacity_type"]]
+    best: tuple[list[int], float, int] | None = None
     for row in rows:
         begins = float(row[6]) if row[6] else float("-inf")
-        option = "on_demand" if row[4] == "cud" else row[4]
+        option = row[4]
         given_fields = dict(zip(FIELDS, row[:4], strict=True))
-        if begins > hour or option not in ("", capacity):
+        if begins > hour or (option and option not in fitting):
             continue
         known = node | {"region": node["region"] or "us-east-1"}  # both zones lie there
         if any(text and text != (known[name] or "").lower() for name, text in given_fields.items()):
             continue
-        rank = [bool(given_fields[name]) for name in ("instance_type", "zone", "region", "provider")] + [bool(option)]
+        rank: list[int] = [bool(given_fields[name]) for name in ("instance_type", "zone", "region", "provider")]
+        rank += [bool(option), fitting.get(option, 0)]
         if best is None or (rank, begins) > best[:2]:
             best = (rank, begins, row[5])
     return best[2] if best else None

@@ -175,6 +175,19 @@ def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
     assert asked("p5.48xlarge", "--purchase-option", "on_demand")["rows"][0]["region"] == "cn-north-1"
 
 
+@pytest.mark.parametrize(("columns", "age"), [("", "2021-03-01, 2,091 days old"), ("80", "2,091 d")])
+def test_a_cheap_price_of_long_ago_says_its_age(work: Path, monkeypatch: pytest.MonkeyPatch, columns: str, age: str) -> None:
+    old = ("aws", "ap-south-1", "", "p5.48xlarge", "on_demand", 0, "", "", "3", "USD", None, "2021-03-01", "asked")
+    fill(work, old)
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (["H100", "--purchase-option", "on_demand"], []):
+        shown, said = call(*words)
+        first = next(line for line in shown.splitlines() if " 0.3750 " in line)
+        assert age in first if columns == "" else age in shown
+        assert "prices are over 90 days old" in said
+    assert "days old" not in call("a3-highgpu-8g")[0]
+
+
 def test_csv_holds_every_field_and_goes_to_a_file(work: Path) -> None:
     assert call("a3-highgpu-8g", "--format", "csv", "-o", "a.csv", "-q") == ("", "")
     rows = list(csv.DictReader(io.StringIO((work / "a.csv").read_text())))

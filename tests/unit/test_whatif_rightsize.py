@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from gpucost.cli.app import app
 from gpucost.config import Config
 from gpucost.errors import DataError, GpucostError
 from gpucost.model import MS_PER_HOUR
+from gpucost.price import load_offers
 from gpucost.store.scratch import scratch_store
 from gpucost.whatif.facts import Facts, load_facts
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
@@ -158,13 +160,17 @@ def test_speeds_of_a_table(facts: Facts, tmp_path: Path) -> None:
 def test_collected_prices_stand_beside_the_shipped_ones() -> None:
     with scratch_store() as con:
         load_facts(con)
-        before = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con, "USD")}
+        load_offers(con, Config())
+        before = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)}
         shipped = before["us-east-1", "p4d.24xlarge", "on_demand"]
         con.execute(
             "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', 'p4d.24xlarge', 'on_demand', 0, '', '', 16, 'USD', NULL,"
-            " DATE '2099-01-01', 'test')"
+            " DATE '2026-11-01', 'test')"
         )
-        after = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con, "USD")}
+        load_offers(con, Config(), date(2026, 10, 31))
+        assert list_offers(con) == list(before.values())
+        load_offers(con, Config(), date(2026, 11, 1))
+        after = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)}
     assert shipped.price_per_gpu_hour > 2
     assert after["us-east-1", "p4d.24xlarge", "on_demand"].price_per_gpu_hour == 2
 

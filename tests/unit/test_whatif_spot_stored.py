@@ -56,7 +56,7 @@ def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> Non
 
 def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list() -> None:
     fleet = Fleet((node("a", 10, "20"),))
-    listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "use1-az1", Price(Decimal(3), "catalog", "2025-01-01"))]}
+    listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "*", Price(Decimal(3), "catalog", "2025-01-01"))]}
     own = {("p4d.24xlarge", "spot"): Decimal(4)}
     history = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]}
     late = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]}
@@ -137,12 +137,14 @@ def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
         return Price(Decimal(amount), "catalog", "2025-01-01")
 
     rows = [("aws", "r1", f"z{amount}", price(amount)) for amount in (1, 2, 3, 4)] + [("aws", "r2", "", price(9))]
+    rows += [("aws", "r1", "*", price(2))]  # as list_prices.sql has it
     market = Market("USD", {("t", "spot"): rows})
     find = partial(market.list_price, option="spot")
     for place, amount in (
         (Place("T", "aws", "r1", "z3"), 3),
         (Place("t", "aws", "r1", "elsewhere"), 2),
-        (Place("t", None, "r2"), 9),
+        (Place("t", "aws", "r1", "z1", "z4"), 4),
+        (Place("t", None, "R2"), 9),
     ):
         found = find(place)
         assert found is not None and found.per_node_hour == amount

@@ -1,13 +1,11 @@
--- reads: nodes, node_hosts, catalog_instances, catalog_prices, list_prices, host_prices
+-- reads: nodes, node_hosts, catalog_instances, price_list, place_rank, region_of, host_prices
 -- writes: node_weights, one row per (node, cost basis that applies to it): what GPU, CPU and memory weigh against each other
 -- invariant: weights >= 0 and not all 0; `rank` orders the bases a node falls back to
 CREATE OR REPLACE TEMP TABLE node_weights AS
 WITH asked AS (
     SELECT n.node_id, n.gpu_model, n.gpu_count, lower(n.provider) AS provider, lower(n.instance_type) AS instance_type,
-        -- aws spells a zone us-east-1a or us-west-2-lax-1a, gcp us-central1-a, azure eastus-1
-        coalesce(lower(n.region),
-            nullif(regexp_extract(lower(n.zone), '^([a-z]+(-[a-z]+)+-[0-9]+)', 1), ''),
-            nullif(regexp_extract(lower(n.zone), '^(.+)-[a-z0-9]$', 1), '')) AS region,
+        coalesce(lower(n.region), region_of(n.zone)) AS region, lower(n.zone) AS zone,
+        lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.up_from_ms,
         -- a3-megagpu has its own prices, which Google calls A3Plus; a3-ultragpu likewise
         CASE
             WHEN n.instance_type ILIKE 'a3-megagpu-%' THEN 'a3plus'
@@ -29,22 +27,16 @@ sized AS (
     JOIN node_hosts AS c ON c.node_id = a.node_id AND c.part = 'cpu'
     JOIN node_hosts AS m ON m.node_id = a.node_id AND m.part = 'memory'
 ),
-list_facts AS (
-    SELECT lower(provider) AS provider, lower(region) AS region, lower(instance_type) AS instance_type, currency,
-        price_per_hour::DOUBLE AS price, price_as_of
-    FROM catalog_prices
-    WHERE purchase_option = 'on_demand'
-    UNION ALL
-    SELECT lower(provider), lower(region), lower(instance_type), currency, price_per_hour::DOUBLE, price_as_of
-    FROM list_prices
-    WHERE purchase_option = 'on_demand' AND coalesce(effective_start <= price_as_of, true)
-),
 listed AS (
-    -- the newest of the node's region
-    SELECT a.node_id, f.currency, arg_max(f.price, f.price_as_of) AS price
+    -- as the node began, so that a price which changes later splits no day anew
+    SELECT a.node_id, p.currency, p.price_per_hour::DOUBLE AS price
     FROM asked AS a
-    JOIN list_facts AS f ON f.instance_type = a.instance_type AND coalesce(f.provider = a.provider, true) AND f.region = a.region
-    GROUP BY ALL
+    JOIN price_list AS p
+        ON p.instance_type = a.instance_type AND coalesce(p.provider = a.provider, true)
+        AND place_rank(p.region, p.zone, a.region, a.zone, a.zone_id) IS NOT NULL
+    WHERE p.purchase_option = 'on_demand' AND p.from_ms <= a.up_from_ms AND a.up_from_ms < p.to_ms
+    QUALIFY row_number() OVER (
+        PARTITION BY a.node_id ORDER BY place_rank(p.region, p.zone, a.region, a.zone, a.zone_id) DESC, p.provider) = 1
 ),
 plain AS (
     -- OpenCost's default prices per hour; AWS split cost allocation data: a core weighs 9 GiB, a GPU 9 cores and 9 GiB

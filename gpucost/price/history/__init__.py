@@ -11,6 +11,7 @@ from gpucost.catalog import load_catalog
 from gpucost.engine.local import run_stage
 from gpucost.errors import PriceError
 from gpucost.model import MS_PER_HOUR, from_ms
+from gpucost.price.list_prices import load_price_list
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -124,7 +125,8 @@ def history(con: DuckDBPyConnection, question: Question, now_ms: int) -> list[Zo
     start_ms, end_ms = _bounds(con, period, now_ms)
     run_stage(con, __name__, "30_history_zones")
     load_catalog(con)
-    run_stage(con, __name__, "40_history_on_demand", {"on_day": from_ms(end_ms - 1).date()})
+    load_price_list(con, [question.instance_type.lower()])
+    run_stage(con, __name__, "40_history_on_demand", {"at_ms": end_ms - 1})
     return _zones(con, start_ms, end_ms)
 
 

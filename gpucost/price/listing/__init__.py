@@ -12,6 +12,7 @@ from gpucost.catalog import load_catalog
 from gpucost.engine.local import run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
+from gpucost.price.list_prices import load_price_list
 from gpucost.price.listing.names import FIX_UNPRICED, Meant, nearest, resolve
 from gpucost.price.listing.view import (
     ListedPrice,
@@ -90,7 +91,8 @@ def overview(con: DuckDBPyConnection, asked: Asked, fx: FxRates) -> Overview:
 
 def _prepare(con: DuckDBPyConnection, asked: Asked) -> None:
     load_catalog(con)
-    run_stage(con, __name__, "10_listed_facts")
+    load_price_list(con)
+    run_stage(con, __name__, "10_listed_facts", {"today": asked.today})
     run_stage(con, __name__, "20_listed_instances")
     run_stage(con, __name__, "30_listed_prices", {"today": asked.today})
 

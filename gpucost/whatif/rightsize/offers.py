@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 # what a node's capacity is bought as; reserved capacity is paid whatever runs on it
-PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot"}
+PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,12 @@ class Offer:
     as_of: str | None = None
 
 
-def list_offers(con: DuckDBPyConnection, currency: str) -> list[Offer]:
-    """List and spot prices in `currency`, the shipped ones and those collected; the catalog's tables are there (load_facts)."""
+def list_offers(con: DuckDBPyConnection) -> list[Offer]:
+    """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
     run_stage(con, __package__ or "", "offers")
     rows = con.execute(
         "SELECT provider, region, instance_type, gpu_model, gpu_count, purchase_option, price_per_hour, price_as_of, source"
-        " FROM gpu_offers WHERE currency = $currency ORDER BY ALL",
-        {"currency": currency},
+        " FROM gpu_offers ORDER BY ALL"
     ).fetchall()
     return [
         Offer(provider, region, kind, model, gpus, option, _each(price, gpus), source, str(as_of))

@@ -1,6 +1,6 @@
--- reads: catalog_prices, catalog_instances, list_prices, instance_types, spot_prices
--- writes: gpu_offers, what an instance type with GPUs costs per hour: the newest price of each place and purchase option
--- invariant: one row per (provider, region, instance_type, purchase_option, currency); whole GPUs only
+-- reads: price_offers, fx_rates, catalog_instances, instance_types, spot_prices
+-- writes: gpu_offers, what an instance type with GPUs costs per hour, wherever in a region it runs
+-- invariant: one row per (provider, region, instance_type, purchase_option); whole GPUs only
 CREATE OR REPLACE TEMP TABLE gpu_offers AS
 WITH kinds AS (
     SELECT provider, instance_type, gpu_model, gpu_count::DOUBLE AS gpu_count FROM catalog_instances
@@ -16,18 +16,18 @@ last_spot AS (
     GROUP BY ALL
 ),
 prices AS (
-    SELECT provider, region, instance_type, purchase_option, price_per_hour, currency, price_as_of, 'catalog' AS source
-    FROM catalog_prices
+    SELECT provider, region, instance_type, purchase_option, price_per_hour, price_as_of, 'catalog' AS source
+    FROM price_offers
+    WHERE is_of_region AND term_years = 0
     UNION ALL
-    SELECT provider, region, instance_type, purchase_option, price_per_hour, currency, price_as_of, 'catalog'
-    FROM list_prices WHERE coalesce(effective_start, price_as_of) <= price_as_of
-    UNION ALL
-    SELECT provider, region, instance_type, 'spot', price_per_hour, currency, make_timestamp(at_ms * 1000)::DATE, 'spot_history'
-    FROM last_spot
+    SELECT lower(s.provider), lower(s.region), lower(s.instance_type), 'spot', s.price_per_hour * r.rate,
+        epoch_ms(s.at_ms)::DATE, 'spot_history'
+    FROM last_spot AS s
+    JOIN fx_rates AS r ON r.currency = s.currency AND r.from_ms <= s.at_ms AND s.at_ms < r.to_ms AND r.rate IS NOT NULL
 )
-SELECT p.provider, p.region, p.instance_type, k.gpu_model, k.gpu_count::INTEGER AS gpu_count, p.purchase_option,
-    p.price_per_hour::DECIMAL(24, 12) AS price_per_hour, p.currency, p.price_as_of, p.source
-FROM prices AS p JOIN kinds AS k USING (provider, instance_type)
-WHERE p.purchase_option IN ('on_demand', 'spot') AND p.price_per_hour > 0 AND k.gpu_count >= 1 AND p.region IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY p.provider, p.region, p.instance_type, p.purchase_option, p.currency
+SELECT p.provider, p.region, k.instance_type, k.gpu_model, k.gpu_count::INTEGER AS gpu_count, p.purchase_option,
+    p.price_per_hour::DECIMAL(24, 12) AS price_per_hour, p.price_as_of, p.source
+FROM prices AS p JOIN kinds AS k ON lower(k.provider) = p.provider AND lower(k.instance_type) = p.instance_type
+WHERE p.purchase_option IN ('on_demand', 'spot', 'flex_start') AND p.price_per_hour > 0 AND k.gpu_count >= 1 AND p.region IS NOT NULL
+QUALIFY row_number() OVER (PARTITION BY p.provider, p.region, p.instance_type, p.purchase_option
     ORDER BY p.price_as_of DESC, p.price_per_hour) = 1;

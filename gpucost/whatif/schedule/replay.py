@@ -11,8 +11,8 @@ from gpucost.whatif.fleet import Fleet, Node, Pod
 from gpucost.whatif.measured import is_batch
 from gpucost.whatif.schedule.rules import MS_PER_MINUTE, Piece, Rules
 
-# reserved capacity is paid whether its nodes are up or not
-_PAID_ANYWAY = "reserved"
+# capacity that is paid whether its nodes are up or not
+PAID_ANYWAY = ("reserved", "capacity_block")
 _ROUNDING = 1e-6
 
 
@@ -46,7 +46,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     pods: list[Pod] = []
     waits: list[Wait] = []
     for node in fleet.nodes:
-        lives = _Lives(node, rules, removable=remove_nodes and node.capacity_type != _PAID_ANYWAY)
+        lives = _Lives(node, rules, removable=remove_nodes and node.capacity_type not in PAID_ANYWAY)
         for piece in sorted(by_node[node.cluster, node.name], key=lambda p: (p.from_ms, p.to_ms, p.pod.uid)):
             lives.place(piece)
         nodes += lives.nodes()

@@ -11,7 +11,7 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Rows
 from gpucost.whatif.fleet import CostOf, Fleet, Pod
 from gpucost.whatif.measured import Idle, is_batch
 from gpucost.whatif.schedule.hours import subtract, total_hours
-from gpucost.whatif.schedule.replay import Wait, replay, waits_by_workload
+from gpucost.whatif.schedule.replay import PAID_ANYWAY, Wait, replay, waits_by_workload
 from gpucost.whatif.schedule.rules import Piece, Rules, pieces
 
 _WORKLOADS_SHOWN = 20
@@ -124,7 +124,7 @@ def _findings(options: Options, fleet: Fleet, kept: list[Piece], idle: Idle) -> 
         told.append(
             "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
         )
-    reserved = sum(node.capacity_type == "reserved" for node in fleet.nodes)
+    reserved = sum(node.capacity_type in PAID_ANYWAY for node in fleet.nodes)
     if reserved and not options.is_narrowed:
         told.append(f"{reserved} reserved nodes stay: they are paid whether they are up or not.")
     return tuple(told)

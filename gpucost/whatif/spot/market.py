@@ -32,6 +32,7 @@ class Place:
     provider: str | None = None
     region: str | None = None
     zone: str | None = None
+    zone_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +76,18 @@ class Market:
     bands: dict[tuple[str, str, str], Rate] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
-        """`on_demand` or `spot` list price of the place: of its zone, else its region, else the lower median of its zones."""
-        rows = [
-            row
-            for row in self.listed.get((place.instance_type.lower(), option), [])
-            if place.provider in (None, row[0]) and (place.region is None or row[1] in ("", place.region))
-        ]
-        if place.region is None and len({row[1] for row in rows}) > 1:
+        """`on_demand` or `spot` list price of the place, in place_rank.sql's order.
+
+        None where its region is not said and there are several.
+        """
+        rows = [row for row in self.listed.get((place.instance_type.lower(), option), []) if place.provider in (None, row[0])]
+        regions = {place.region.lower()} if place.region else {row[1] for row in rows}
+        if len(regions) != 1:
             return None
-        for zone in (place.zone, ""):
-            of_zone = [row[3] for row in rows if row[2] == zone]
-            if of_zone:
-                return of_zone[0]
-        return _lower_median([row[3] for row in rows])
+        (region,) = regions
+        known = {(row[1], row[2]): row[3] for row in reversed(rows)}
+        zones = (place.zone_id, place.zone, "", "*")
+        return next((known[key] for key in (*((region, zone) for zone in zones), ("", "")) if key in known), None)
 
     def zones(self, place: Place) -> list[Changes]:
         """The spot histories of the place, by zone: its own zone's alone where there is one, else all of its region's."""
@@ -138,17 +138,20 @@ class Market:
 def read_market(
     con: DuckDBPyConnection, instance_types: Iterable[str], currency: str, stale_after_days: int, period: Period | None = None
 ) -> Market:
-    """All that store and catalog know of these instance types. Own prices are those of `period`."""
-    load_catalog(con)
+    """All that store and catalog know of these instance types. Own prices are those of `period`.
+
+    Expects price_offers on this connection (price.load_offers), in `currency`.
+    """
     load_interruptions(con)
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
-    run_stage(con, __package__, "market_prices", types | {"currency": currency})
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
     run_stage(con, __package__, "market_bands", types)
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
     for provider, region, zone, name, option, price, as_of, source in con.execute(
-        "SELECT provider, region, zone, instance_type, purchase_option, price_per_hour, price_as_of, source "
-        "FROM market_prices ORDER BY ALL"
+        "SELECT provider, coalesce(region, ''), coalesce(zone, ''), instance_type, purchase_option, price_per_hour, price_as_of, "
+        "CASE origin WHEN 'catalog' THEN 'catalog, ' ELSE '' END || source FROM price_offers "
+        "WHERE list_contains($instance_types::VARCHAR[], instance_type) AND term_years = 0 ORDER BY ALL",
+        types,
     ).fetchall():
         listed[name, option].append((provider, region, zone, Price(price, source, str(as_of))))
     own: dict[tuple[str, str], Decimal] = {}

@@ -79,7 +79,7 @@ def movable(options: Options, question: Question) -> tuple[dict[tuple[str, str],
         if not node.is_priced:
             stays[f"what {node.instance_type or 'nodes without an instance type'} cost now is not known"] += 1
             continue
-        place = Place(node.instance_type or "", node.provider, node.region, node.zone)
+        place = Place(node.instance_type or "", node.provider, node.region, node.zone, node.zone_id)
         prices = _target_prices(options, question, node, place)
         if not prices:
             what = "spot" if options.to is Target.spot else "on-demand"

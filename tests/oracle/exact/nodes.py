@@ -27,7 +27,7 @@ PARTS = {
 PARTITIONS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 CORES = "aws_amazon_com_neuroncore"
 SPOT = {"spot", "preemptible", "ec2spot"}
-RESERVED = {"reserved", "capacity-block", "reservation"}
+RESERVED = {"reserved", "reservation"}
 BOUGHT = (
     "karpenter_sh_capacity_type",
     "eks_amazonaws_com_capacityType",
@@ -39,9 +39,11 @@ BOUGHT = (
 )
 RESERVATIONS = (
     "karpenter_k8s_aws_capacity_reservation_id",
+    "eks_amazonaws_com_capacity_reservation_id",
     "cloud_google_com_reservation_name",
     "karpenter_sh_capacity_reservation_id",
 )
+RESERVATION_TYPES = ("karpenter_k8s_aws_capacity_reservation_type", "eks_amazonaws_com_capacity_reservation_type")
 PRODUCTS = (
     "nvidia_com_gpu_product",
     "cloud_google_com_gke_accelerator",
@@ -101,6 +103,10 @@ class Node:
         preemptible = "true" in (self.label("cloud_google_com_gke_spot"), self.label("cloud_google_com_gke_preemptible"))
         if bought in SPOT or preemptible:
             return "spot"
+        if "capacity-block" in (bought, *map(self.label, RESERVATION_TYPES)):
+            return "capacity_block"
+        if bought == "flex-start" or self.label("cloud_google_com_gke_flex_start") == "true":
+            return "flex_start"
         if bought in RESERVED or self.label(*RESERVATIONS) is not None:
             return "reserved"
         return "on_demand" if self.labels else "unknown"

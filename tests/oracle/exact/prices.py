@@ -11,10 +11,14 @@ from zoneinfo import ZoneInfo
 from tests.oracle.exact.labels import EVER
 from tests.oracle.exact.nodes import Node
 
-CAPACITY_TYPES = {
-    "on_demand": "on_demand", "savings_plan": "on_demand", "cud": "on_demand",
-    "reserved": "reserved", "capacity_block": "reserved", "spot": "spot", "": None,
-}  # fmt: skip
+#: By capacity type, the purchase options that price it and how well; a row that names none prices any.
+FITTING = {
+    "on_demand": {"on_demand": 1, "savings_plan": 1, "cud": 1},
+    "reserved": {"reserved": 4, "savings_plan": 3, "cud": 2, "on_demand": 1},
+    "capacity_block": {"capacity_block": 1},
+    "flex_start": {"flex_start": 2, "calendar": 1},
+    "spot": {"spot": 1},
+}
 NANO = Decimal("0.000000001")
 
 Row = dict[str, str]
@@ -37,12 +41,13 @@ def steps(book: list[Row], node: Node, zone: ZoneInfo) -> Steps:
         "provider": node.provider,
     }
     capacity_type = "on_demand" if node.capacity_type == "unknown" else node.capacity_type
-    fitting = [row for row in book if CAPACITY_TYPES[row["purchase_option"]] in (capacity_type, None) and _fits(row, facts, node)]
+    options = FITTING[capacity_type] | {"": 0}
+    fitting = [row for row in book if row["purchase_option"] in options and _fits(row, facts, node)]
     begins = {id(row): _begins(row["effective_start"], zone) for row in fitting}
     found = []
     for moment in sorted(set(begins.values())):
         held = [row for row in fitting if begins[id(row)] <= moment]
-        best = max(held, key=lambda row: (_specificity(row, facts), begins[id(row)]))
+        best = max(held, key=lambda row: (_specificity(row, facts), options[row["purchase_option"]], begins[id(row)]))
         whole = Decimal(best["price_per_hour"]) * (int(node.gpus) if best.get("per") == "gpu" else 1)
         found.append((moment, whole.quantize(NANO)))
     return found

@@ -223,7 +223,7 @@ PLACES = [
         "A capacity block is priced by its own row, $30 a node-hour, never as on demand: 8 GPUs x 2 h of 3 h = $60 of $90.",
         fleet(
             3,
-            [node("k", "p5.48xlarge", 0, 3, "reserved", provider="eks")],
+            [node("k", "p5.48xlarge", 0, 3, "capacity_block", provider="eks")],
             [pod("run", "k", list(range(8)), 1, 3, keep_until=at(3))],
             busy("k", list(range(8)), 1, 3),
         ),
@@ -234,6 +234,50 @@ PLACES = [
             "node_cost": "90",
         },
         [*BOOK, ",,,p5.48xlarge,capacity_block,30.00,USD,"],
+    ),
+    Case(
+        "reservation-block-and-flex-start",
+        "Four ways to be sure of capacity, two hours each: a reservation at its own row, $4; one that only an on-demand row "
+        "prices, $40; a capacity block that Karpenter tells by the reservation's type, $30; flex start, $4.20, not as calendar "
+        "mode. 2 h x ($4 + $40 + $30 + $4.20) = $156.40, and 2 h x (4 + 8 + 8 + 2) GPUs = 44 GPU-hours, none of them spot.",
+        fleet(
+            2,
+            [
+                node("r", "g6.12xlarge", 0, 2, "reserved"),
+                node("o", "p4de.24xlarge", 0, 2, "reserved"),
+                node(
+                    "b",
+                    "p5.48xlarge",
+                    0,
+                    2,
+                    "capacity_block",
+                    labels={
+                        "label_karpenter_sh_capacity_type": "reserved",
+                        "label_karpenter_k8s_aws_capacity_reservation_id": "cr-1",
+                        "label_karpenter_k8s_aws_capacity_reservation_type": "capacity-block",
+                    },
+                ),
+                node("f", "a2-highgpu-2g", 0, 2, "flex_start", labels={"label_cloud_google_com_gke_flex_start": "true"}),
+            ],
+            [
+                pod(name, name, list(range(count)), 0, 2, keep_until=at(2))
+                for name, count in (("r", 4), ("o", 8), ("b", 8), ("f", 2))
+            ],
+            {},
+        ),
+        {
+            "allocated_gpu_hours": "44",
+            "spot_gpu_hours": "0",
+            "cost": "156.4",
+            "node_cost": "156.4",
+        },
+        [
+            *BOOK,
+            ",,,g6.12xlarge,reserved,4.00,USD,",
+            ",,,p5.48xlarge,capacity_block,30.00,USD,",
+            ",,,a2-highgpu-2g,calendar,6.00,USD,",
+            ",,,a2-highgpu-2g,flex_start,4.20,USD,",
+        ],
     ),
     Case(
         "no-node-labels",
