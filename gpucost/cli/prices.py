@@ -40,6 +40,8 @@ class PurchaseOption(StrEnum):
     savings_plan = "savings_plan"
     cud = "cud"
     capacity_block = "capacity_block"
+    flex_start = "flex_start"
+    calendar = "calendar"
 
 
 @handle_errors
@@ -69,7 +71,7 @@ def prices(
         typer.Option(
             "--purchase-option",
             metavar="OPTION",
-            help="Only on_demand, spot, reserved, savings_plan, cud or capacity_block; repeatable.",
+            help="Only on_demand, spot, reserved, savings_plan, cud, capacity_block, flex_start or calendar; repeatable.",
             show_default=False,
         ),
     ] = None,

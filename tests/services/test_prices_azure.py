@@ -37,6 +37,7 @@ ITEMS = [
     azure_item("Standard_NP10s", "eastus", 1.65),
     azure_item("Standard_D2s_v3", "eastus", 0.096),
     azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32),
+    azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32, skuName="ND96isr H100 v5 Spot", meterName="ND96isr H100 v5 Spot"),
     azure_item("Standard_ND96isr_H100_v5", "", 98.32),
 ]
 

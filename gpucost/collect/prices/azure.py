@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
-from gpucost.collect.prices.azure_items import item_prices
+from gpucost.collect.prices.azure_items import item_prices, without_placeholders
 from gpucost.collect.prices.base import PriceCollector, one_of_each
 from gpucost.errors import SourceError
 from gpucost.store.list_prices import ListPrice, ProviderPrices
@@ -43,7 +43,7 @@ class AzurePrices(PriceCollector):
                         "gpucost collect prices --provider azure --region eastus, or name other regions under [azure]",
                     )
                 prices += found
-        one_each = one_of_each(prices)
+        one_each = without_placeholders(one_of_each(prices))
         return ProviderPrices("azure", wanted or sorted({price.region for price in one_each}), one_each)
 
     def _items(self, session: requests.Session, region: str) -> Iterator[dict[str, Any]]:
