@@ -65,7 +65,7 @@ class Listing:
 
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
-        """The first row that is not stale where a stale one, in the same currency, stands first; None where no row is misplaced so."""
+        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
         if not self.rows or not self.rows[0].is_stale:
             return None
         return next((row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None)
