@@ -95,7 +95,8 @@ def remarks(answer: Listing | Overview, *, fits: bool) -> list[str]:
         age = (answer.today - first.price_as_of).days
         cheapest = f"{fresh.instance_type} {bought(fresh)} in {_place(fresh)} at {_money(fresh.price_per_gpu_hour)} per GPU-hour"
         said.append(
-            f"the first price, {first.instance_type} {bought(first)}, is {age} days old; the cheapest that is not stale: {cheapest}"
+            f"the first price, {first.instance_type} {bought(first)}, is {age} days old;"
+            f" the cheapest that is not stale: {cheapest}"
         )
     more = sum(1 for row in rows if row.more_regions)
     if more:
