@@ -13,6 +13,6 @@ from gpucost.config.work import Mlflow, Unit
 
 __all__ = [
     "Activity", "Alerts", "Aws", "Azure", "BasicAuth", "Budget", "Config", "Discount", "Email", "Focus", "Gcp", "Idle",
-    "Mig", "Mlflow", "Notify", "PriceLists", "Prices", "PrometheusSource", "SharedCost", "Slack", "Targets", "Team", "TeamLabels", "Tls",
-    "Unit", "Waste", "Webhook", "WorkloadTypeRule", "load_config", "resolved", "shown_url",
+    "Mig", "Mlflow", "Notify", "PriceLists", "Prices", "PrometheusSource", "SharedCost", "Slack", "Targets", "Team", "TeamLabels",
+    "Tls", "Unit", "Waste", "Webhook", "WorkloadTypeRule", "load_config", "resolved", "shown_url",
 ]  # fmt: skip

@@ -34,10 +34,10 @@ _ABOUT = (
 
 
 class _FileHandler(Handler):
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks for
         self._answer(None)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def _answer(self, asked: Any) -> None:
