@@ -24,6 +24,7 @@ TABLES = {
     "mig_profiles": "mig_profiles.csv",
     "resources": "resources.csv",
     "claim_series": "claim_series.csv",
+    "not_sold_on_demand": "not_sold_on_demand.csv",
 }
 COMPONENTS = {"catalog_components": "components.csv"}
 INTERRUPTIONS = {"interruption_bands": "interruption.csv"}

@@ -42,6 +42,7 @@ def to_json(answer: Listing | Overview) -> str:
             "gpu_models": list(answer.gpu_models),
             "rows": [_record(row) for row in answer.rows],
             "superseded": [_record(row) for row in answer.superseded],
+            "not_sold_on_demand": list(answer.not_sold_on_demand),
         }
     else:
         document["rows"] = [
@@ -88,6 +89,15 @@ def remarks(answer: Listing | Overview) -> list[str]:
         )
     if isinstance(answer, Overview):
         return said
+    said = [*answer.not_sold_on_demand, *said]
+    if fresh := answer.cheapest_fresh:
+        first = answer.rows[0]
+        age = (answer.today - first.price_as_of).days
+        cheapest = f"{fresh.instance_type} {bought(fresh)} in {_place(fresh)} at {_money(fresh.price_per_gpu_hour)} per GPU-hour"
+        said.append(
+            f"the first price, {first.instance_type} {bought(first)}, is {age} days old;"
+            f" the cheapest that is not stale: {cheapest}"
+        )
     more = sum(1 for row in rows if row.more_regions)
     if more:
         said.append("the cheapest region of each price is shown; --all-regions shows the others")

@@ -2,7 +2,7 @@
 
 from gpucost.config.alerts import Alerts, Email, Notify, Slack, Webhook
 from gpucost.config.budgets import Budget
-from gpucost.config.clouds import Aws, Azure, Focus, Gcp
+from gpucost.config.clouds import Aws, Azure, Focus, Gcp, PriceLists
 from gpucost.config.load import load_config, resolved
 from gpucost.config.model import Config
 from gpucost.config.prices import Discount, Prices
@@ -13,6 +13,6 @@ from gpucost.config.work import Mlflow, Unit
 
 __all__ = [
     "Activity", "Alerts", "Aws", "Azure", "BasicAuth", "Budget", "Config", "Discount", "Email", "Focus", "Gcp", "Idle",
-    "Mig", "Mlflow", "Notify", "Prices", "PrometheusSource", "SharedCost", "Slack", "Targets", "Team", "TeamLabels", "Tls",
-    "Unit", "Waste", "Webhook", "WorkloadTypeRule", "load_config", "resolved", "shown_url",
+    "Mig", "Mlflow", "Notify", "PriceLists", "Prices", "PrometheusSource", "SharedCost", "Slack", "Targets", "Team", "TeamLabels",
+    "Tls", "Unit", "Waste", "Webhook", "WorkloadTypeRule", "load_config", "resolved", "shown_url",
 ]  # fmt: skip

@@ -25,6 +25,9 @@ class Aws(Section):
         default_factory=list, description="Regions to ask; else those where GPU nodes were seen, else us-east-1."
     )
     endpoint_url: str | None = Field(default=None, description="Base URL of another endpoint for all AWS services.")
+    price_list_url: str | None = Field(
+        default=None, description="Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."
+    )
     exports: list[str] = Field(
         default_factory=list, description="Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses."
     )
@@ -64,6 +67,17 @@ class Azure(Section):
         description="Scope to ask the Cost Management query API for,"
         " where there is no export: `/subscriptions/<id>`, or a billing scope.",
     )
+
+
+class PriceLists(Section):
+    """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
+
+    oci: str = Field(
+        default="https://www.oracle.com/a/ocom/docs/cloudestimator2/data",
+        description="Folder of the files of Oracle's cost estimator.",
+    )
+    runpod: str = Field(default="https://api.runpod.io/graphql", description="RunPod's GraphQL API.")
+    vast: str = Field(default="https://console.vast.ai/api/v0/bundles/", description="Vast.ai's search for offers.")
 
 
 class Focus(Section):

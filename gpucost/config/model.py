@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from gpucost.config.alerts import Alerts, Notify
 from gpucost.config.budgets import Budget
-from gpucost.config.clouds import Aws, Azure, Bills, Focus, Gcp
+from gpucost.config.clouds import Aws, Azure, Bills, Focus, Gcp, PriceLists
 from gpucost.config.coverage import ClusterHours, CoverageSettings
 from gpucost.config.prices import Prices
 from gpucost.config.section import Section
@@ -37,6 +37,7 @@ class Config(Section):
     aws: Aws = Field(default=Aws(), description="AWS.")
     gcp: Gcp = Field(default=Gcp(), description="Google Cloud.")
     azure: Azure = Field(default=Azure(), description="Azure.")
+    price_lists: PriceLists = Field(default=PriceLists(), description="Public price lists of OCI and GPU clouds.")
     focus: Focus = Field(default=Focus(), description="FOCUS files.")
     idle: Idle = Field(default=Idle(), description="Idleness.")
     activity: Activity = Field(default=Activity(), description="Metrics of activity.")

@@ -33,7 +33,7 @@ def examine(
     yield from check_store(config, now)
     for source in config.prometheus:
         yield from check_server(source, config, now)
-    yield from check_prices(config)
+    yield from check_prices(config, now)
     yield from check_coverage(config)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from gpucost import pipeline
 from gpucost.config import Config
@@ -17,6 +17,8 @@ from gpucost.store import Store, StoreInfo
 STALE_AFTER = timedelta(hours=36)
 COVERAGE_DAYS = 31
 SHOWN_OF_A_KIND = 3
+# Sources of prices that can be asked again -> the command that does.
+REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
 
 def check_store(config: Config, now: datetime) -> Iterator[Check]:
@@ -47,8 +49,8 @@ def _freshness(source: str, info: StoreInfo, now: datetime) -> Check:
     return Check("store", source, Status.ok, period)
 
 
-def check_prices(config: Config) -> Iterator[Check]:
-    """Does the price book parse, and has every node that was seen a price? Brings attribution up to date to tell."""
+def check_prices(config: Config, now: datetime) -> Iterator[Check]:
+    """Does the price book parse, has every node seen a price, and how old is it? Brings attribution up to date to tell."""
     from gpucost.price.book import read_book
     from gpucost.price.fx import rates
 
@@ -63,14 +65,15 @@ def check_prices(config: Config) -> Iterator[Check]:
             return
     store = Store(config.store)
     if store.exists:
-        yield from _found_by_attribution(config, store)
+        yield from _found_by_attribution(config, store, now)
 
 
-def _found_by_attribution(config: Config, store: Store) -> Iterator[Check]:
+def _found_by_attribution(config: Config, store: Store, now: datetime) -> Iterator[Check]:
     try:
         pipeline.attribute(config, store)
         with store.read() as con:
             nodes = con.execute("SELECT count(DISTINCT (cluster, node)) FROM nodes").fetchall()[0][0]
+            ages = con.execute(_PRICE_AGES).fetchall()
             warnings = con.execute(
                 "SELECT code, subject, message, fix, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subject),"
                 " count(*) OVER (PARTITION BY code) FROM warnings ORDER BY code, 5"
@@ -80,6 +83,7 @@ def _found_by_attribution(config: Config, store: Store) -> Iterator[Check]:
         return
     if not any(code == "unpriced_node" for code, *_ in warnings):
         yield Check("prices", "nodes", Status.ok, f"all {nodes} GPU nodes in the store have a price")
+    yield from _price_ages(config, ages, now)
     for code, subject, message, fix, number, count in warnings:
         area = "prices" if code in ("unpriced_node", "stale_price") else "data"
         status = Status.fail if code == "unpriced_node" else Status.warn
@@ -87,6 +91,27 @@ def _found_by_attribution(config: Config, store: Store) -> Iterator[Check]:
             more = f" (and {count - number} more)" if number == SHOWN_OF_A_KIND < count else ""
             look = f"gpucost sql \"from warnings where code = '{code}'\""
             yield Check(area, subject or code, status, message + more, fix or look)
+
+
+# What the last price of each node comes from, and how old that is.
+_PRICE_AGES = """
+SELECT price_source, count(*), min(price_as_of), max(price_as_of)
+FROM (FROM node_prices QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY to_ms DESC) = 1)
+GROUP BY price_source ORDER BY ALL"""
+
+
+def _price_ages(config: Config, ages: list[tuple[str, int, date | None, date | None]], now: datetime) -> Iterator[Check]:
+    """For each source that nodes are priced from last: how many, and of which days its prices are."""
+    today = now.astimezone(config.tz).date()
+    for source, nodes, oldest, newest in ages:
+        if oldest is None or newest is None:
+            continue
+        dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
+        days = (today - oldest).days
+        text = f"prices {nodes} node{'s' if nodes > 1 else ''} at present, {dates}: up to {days} days old"
+        # the price book's owner dates it; a bill is as old as its month
+        stale = source in REFRESHED and days > config.prices.stale_after_days
+        yield Check("prices", source, Status.warn if stale else Status.ok, text, REFRESHED[source] if stale else None)
 
 
 _COVERAGE = """

@@ -106,10 +106,10 @@ def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None
     with store.write() as con:
         run_id = runs.begin(con, KIND, found.provider, span)
         sqlfiles.run(con, "list_prices_delete", regions)
-        sqlfiles.run(con, "list_prices_insert", {**dated, **_columns(ListPrice, found.prices)})
+        sqlfiles.run(con, "list_prices_insert", {**dated, **columns_of(ListPrice, found.prices)})
         sqlfiles.run(con, "component_prices_delete", regions)
-        sqlfiles.run(con, "component_prices_insert", {**dated, **_columns(ComponentPrice, found.components)})
-        types = _columns(InstanceType, found.instance_types)
+        sqlfiles.run(con, "component_prices_insert", {**dated, **columns_of(ComponentPrice, found.components)})
+        types = columns_of(InstanceType, found.instance_types)
         seen = {**shared, "seen_on": day}
         sqlfiles.run(con, "instance_types_delete", {**seen, "instance_type": types["instance_type"]})
         sqlfiles.run(con, "instance_types_insert", {**seen, **types})
@@ -125,8 +125,8 @@ def node_regions(store: Store) -> list[str]:
         return [str(region) for (region,) in sqlfiles.run(con, "node_regions").fetchall()]
 
 
-def _columns(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
-    """Rows as parallel lists by field; prices as text, which keeps every digit."""
+def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
+    """`rows` of a class as parallel lists by field, as statements take them; prices as text, which keeps every digit."""
     names = [item.name for item in fields(kind)]
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in names}
     if "price_per_hour" in columns:

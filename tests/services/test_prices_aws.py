@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, collect_prices
+from gpucost.collect.prices import PriceResult, collect_prices, public
 from gpucost.config import Aws, Config
 from gpucost.store import Store
 from tests.services.price_clouds import Cloud, Reply
@@ -267,11 +267,12 @@ def test_a_profile_that_does_not_exist(cloud: Cloud, store: Store) -> None:
     assert result.error is not None and "nobody" in result.error.message
 
 
-def test_without_credentials_aws_is_skipped(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_credentials_the_public_lists_are_asked(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    (result,) = collect_prices(Config(), store, ["aws"], [], NOW)
-    assert result.skipped is not None and result.skipped.message == "aws: no credentials found"
+    monkeypatch.setattr(public, "_ATTEMPTS", 1)
+    (result,) = collect_prices(Config(aws=Aws(price_list_url="http://127.0.0.1:9")), store, ["aws"], [], NOW)
+    assert result.error is not None and result.error.message.startswith("aws: cannot be reached")
     assert not store.exists

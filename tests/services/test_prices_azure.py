@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, azure, collect_prices
+from gpucost.collect.prices import PriceResult, collect_prices, public
 from gpucost.config import Azure, Config
 from gpucost.store import Store
 from tests.services.price_clouds import Cloud, Reply, azure_cloud, azure_item
@@ -37,6 +37,7 @@ ITEMS = [
     azure_item("Standard_NP10s", "eastus", 1.65),
     azure_item("Standard_D2s_v3", "eastus", 0.096),
     azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32),
+    azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32, skuName="ND96isr H100 v5 Spot", meterName="ND96isr H100 v5 Spot"),
     azure_item("Standard_ND96isr_H100_v5", "", 98.32),
 ]
 
@@ -119,9 +120,12 @@ def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monk
             Reply(200, {"Items": [{"armSkuName": "Standard_NC6", "armRegionName": "eastus"}]}),
             "azure: an item of the retail prices",
         ),
-        (Reply(200, b"<html>Log in to the proxy</html>"), "azure: half an answer, cut off or no answer of the retail prices"),
+        (
+            Reply(200, b"<html>Log in to the proxy</html>"),
+            "azure: half an answer, cut off or no answer of the list of retail prices",
+        ),
         (Reply(429, b""), "azure: throttled, again and again (HTTP 429)"),
-        (Reply(401, b""), "azure: the retail prices are refused (HTTP 401)"),
+        (Reply(401, b""), "azure: the list of retail prices is refused (HTTP 401)"),
         (Reply(400, {"Error": "Invalid currency code"}), 'azure: HTTP 400: {"Error": "Invalid currency code"}'),
     ],
 )
@@ -149,7 +153,7 @@ def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: S
 
 
 def test_nobody_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(azure, "_ATTEMPTS", 2)
+    monkeypatch.setattr(public, "_ATTEMPTS", 2)
     config = Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices"))
     (result,) = collect_prices(config, store, ["azure"], [], NOW)
     assert result.error is not None and result.error.message.startswith("azure: cannot be reached")

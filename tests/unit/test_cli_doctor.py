@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.needs import (
     GPU_REQUESTS,
@@ -376,11 +377,37 @@ def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
 def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:
     book = tmp_path / "prices.csv"
     config = Config(store=tmp_path / "none.duckdb", prices=Prices(book=book))
-    assert [check.status for check in check_prices(config)] == [Status.fail]
+    assert [check.status for check in check_prices(config, NOW)] == [Status.fail]
     book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,cheap,USD\n")
-    assert str(book) in next(check_prices(config)).found
+    assert str(book) in next(check_prices(config, NOW)).found
     book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,20,USD\n")
-    assert [(check.status, check.found) for check in check_prices(config)] == [(Status.ok, "1 prices")]
+    assert [(check.status, check.found) for check in check_prices(config, NOW)] == [(Status.ok, "1 prices")]
+
+
+def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb")
+    monkeypatch.setattr(pipeline, "attribute", lambda *_: None)
+    old, new = NOW - timedelta(days=200), NOW - timedelta(days=30)
+    prices = [
+        (1, 0, "catalog", old - timedelta(days=300)),  # not what the node has at last
+        (1, 1, "catalog", new),
+        (2, 1, "catalog", old),
+        (3, 1, "spot_history", new),
+        (4, 1, "price_book", None),
+        (5, 1, "bill", old),
+    ]
+    with Store(config.store).write() as con:
+        for node, number, source, as_of in prices:
+            values = [node, number, number + 1, source, as_of and as_of.date()]
+            con.execute("INSERT INTO node_prices VALUES (?, ?, ?, 1, ?, ?)", values)
+    found = {check.subject: (check.status, check.found, check.fix) for check in check_prices(config, NOW)}
+    assert found["catalog"] == (
+        Status.warn,
+        f"prices 2 nodes at present, of {old:%Y-%m-%d} to {new:%Y-%m-%d}: up to 200 days old",
+        "gpucost collect prices",
+    )
+    assert found["spot_history"] == (Status.ok, f"prices 1 node at present, of {new:%Y-%m-%d}: up to 30 days old", None)
+    assert found["bill"][0] is Status.ok and "price_book" not in found
 
 
 def doctor(*words: str) -> Any:

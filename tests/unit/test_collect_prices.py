@@ -12,7 +12,7 @@ import pytest
 
 from gpucost.collect.prices.aws_products import plan_price, product_prices
 from gpucost.collect.prices.aws_types import accelerated
-from gpucost.collect.prices.azure_items import item_prices
+from gpucost.collect.prices.azure_items import item_prices, without_placeholders
 from gpucost.collect.prices.base import is_region_of, one_of_each
 from gpucost.collect.prices.gcp_machines import family_of
 from gpucost.collect.prices.gcp_skus import Unit, unit_price
@@ -188,6 +188,21 @@ def test_items_of_azure_that_are_broken() -> None:
     assert [p.purchase_option for p in item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0), DAY)] == ["on_demand"]
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 0.0), DAY))
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, effectiveEndDate="2026-11-01T00:00:00Z"), DAY))
+
+
+def test_spot_at_the_price_on_demand_is_a_placeholder_of_azure() -> None:
+    def spot(name: str, region: str, price: float) -> Any:
+        return azure_item(name, region, price, skuName=f"{name} Spot", meterName=f"{name} Spot")
+
+    h200 = "Standard_ND96isr_H200_v5"
+    items = [azure_item(h200, region, 84.8) for region in ("westus3", "eastus2")]
+    items += [spot(h200, "westus3", 84.8), spot(h200, "eastus2", 25.44)]
+    kept = without_placeholders(one_of_each(price for item in items for price in item_prices(item, DAY)))
+    assert [(price.region, price.purchase_option, float(price.price_per_hour)) for price in kept] == [
+        ("eastus2", "on_demand", 84.8),
+        ("eastus2", "spot", 25.44),
+        ("westus3", "on_demand", 84.8),
+    ]
 
 
 def test_regions_say_whose_they_are() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.collect import prices
 from gpucost.collect.login import NoCredentials
-from gpucost.collect.prices import PriceResult
+from gpucost.collect.prices import PriceResult, Replaced
 from gpucost.errors import SourceError
 
 DAY = date(2026, 11, 21)
@@ -55,11 +57,37 @@ def collect(*words: str, code: int = 0) -> tuple[str, str]:
 
 def test_all_clouds_by_default(asked: Asked) -> None:
     out, err = collect()
-    assert asked.providers == ["aws", "gcp", "azure"]
-    assert out == "azure: 1,234 prices of 87 instance types in eastus, westus3, as of 2026-11-21\n"
+    assert asked.providers == ["aws", "gcp", "azure", "oci", "runpod", "vast"]
+    assert out == (
+        "azure: 1,234 prices of 87 instance types in eastus, westus3, as of 2026-11-21\n"
+        "azure: 0 replace another price, 0 confirm it, 1,234 are new\n"
+    )
     assert err == ""
     assert collect("-q") == ("", "")
     assert collect("-v")[1] == "aws: us-east-1: instance types\n"
+
+
+def test_what_was_replaced_is_shown_largest_change_first(asked: Asked) -> None:
+    about = {"region": "us-east-1", "currency": "USD", "old_price_as_of": date(2025, 6, 4)}
+    cut = Replaced(
+        instance_type="p5.48xlarge", purchase_option="on_demand", term_years=0, payment_option="", offering="",
+        new_price_per_hour=Decimal("55.040000000000"), old_price_per_hour=Decimal("98.32"), **about,
+    )  # fmt: skip
+    plan = Replaced(
+        instance_type="g5.xlarge", purchase_option="savings_plan", term_years=3, payment_option="no_upfront", offering="compute",
+        new_price_per_hour=Decimal(11), old_price_per_hour=Decimal(10), **about,
+    )  # fmt: skip
+    asked.results = [replace(DONE, replaced=(cut, *[plan] * 11), unchanged=200)]
+    out, _ = collect()
+    assert out.splitlines()[1:] == [
+        "azure: 12 replace another price, 200 confirm it, 1,022 are new",
+        "  p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0%",
+        *["  g5.xlarge, savings plan, 3 years, no upfront, compute, us-east-1: 10 (2025-06-04) → 11 USD, +10.0%"] * 9,
+        "  and 2 more, which -v shows",
+    ]
+    assert len(collect("-v")[0].splitlines()) == 14 and collect("-q")[0] == ""
+    asked.results = [PriceResult("oci", DAY, ("",), prices=2, priced_types=2)]
+    assert collect()[0].startswith("oci: 2 prices of 2 instance types, as of 2026-11-21\n")
 
 
 def test_a_region_asks_the_cloud_that_has_it(asked: Asked) -> None:

@@ -4,25 +4,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gpucost.catalog import load_catalog
 from gpucost.collect.login import NoCredentials
 from gpucost.collect.prices.base import PriceCollector, is_region_of
+from gpucost.engine.local import answer_rows
 from gpucost.errors import GpucostError, StoreError
-from gpucost.store.list_prices import load_prices, node_regions
+from gpucost.store.list_prices import ListPrice, columns_of, load_prices, node_regions
+from gpucost.store.scratch import scratch_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpucost.config import Config
     from gpucost.store import Store
+    from gpucost.store.list_prices import ProviderPrices
 
-PROVIDERS = ("aws", "gcp", "azure")
+PROVIDERS = ("aws", "gcp", "azure", "oci", "runpod", "vast")
+
+
+# Sources round differently: prices nearer to each other than this part are one price.
+_SAME = Decimal("0.0005")
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A price that a new one of the same thing takes the place of, both per hour of the whole instance."""
+
+    region: str
+    instance_type: str
+    purchase_option: str
+    term_years: int
+    payment_option: str
+    offering: str
+    currency: str
+    new_price_per_hour: Decimal
+    old_price_per_hour: Decimal
+    old_price_as_of: date
+
+    @property
+    def change(self) -> Decimal:
+        """By which part of the old price the new one is higher."""
+        return self.new_price_per_hour / self.old_price_per_hour - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PriceResult:
-    """What came of one provider: its counts, or why it was skipped or failed."""
+    """What came of one provider: its counts, or why it was skipped or failed. Of `replaced` the largest change is first."""
 
     provider: str
     as_of: date
@@ -31,6 +61,8 @@ class PriceResult:
     priced_types: int = 0
     components: int = 0
     instance_types: int = 0
+    replaced: tuple[Replaced, ...] = ()
+    unchanged: int = 0
     skipped: NoCredentials | None = None
     error: GpucostError | None = None
 
@@ -68,6 +100,7 @@ def collect_prices(
         try:
             found = collector.fetch()
             told("writing")
+            replaced, unchanged = _compared(store, found)
             load_prices(store, found, now)
         except NoCredentials as error:
             results.append(PriceResult(provider, now.date(), skipped=error))
@@ -85,14 +118,31 @@ def collect_prices(
                     len({price.instance_type for price in found.prices}),
                     len(found.components),
                     len(found.instance_types),
+                    replaced,
+                    unchanged,
                 )
             )
     return results
+
+
+def _compared(store: Store, found: ProviderPrices) -> tuple[tuple[Replaced, ...], int]:
+    """What of the store and the catalog the prices in `found` replace, and how many stand there already."""
+    with store.read() if store.exists else scratch_store() as con:
+        load_catalog(con)
+        columns = columns_of(ListPrice, found.prices)
+        del columns["source"], columns["effective_start"]
+        rows = answer_rows(con, __name__, "replaced_prices", {"provider": found.provider, **columns})
+    known = [Replaced(**row) for row in rows if row["old_price_per_hour"]]
+    changed = sorted((price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change))
+    return tuple(changed), len(known) - len(changed)
 
 
 def _collectors() -> dict[str, type[PriceCollector]]:
     from gpucost.collect.prices.aws import AwsPrices
     from gpucost.collect.prices.azure import AzurePrices
     from gpucost.collect.prices.gcp import GcpPrices
+    from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
+    from gpucost.collect.prices.oci import OciPrices
 
-    return {collector.provider: collector for collector in (AwsPrices, GcpPrices, AzurePrices)}
+    collectors = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
+    return {collector.provider: collector for collector in collectors}

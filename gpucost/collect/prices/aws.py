@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.collect import aws
-from gpucost.collect.prices.aws_products import AGAIN, WANTED, plan_price, product_prices
+from gpucost.collect.login import NoCredentials
+from gpucost.collect.prices.aws_bulk import plan_prices, product_prices
+from gpucost.collect.prices.aws_products import AGAIN, WANTED, plan_price
+from gpucost.collect.prices.aws_products import product_prices as prices_of
 from gpucost.collect.prices.aws_types import accelerated
 from gpucost.collect.prices.base import PriceCollector, one_of_each
 from gpucost.collect.prices.known import known_types
+from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
 from gpucost.store.list_prices import InstanceType, ListPrice, ProviderPrices
 
@@ -29,7 +33,10 @@ class AwsPrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         regions = self.regions or self.config.aws.regions or self.seen or [_ELSE]
-        session = aws.logged_in(self.config.aws)
+        try:
+            session = aws.logged_in(self.config.aws)
+        except NoCredentials:
+            return self._public(regions)
         with aws.in_words(self.provider, AGAIN, _PERMISSIONS):
             prices: list[ListPrice] = []
             types: dict[str, InstanceType] = {}
@@ -39,13 +46,20 @@ class AwsPrices(PriceCollector):
                 types |= {item.instance_type: item for item in here}
                 names = {*known_types("aws"), *types}
                 found = [*self._products(session, region, names), *self._plans(session, region, names)]
-                if not any(price.purchase_option == "on_demand" for price in found):
-                    raise SourceError(
-                        f"aws: there are no prices of GPU instances in {region}",
-                        f"gpucost collect prices --provider aws --region {_ELSE}, or name other regions under [aws]",
-                    )
-                prices += found
+                prices += _not_none(found, region)
         return ProviderPrices("aws", regions, one_of_each(prices), instance_types=list(types.values()))
+
+    def _public(self, regions: Sequence[str]) -> ProviderPrices:
+        """Without a login: the bulk lists, hundreds of megabytes a region, of the instance types that the catalog knows."""
+        public = PublicList(self.provider, "the bulk price list", "[aws] price_list_url")
+        server, names = self.config.aws.price_list_url, set(known_types("aws"))
+        prices: list[ListPrice] = []
+        for region in regions:
+            self.tell(f"{region}: no login; the public price list, which is long")
+            found = product_prices(public, server, region, names, self.day)
+            self.tell(f"{region}: no login; the public list of Savings Plans, which is long")
+            prices += _not_none([*found, *plan_prices(public, server, region, names)], region)
+        return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
         pages = aws.client(session, self.config.aws, "ec2", region).get_paginator("describe_instance_types").paginate()
@@ -63,7 +77,7 @@ class AwsPrices(PriceCollector):
             self.tell(f"{region}: price list, page {page}")
             answer = client.get_products(ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters, **more)
             for text in _part(answer, "PriceList", "get_products"):
-                yield from product_prices(text, region, names, self.day)
+                yield from prices_of(text, region, names, self.day)
             if not answer.get("NextToken"):
                 return
             more = {"NextToken": answer["NextToken"]}
@@ -100,6 +114,15 @@ class AwsPrices(PriceCollector):
                 return
             more = {"nextToken": answer["nextToken"]}
         raise SourceError(f"aws: the Savings Plans of {region} have no end")
+
+
+def _not_none(found: list[ListPrice], region: str) -> list[ListPrice]:
+    if any(price.purchase_option == "on_demand" for price in found):
+        return found
+    raise SourceError(
+        f"aws: there are no prices of GPU instances in {region}",
+        f"gpucost collect prices --provider aws --region {_ELSE}, or name other regions under [aws]",
+    )
 
 
 def _part(answer: Mapping[str, Any], name: str, operation: str) -> Any:

@@ -38,24 +38,31 @@ def product_prices(text: str, region: str, instance_types: Collection[str], day:
     """
     try:
         product = json.loads(text)
-        attributes = product["product"]["attributes"]
-        if attributes.get("regionCode", region) != region or attributes.get("instanceType") not in instance_types:
-            return
-        if any(attributes.get(name) != value for name, value in WANTED.items()):
-            return
-        # capacity blocks and the like are sold beside the plain instance, under the same attributes
-        if attributes.get("marketoption", "OnDemand") != "OnDemand":
-            return
-        terms = product["terms"]
-        for term in terms.get("OnDemand", {}).values():
-            yield from _term(region, attributes["instanceType"], term, day)
-        for term in terms.get("Reserved", {}).values():
-            yield from _term(region, attributes["instanceType"], term, day, **_commitment(term["termAttributes"]))
+        if is_plain(product["product"]["attributes"], region, instance_types):
+            yield from term_prices(product["product"]["attributes"]["instanceType"], product["terms"], region, day, PRODUCTS)
     except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
         raise SourceError(f"aws: a product of {region} cannot be read, half an answer: {_short(error)}", AGAIN) from error
 
 
-def plan_price(rate: Mapping[str, Any], instance_types: Collection[str]) -> ListPrice | None:
+def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collection[str]) -> bool:
+    """Whether a product is the plain Linux instance of one of `instance_types` in `region`."""
+    if attributes.get("regionCode", region) != region or attributes.get("instanceType") not in instance_types:
+        return False
+    # capacity blocks and the like are sold beside the plain instance, under the same attributes
+    if (attributes.get("marketoption") or "OnDemand") != "OnDemand":
+        return False
+    return all(attributes.get(name) == value for name, value in WANTED.items())
+
+
+def term_prices(instance_type: str, terms: Mapping[str, Any], region: str, day: date, source: str) -> Iterator[ListPrice]:
+    """The on-demand and reserved prices in the `terms` of a product. Raises ValueError or KeyError where they cannot be read."""
+    for term in terms.get("OnDemand", {}).values():
+        yield from _term(region, instance_type, term, day, source)
+    for term in terms.get("Reserved", {}).values():
+        yield from _term(region, instance_type, term, day, source, **_commitment(term["termAttributes"]))
+
+
+def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
     """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
 
     The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
@@ -82,7 +89,7 @@ def plan_price(rate: Mapping[str, Any], instance_types: Collection[str]) -> List
             offering=plan,
             price_per_hour=price,
             currency=offering["currency"],
-            source=RATES,
+            source=source,
         )
     except (ValueError, KeyError, TypeError, InvalidOperation) as error:
         raise SourceError(f"aws: a rate of Savings Plans cannot be read: {_short(error)}", AGAIN) from error
@@ -102,6 +109,7 @@ def _term(
     instance_type: str,
     term: Mapping[str, Any],
     day: date,
+    source: str,
     *,
     purchase_option: str = "on_demand",
     term_years: int = 0,
@@ -133,7 +141,7 @@ def _term(
                 price_per_hour=price,
                 currency=currency,
                 effective_start=started,
-                source=PRODUCTS,
+                source=source,
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -65,6 +65,21 @@ def item_prices(item: Mapping[str, Any], day: date) -> Iterator[ListPrice]:
             f"azure: an item of the retail prices cannot be read: {type(error).__name__} {str(error)[:80]}",
             "gpucost collect prices --provider azure",
         ) from error
+
+
+def without_placeholders(prices: Sequence[ListPrice]) -> list[ListPrice]:
+    """`prices` without spot that costs as much as on demand there: Azure's placeholder where a size is not sold as spot."""
+    on_demand = {
+        (price.region, price.instance_type, price.currency, price.price_per_hour)
+        for price in prices
+        if price.purchase_option == "on_demand"
+    }
+    return [
+        price
+        for price in prices
+        if price.purchase_option != "spot"
+        or (price.region, price.instance_type, price.currency, price.price_per_hour) not in on_demand
+    ]
 
 
 def _years(text: str) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 
-# A region says by its spelling whose it is: us-east-1, us-central1, eastus2.
+# A region says by its spelling whose it is: us-east-1, us-central1, eastus2. The others have one price everywhere.
 _REGIONS = {"aws": r"[a-z]{2,}(-[a-z]+)+-\d+", "gcp": r"[a-z]+-[a-z]+\d+", "azure": r"[a-z]+\d*[a-z]*"}
 
 
@@ -45,7 +45,7 @@ class PriceCollector(ABC):
 
 def is_region_of(provider: str, region: str) -> bool:
     """Whether a region is spelled as this provider spells its regions."""
-    return re.fullmatch(_REGIONS[provider], region) is not None
+    return provider in _REGIONS and re.fullmatch(_REGIONS[provider], region) is not None
 
 
 def one_of_each(prices: Iterable[ListPrice]) -> list[ListPrice]:

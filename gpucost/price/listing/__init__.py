@@ -13,7 +13,7 @@ from gpucost.engine.local import run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.list_prices import load_price_list
-from gpucost.price.listing.names import FIX_UNPRICED, Meant, nearest, resolve
+from gpucost.price.listing.names import FIX_UNPRICED, Meant, nearest, not_sold_on_demand, resolve
 from gpucost.price.listing.view import (
     ListedPrice,
     Listing,
@@ -69,6 +69,7 @@ def listing(con: DuckDBPyConnection, name: str, asked: Asked, fx: FxRates) -> Li
         stale_after_days=asked.stale_after_days,
         rows=tuple(current),
         superseded=tuple(by_price((row for row in rows if row.status != "current"), asked.currency)),
+        not_sold_on_demand=not_sold_on_demand(con, meant.instance_types),
     )
 
 
@@ -158,6 +159,9 @@ def _nothing(con: DuckDBPyConnection, name: str, meant: Meant, asked: Asked) -> 
         fitting = [
             row for row in left if not words or any(fnmatchcase((getattr(row, field) or "").lower(), w.lower()) for w in words)
         ]
+        facts = not_sold_on_demand(con, meant.instance_types) if field == "purchase_option" and "on_demand" in words else ()
+        if not fitting and facts:
+            return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
         if not fitting:
             there = [value for value in known if value]
             some = f"; there are {len(there)}, such as " if len(there) > _ALL_OFFERED else "; there is " if there else ""

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 from gpucost.errors import GpucostError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from duckdb import DuckDBPyConnection
 
 FIX_UNPRICED = "gpucost collect prices asks the clouds; what they do not list, your price book prices"
 
 _OFFERED = 4
+_NOT_SOLD = """
+SELECT provider, instance_type, sold_as, fact, as_of, source_id FROM not_sold_on_demand
+WHERE list_contains($1::VARCHAR[], lower(instance_type)) ORDER BY ALL"""
+_SOLD_AS = {"capacity_block": "capacity blocks", "cud": "commitments", "flex_start": "flex start", "calendar": "calendar mode"}
 _MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
 
 
@@ -41,12 +45,28 @@ def resolve(con: DuckDBPyConnection, name: str) -> Meant:
     models = [str(row[0]) for row in con.execute("SELECT gpu_model FROM gpu_models ORDER BY 1").fetchall()]
     if found := gpu_models_called(name, models, aliases_of(con)):
         return Meant(gpu_models=found)
+    if facts := not_sold_on_demand(con, [wanted]):
+        raise GpucostError("; ".join(facts), FIX_UNPRICED)
     if con.execute("SELECT 1 FROM listed_instances WHERE instance_type = ? LIMIT 1", [wanted]).fetchone():
         raise GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
     near = nearest(name, [*models, *types])
     raise GpucostError(
         f"no GPU or instance type is called {name!r}; did you mean {', '.join(near)}?", "gpucost prices lists every GPU"
     )
+
+
+def not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each of `instance_types`, in lower case, that its cloud does not sell on demand: how it is sold instead.
+
+    Reads not_sold_on_demand.
+    """
+    rows = con.execute(_NOT_SOLD, [list(instance_types)]).fetchall()
+    sentences = []
+    for provider, name, sold_as, fact, as_of, source in rows:
+        ways = [_SOLD_AS.get(option, option.replace("_", " ")) for option in sold_as]
+        instead = f"sold as {' and '.join(filter(None, [', '.join(ways[:-1]), ways[-1]]))}" if ways else "no price is public"
+        sentences.append(f"{name} is not sold on demand by {provider}: {instead} ({fact}; {source}, {as_of})")
+    return tuple(sentences)
 
 
 def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:

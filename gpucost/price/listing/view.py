@@ -61,6 +61,14 @@ class Listing:
     stale_after_days: int
     rows: tuple[ListedPrice, ...]
     superseded: tuple[ListedPrice, ...]
+    not_sold_on_demand: tuple[str, ...] = ()  # sentences on instance types asked for: how they are sold instead
+
+    @property
+    def cheapest_fresh(self) -> ListedPrice | None:
+        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
+        if not self.rows or not self.rows[0].is_stale:
+            return None
+        return next((row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None)
 
     @property
     def unconverted(self) -> tuple[str, ...]:

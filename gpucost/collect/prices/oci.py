@@ -1,0 +1,106 @@
+"""OCI's list prices: the files of Oracle's cost estimator, which ask nobody who they are. One price holds in all regions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from gpucost.collect.prices.base import PriceCollector, one_of_each
+from gpucost.collect.prices.known import gpu_model, known_types
+from gpucost.collect.prices.public import PublicList
+from gpucost.errors import SourceError
+from gpucost.store.list_prices import InstanceType, ListPrice, ProviderPrices
+
+SOURCE = "oci cost estimator"
+
+# "Preemptible capacity costs 50% less than on-demand capacity": docs.oracle.com, Compute, Preemptible Instances
+_PREEMPTIBLE = Decimal("0.5")
+
+
+class OciPrices(PriceCollector):
+    """On-demand prices of every shape with GPUs, and preemptible ones where a shape is offered so."""
+
+    provider: ClassVar[str] = "oci"
+
+    def fetch(self) -> ProviderPrices:
+        server = self.config.price_lists.oci.rstrip("/")
+        public = PublicList(self.provider, "the cost estimator's list", "[price_lists] oci")
+        self.tell("shapes and their prices")
+        shapes, products = (
+            public.json(f"{server}/{name}.json", whole=lambda answer: isinstance(answer["items"], list))["items"]
+            for name in ("shapes", "products")
+        )
+        try:
+            per_gpu = {item["partNumber"]: price for item in products if (price := self._per_hour(item)) is not None}
+            prices = [price for shape in shapes for price in self._prices(shape, per_gpu)]
+            priced = {price.instance_type for price in prices}
+            types = [kind for shape in shapes if (kind := _instance_type(shape)) and kind.instance_type in priced]
+        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+            raise SourceError(
+                f"oci: a shape or product of the cost estimator cannot be read: {type(error).__name__} {str(error)[:80]}",
+                public.again,
+            ) from error
+        if not prices:
+            raise SourceError(
+                f"oci: there are no prices of GPU shapes in {self.config.currency}",
+                "currency in gpucost.toml, or [price_lists] oci",
+            )
+        return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=types)
+
+    def _per_hour(self, product: dict[str, Any]) -> Decimal | None:
+        """The price of one unit of a product; None where it is not sold by the hour and as you go."""
+        if product["pricetype"] != "HOUR":
+            return None
+        for localized in product["currencyCodeLocalizations"]:
+            if localized["currencyCode"] == self.config.currency:
+                found = [Decimal(price["value"]) for price in localized["prices"] if price["model"] == "PAY_AS_YOU_GO"]
+                return max(found, default=None)
+        return None
+
+    def _prices(self, shape: dict[str, Any], per_gpu: dict[str, Decimal]) -> Iterator[ListPrice]:
+        if not _has_gpus(shape):
+            return
+        # a GPU shape's one product is called an OCPU, and priced by the GPU
+        parts = [item["partNumber"] for item in shape["products"] if item["type"]["value"] == "ocpu"]
+        price = sum((per_gpu.get(part, Decimal(0)) for part in parts), Decimal(0)) * int(shape["gpuQty"])
+        if price <= 0:
+            return
+        options = [("on_demand", price), *([("spot", price * _PREEMPTIBLE)] if shape["allowPreemptible"] else [])]
+        for option, per_hour in options:
+            yield ListPrice(
+                region="",
+                instance_type=_name(shape),
+                purchase_option=option,
+                price_per_hour=per_hour,
+                currency=self.config.currency,
+                source=SOURCE,
+            )
+
+
+def _has_gpus(shape: dict[str, Any]) -> bool:
+    return bool(shape["gpuQty"]) and not shape["hidden"] and shape["status"] == "ACTIVE"
+
+
+def _name(shape: dict[str, Any]) -> str:
+    """As Compute calls a shape: the estimator adds remarks, as in `BM.GPU.GB200.4 (NVL72)`."""
+    return str(shape["name"]).partition(" (")[0]
+
+
+def _instance_type(shape: dict[str, Any]) -> InstanceType | None:
+    if not _has_gpus(shape):
+        return None
+    name = _name(shape)
+    known = known_types("oci").get(name)
+    called = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)
+    return InstanceType(
+        instance_type=name,
+        gpu_model=known.gpu_model if known else gpu_model(called),
+        gpu_count=float(shape["gpuQty"]),
+        # the estimator means a GPU's memory here, and all GPUs' there
+        gpu_memory_mib=known.gpu_memory_mib if known else None,
+        vcpus=None,
+        memory_gib=float(shape["bundleMemoryQty"]) if shape["bundleMemoryQty"] else None,
+        source=SOURCE,
+    )

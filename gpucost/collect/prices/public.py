@@ -1,0 +1,151 @@
+"""Price lists that anybody may read: HTTP without a login, bounded, and asked again where that can help."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
+from gpucost.errors import SourceError
+
+if TYPE_CHECKING:
+    import requests
+
+_ATTEMPTS = 5
+_LONGEST_PAUSE = 120.0
+_JSON_BYTES = 256 << 20
+_CSV_BYTES = 8 << 30  # AWS' list of one region has about 0.4 GB
+
+_T = TypeVar("_T")
+Row = dict[str, str]
+
+
+class PublicList:
+    """One provider's public price list. Its failures are SourceErrors of one line that name the provider."""
+
+    def __init__(self, provider: str, what: str, setting: str) -> None:
+        """`what` the list is called in messages; `setting` is the key of the configuration that says where it is."""
+        import requests
+
+        self._session = requests.Session()
+        self._provider, self._what, self._setting = provider, what, setting
+        self.again = f"gpucost collect prices --provider {provider}"
+
+    def json(
+        self,
+        url: str,
+        *,
+        params: dict[str, str] | None = None,
+        body: Any = None,
+        whole: Callable[[Any], bool] = lambda _: True,
+    ) -> Any:
+        """A JSON answer, its numbers as Decimal; posted where there is a `body`. `whole` tells whether nothing is missing."""
+
+        def ask() -> Any:
+            from gpucost.collect.limits import hold
+
+            with self._answer(url, params, body) as answer:
+                content = hold(answer, _JSON_BYTES)
+            try:
+                found = json.loads(content, parse_float=Decimal)
+                complete = whole(found)
+            except (ValueError, KeyError, TypeError) as error:
+                raise Passing(f"half an answer, cut off or no answer of {self._what} at all") from error
+            if not complete:
+                raise Passing("half an answer: items are missing from a page")
+            return found
+
+        return self._asked(ask)
+
+    def rows(self, url: str, keep: Callable[[Row], _T | None]) -> list[_T]:
+        """What `keep` makes of the rows of a CSV file of AWS' form, read as it arrives.
+
+        Columns are called by the small letters and digits of their names, since AWS spells them in several ways.
+        """
+
+        def ask() -> list[_T]:
+            with self._answer(url, None, None) as answer:
+                table = csv.reader(_lines(answer), strict=True)
+                names: list[str] = []
+                found = []
+                try:
+                    for fields in table:
+                        if not names:
+                            # lines on the file itself come first
+                            names = [_bare(field) for field in fields] if fields[:1] == ["SKU"] else []
+                        elif (kept := keep(dict(zip(names, fields, strict=True)))) is not None:
+                            found.append(kept)
+                except (csv.Error, ValueError, UnicodeDecodeError) as error:
+                    raise Passing(f"half an answer, or no answer of {self._what} at all: {_line(error)}") from error
+            if not names:
+                raise Passing(f"half an answer, cut off or no answer of {self._what} at all")
+            return found
+
+        return self._asked(ask)
+
+    def _asked(self, ask: Callable[[], _T]) -> _T:
+        try:
+            return asked_again(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
+        except Passing as error:
+            raise SourceError(f"{self._provider}: {error}", f"wait a while, then {self.again}") from error
+
+    @contextmanager
+    def _answer(self, url: str, params: dict[str, str] | None, body: Any) -> Iterator[requests.Response]:
+        import requests
+
+        from gpucost.collect.limits import TooLarge
+
+        try:
+            method = "GET" if body is None else "POST"
+            with self._session.request(method, url, params=params, json=body, timeout=(10, 60), stream=True) as answer:
+                self._check(answer)
+                yield answer
+        except TooLarge as error:
+            raise SourceError(f"{self._provider}: {self._what} is longer than it may be", self._setting) from error
+        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
+            raise Passing(f"half an answer, the connection broke off: {_line(error)}") from error
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise Passing(f"cannot be reached, or the connection broke off: {_line(error)}") from error
+        except requests.RequestException as error:
+            raise SourceError(f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is") from error
+
+    def _check(self, answer: requests.Response) -> None:
+        from gpucost.collect.limits import beginning
+
+        if answer.status_code in PASSING:
+            reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
+            raise Passing(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
+        if answer.status_code in (401, 403):
+            raise SourceError(
+                f"{self._provider}: {self._what} is refused (HTTP {answer.status_code})",
+                "a proxy may stand between; it needs no login",
+            )
+        if answer.status_code != 200:
+            text = " ".join(beginning(answer).decode(errors="replace").split())[:200]
+            raise SourceError(f"{self._provider}: HTTP {answer.status_code}: {text}", self.again)
+
+
+def _lines(answer: requests.Response) -> Iterator[str]:
+    from gpucost.collect.limits import chunks
+
+    rest = b""
+    for chunk in chunks(answer, _CSV_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode() for line in lines)
+    if rest:
+        yield rest.decode()
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _line(error: Exception) -> str:
+    """What is at the bottom of a failure: requests wraps it in what urllib3 wrapped."""
+    while inner := getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, Exception)), None):
+        error = inner
+    return " ".join(str(error).split())[:200]

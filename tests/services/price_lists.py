@@ -1,0 +1,146 @@
+"""Public price lists on loopback, in the formats that AWS' bulk lists, Oracle's cost estimator, RunPod and Vast.ai serve."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.services.price_clouds import Cloud, Handler, Reply, serving
+
+# As AWS heads its files; columns that are of no account are left out.
+_OFFER = (
+    "SKU", "OfferTermCode", "RateCode", "TermType", "PriceDescription", "EffectiveDate", "StartingRange", "EndingRange", "Unit",
+    "PricePerUnit", "Currency", "RelatedTo", "LeaseContractLength", "PurchaseOption", "OfferingClass", "Product Family",
+    "serviceCode", "Location", "Location Type", "Instance Type", "Tenancy", "Operating System", "License Model", "usageType",
+    "operation", "CapacityStatus", "MarketOption", "Pre Installed S/W", "Region Code", "serviceName",
+)  # fmt: skip
+_PLANS = (
+    "SKU", "RateCode", "Unit", "EffectiveDate", "DiscountedRate", "Currency", "DiscountedSKU", "DiscountedServiceCode",
+    "DiscountedUsageType", "DiscountedOperation", "PurchaseOption", "LeaseContractLength", "LeaseContractLengthUnit",
+    "ServiceCode", "UsageType", "Operation", "Description", "Instance Family", "Location", "Location Type", "Granularity",
+    "Product Family", "DiscountedRegionCode", "DiscountedInstanceType",
+)  # fmt: skip
+_ABOUT = (
+    ("FormatVersion", "v1.0"),
+    ("Disclaimer", "This pricing list is for informational purposes only."),
+    ("Publication Date", "2026-11-20T16:02:58Z"),
+    ("Version", "20261120160258"),
+)
+
+
+class _FileHandler(Handler):
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks for
+        self._answer(None)
+
+    def do_POST(self) -> None:  # noqa: N802
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, asked: Any) -> None:
+        path = urlsplit(self.path).path
+        if not self.tricked(path, asked):
+            found = self.cloud.facts.get(path)
+            self.reply(Reply(200, found[0]) if found else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>"))
+
+
+@contextmanager
+def price_lists(files: dict[str, Any]) -> Iterator[Cloud]:
+    """A server whose paths answer `files`: bytes as they are, anything else as JSON."""
+    cloud = Cloud(facts={path: [body] for path, body in files.items()})
+    with serving(_FileHandler, cloud) as cloud.url:
+        yield cloud
+
+
+def aws_bulk(region: str, offers: Iterable[dict[str, str]], plans: Iterable[dict[str, str]]) -> dict[str, Any]:
+    """The files of one region, as `[aws] price_list_url` names their server."""
+    version = f"/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/20261120160258/{region}/index"
+    others = [{"regionCode": name, "versionUrl": f"{version.replace(region, name)}.json"} for name in ("af-south-1", "eu-west-3")]
+    return {
+        f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file("AmazonEC2", _OFFER, offers, quoted=True),
+        "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/current/region_index.json": {
+            "disclaimer": "This pricing list is for informational purposes only.",
+            "publicationDate": "2026-11-20T16:02:58Z",
+            "regions": [*others, {"regionCode": region, "versionUrl": f"{version}.json"}],
+        },
+        f"{version}.csv": _file("AmazonComputeSavingsPlan", _PLANS, plans, quoted=False),
+    }
+
+
+def offer(name: str, region: str, price: str, **about: str) -> dict[str, str]:
+    """A row of the list of EC2: an hour on demand, unless `about` (by the names of columns) tells otherwise."""
+    row = {
+        "SKU": f"SKU-{name}", "OfferTermCode": "JRTCKXETXF", "RateCode": f"SKU-{name}.JRTCKXETXF.6YS6EN2CT7",
+        "TermType": "OnDemand", "PriceDescription": f"${price} per On Demand Linux {name} Instance Hour",
+        "EffectiveDate": "2026-11-01", "StartingRange": "0", "EndingRange": "Inf", "Unit": "Hrs", "PricePerUnit": price,
+        "Currency": "USD", "Product Family": "Compute Instance", "serviceCode": "AmazonEC2", "Location Type": "AWS Region",
+        "Instance Type": name, "Tenancy": "Shared", "Operating System": "Linux", "License Model": "No License required",
+        "usageType": f"BoxUsage:{name}", "operation": "RunInstances", "CapacityStatus": "Used", "MarketOption": "OnDemand",
+        "Pre Installed S/W": "NA", "Region Code": region,
+    }  # fmt: skip
+    return row | about
+
+
+def reserved(name: str, region: str, hourly: str, upfront: str, years: int, payment: str) -> list[dict[str, str]]:
+    """The rows of a standard reservation: one of what is paid upfront, one of the hours."""
+    sku, code = f"SKU-{name}", f"{years}{payment[0]}STANDARD"
+    about = {
+        "TermType": "Reserved", "OfferTermCode": code, "LeaseContractLength": f"{years}yr", "PurchaseOption": payment,
+        "OfferingClass": "standard",
+    }  # fmt: skip
+    rows = [offer(name, region, hourly, **about, RateCode=f"{sku}.{code}.6YS6EN2CT7")]
+    if upfront:
+        fee = {"RateCode": f"{sku}.{code}.2TG2D8R56U", "Unit": "Quantity", "PriceDescription": "Upfront Fee"}
+        rows.append(offer(name, region, upfront, **about, **fee))
+    return rows
+
+
+def plan(name: str, region: str, rate: str, *, years: int = 1, payment: str = "No Upfront", **about: str) -> dict[str, str]:
+    """A row of the list of Savings Plans: a Compute Savings Plan, unless `about` tells otherwise."""
+    sku = f"PLAN{years}{payment[0]}"
+    row = {
+        "SKU": sku, "RateCode": f"{sku}.SKU-{name}", "Unit": "Hrs", "EffectiveDate": "2026-11-01T07:36:03Z",
+        "DiscountedRate": rate, "Currency": "USD", "DiscountedSKU": f"SKU-{name}", "DiscountedServiceCode": "AmazonEC2",
+        "DiscountedUsageType": f"BoxUsage:{name}", "DiscountedOperation": "RunInstances", "PurchaseOption": payment,
+        "LeaseContractLength": str(years), "LeaseContractLengthUnit": "year", "ServiceCode": "ComputeSavingsPlans",
+        "UsageType": f"ComputeSP:{years}yr{payment.replace(' ', '')}",
+        "Description": f"{years} year {payment} Compute Savings Plan", "Location": "Any", "Location Type": "AWS Region",
+        "Granularity": "hourly", "Product Family": "ComputeSavingsPlans", "DiscountedRegionCode": region,
+        "DiscountedInstanceType": name,
+    }  # fmt: skip
+    return row | about
+
+
+def _file(offer_code: str, columns: tuple[str, ...], rows: Iterable[dict[str, str]], *, quoted: bool) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="\n")
+    writer.writerows([*_ABOUT, ("OfferCode", offer_code), columns])
+    writer.writerows([row.get(column, "") for column in columns] for row in rows)
+    return text.getvalue().encode()
+
+
+def oci_shape(name: str, gpus: int | None, part: str, *, preemptible: bool = False, **about: Any) -> dict[str, Any]:
+    """A shape of shapes.json."""
+    return {
+        "name": name, "hidden": False, "status": "ACTIVE", "allowPreemptible": preemptible, "bundleMemoryQty": 2048,
+        "gpuQty": gpus, "gpuMemoryQty": 640 if gpus else None, "processorType": {"value": "hopper"},
+        "shapeType": {"value": name[:2].lower()}, "subType": {"value": "gpu" if gpus else "standard"},
+        "products": [{"partNumber": part, "qty": 112, "type": {"value": "ocpu"}}],
+        **about,
+    }  # fmt: skip
+
+
+def oci_product(part: str, price: float, kind: str = "HOUR", model: str = "PAY_AS_YOU_GO") -> dict[str, Any]:
+    """A product of products.json."""
+    currencies = (("EUR", price * 0.5), ("USD", price))
+    return {
+        "partNumber": part,
+        "billingModel": "UCM",
+        "pricetype": kind,
+        "currencyCodeLocalizations": [
+            {"currencyCode": code, "prices": [{"model": model, "value": value}]} for code, value in currencies
+        ],
+    }

@@ -1,0 +1,228 @@
+"""Price lists that need no login, from a stand-in that serves them in their true formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.collect.prices import PriceResult, collect_prices, public
+from gpucost.config import Aws, Config, PriceLists
+from gpucost.store import Store
+from tests.services.price_clouds import Cloud, Reply
+from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
+
+NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
+EAST = "us-east-1"
+OFFERS = [
+    offer("p5.48xlarge", EAST, "55.0400000000"),
+    offer("p5.48xlarge", EAST, "60.0000000000", **{"Operating System": "RHEL"}),
+    offer("p5.48xlarge", EAST, "61.0000000000", Tenancy="Dedicated"),
+    offer("p5.48xlarge", EAST, "62.0000000000", **{"Pre Installed S/W": "SQL Std"}),
+    offer("p5.48xlarge", EAST, "63.0000000000", CapacityStatus="UnusedCapacityReservation"),
+    offer("p5.48xlarge", EAST, "0.0000000000", MarketOption="CapacityBlock"),
+    *reserved("p5.48xlarge", EAST, "39.0000000000", "", 1, "No Upfront"),
+    *reserved("p5.48xlarge", EAST, "10.0000000000", "262800", 3, "Partial Upfront"),
+    offer("m7i.large", EAST, "0.1008000000"),
+    offer("", EAST, "0.09", Unit="GB", **{"Product Family": "Data Transfer"}),
+]
+PLANS = [
+    plan("p5.48xlarge", EAST, "44.1"),
+    plan("p5.48xlarge", EAST, "41.2", years=3, payment="All Upfront", **{"Product Family": "EC2InstanceSavingsPlans"}),
+    plan("p5.48xlarge", EAST, "9.9", DiscountedUsageType="UnusedBox:p5.48xlarge"),
+    plan("p5.48xlarge", EAST, "9.8", DiscountedOperation="RunInstances:0010"),
+    plan("p5.48xlarge", EAST, "9.7", DiscountedUsageType="DedicatedUsage:p5.48xlarge"),
+    plan("p5.48xlarge", "us-east-1-atl-2", "50", DiscountedUsageType="ATL2-BoxUsage:p5.48xlarge"),
+    plan("m7i.large", EAST, "0.07"),
+    plan("", EAST, "0.01", DiscountedServiceCode="AWSLambda", DiscountedUsageType="Lambda-GB-Second"),
+]
+SHAPES = [
+    oci_shape("BM.GPU.H100.8", 8, "B98415"),
+    oci_shape("BM.GPU.GB200.4 (NVL72)", 4, "B110979"),
+    oci_shape("VM.GPU3.1", 1, "B89734", preemptible=True),
+    oci_shape("BM.GPU.MI455X.8", 8, "B999999", bundleMemoryQty=None),
+    oci_shape("BM.GPU.OLD.8", 8, "B98415", hidden=True),
+    oci_shape("BM.GPU.FREE.8", 8, "B0"),
+    oci_shape("BM.Standard.E4.128", None, "B93113"),
+]
+PRODUCTS = [
+    oci_product("B98415", 10),
+    oci_product("B110979", 16),
+    oci_product("B89734", 2.95),
+    oci_product("B999999", 9),
+    oci_product("B93113", 0.025),
+    oci_product("B0", 100, kind="MONTH"),
+]
+GPUS = [
+    {"id": "NVIDIA H100 80GB HBM3", "displayName": "H100 SXM", "memoryInGb": 80, "securePrice": 3.49, "communityPrice": 2.69},
+    {"id": "NVIDIA A100 80GB PCIe", "displayName": "A100 PCIe", "memoryInGb": 80, "securePrice": 1.59, "communityPrice": 1.19},
+    {"id": "AMD Instinct MI300X OAM", "displayName": "MI300X", "memoryInGb": 192, "securePrice": 2.19, "communityPrice": None},
+    {"id": "unknown", "displayName": "unknown", "memoryInGb": 0, "securePrice": 0, "communityPrice": 0},
+]
+OFFERED = [
+    {"id": 1, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 1, "dph_base": 2.0, "min_bid": 1.0},
+    {"id": 2, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 1, "dph_base": 2.2, "min_bid": None},
+    {"id": 3, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 1, "dph_base": 9.0, "min_bid": 3.0},
+    {"id": 4, "gpu_name": "A100 PCIE", "gpu_ram": 40960, "num_gpus": 1, "dph_base": 0.5, "min_bid": 0.25},
+    {"id": 5, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 8, "dph_base": 16.0, "min_bid": 8.0},
+]
+FILES = {
+    **aws_bulk(EAST, OFFERS, PLANS),
+    "/oci/shapes.json": {"items": SHAPES},
+    "/oci/products.json": {"items": PRODUCTS},
+    "/graphql": {"data": {"gpuTypes": GPUS}},
+    "/bundles/": {"offers": OFFERED},
+}
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cloud]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    with price_lists(FILES) as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store.duckdb")
+
+
+def collect(cloud: Cloud, store: Store, provider: str, *, currency: str = "USD", now: datetime = NOW) -> PriceResult:
+    lists = PriceLists(oci=f"{cloud.url}/oci", runpod=f"{cloud.url}/graphql", vast=f"{cloud.url}/bundles/")
+    config = Config(aws=Aws(price_list_url=cloud.url), price_lists=lists, currency=currency)
+    (result,) = collect_prices(config, store, [provider], [], now)
+    return result
+
+
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return store.query(sql)[1]
+
+
+def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
+    result = collect(cloud, store, "aws")
+    assert result.ok, result.error
+    found = rows(
+        store,
+        "SELECT instance_type, purchase_option, term_years, payment_option, offering, price_per_hour, source FROM list_prices"
+        " ORDER BY ALL",
+    )
+    assert [row[:-1] for row in found] == [
+        ("p5.48xlarge", "on_demand", 0, "", "", Decimal("55.04")),
+        ("p5.48xlarge", "reserved", 1, "no_upfront", "standard", Decimal("39")),
+        ("p5.48xlarge", "reserved", 3, "partial_upfront", "standard", Decimal("20")),
+        ("p5.48xlarge", "savings_plan", 1, "no_upfront", "compute", Decimal("44.1")),
+        ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
+    ]
+    assert {row[-1] for row in found} == {"aws bulk price list", "aws bulk savings plans"}
+    assert not any(asked for _, asked in cloud.asked)
+
+
+def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
+    assert collect(cloud, store, "oci").ok
+    assert rows(store, "SELECT region, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL") == [
+        ("", "BM.GPU.GB200.4", "on_demand", Decimal(64)),
+        ("", "BM.GPU.H100.8", "on_demand", Decimal(80)),
+        ("", "BM.GPU.MI455X.8", "on_demand", Decimal(72)),
+        ("", "VM.GPU3.1", "on_demand", Decimal("2.95")),
+        ("", "VM.GPU3.1", "spot", Decimal("1.475")),
+    ]
+    assert rows(store, "SELECT instance_type, gpu_model, gpu_count FROM instance_types ORDER BY ALL") == [
+        ("BM.GPU.GB200.4", "GB200", 4),
+        ("BM.GPU.H100.8", "H100-80GB-HBM3", 8),
+        ("BM.GPU.MI455X.8", "MI455X", 8),
+        ("VM.GPU3.1", "V100-SXM2-16GB", 1),
+    ]
+    assert collect(cloud, store, "oci", currency="EUR", now=NOW.replace(day=22)).ok
+    assert rows(store, "SELECT price_per_hour FROM list_prices WHERE currency = 'EUR' AND instance_type = 'BM.GPU.H100.8'") == [
+        (Decimal(40),)
+    ]
+
+
+def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
+    assert collect(cloud, store, "runpod").ok and collect(cloud, store, "vast").ok
+    prices = "SELECT provider, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL"
+    assert rows(store, prices) == [
+        ("runpod", "1x_A100-80GB-PCIe_COMMUNITY", "on_demand", Decimal("1.19")),
+        ("runpod", "1x_A100-80GB-PCIe_SECURE", "on_demand", Decimal("1.59")),
+        ("runpod", "1x_H100-SXM_COMMUNITY", "on_demand", Decimal("2.69")),
+        ("runpod", "1x_H100-SXM_SECURE", "on_demand", Decimal("3.49")),
+        ("runpod", "1x_MI300X_SECURE", "on_demand", Decimal("2.19")),
+        ("vast", "1x_A100-PCIE-40GB", "on_demand", Decimal("0.5")),
+        ("vast", "1x_A100-PCIE-40GB", "spot", Decimal("0.25")),
+        ("vast", "1x_H100-SXM", "on_demand", Decimal("2.2")),
+        ("vast", "1x_H100-SXM", "spot", Decimal(2)),
+    ]
+    assert rows(store, "SELECT DISTINCT gpu_model FROM instance_types WHERE instance_type LIKE '%H100%'") == [("H100-80GB-HBM3",)]
+
+
+def test_what_a_price_replaces(cloud: Cloud, store: Store) -> None:
+    first = collect(cloud, store, "aws")
+    # on demand stands in the catalog already
+    assert (len(first.replaced), first.unchanged, first.prices) == (0, 1, 5)
+    path = "/offers/v1.0/aws/AmazonEC2/current/us-east-1/index.csv"
+    cloud.facts[path] = [aws_bulk(EAST, [offer("p5.48xlarge", EAST, "44.0320")], [])[path]]
+    (changed,) = (second := collect(cloud, store, "aws", now=NOW.replace(day=22))).replaced
+    assert (changed.old_price_per_hour, changed.old_price_as_of, changed.new_price_per_hour) == (
+        Decimal("55.04"),
+        NOW.date(),
+        Decimal("44.032"),
+    )
+    assert changed.change == Decimal("-0.2") and (second.unchanged, second.prices) == (2, 3)
+    # the cheaper of another day counts as the one that is replaced
+    assert collect(cloud, store, "aws", now=NOW.replace(day=23)).replaced == ()
+
+
+@pytest.mark.parametrize(
+    ("provider", "reply", "message"),
+    [
+        ("aws", Reply(200, b'"FormatVersion","v1.0"\n'), "aws: half an answer, cut off or no answer of the bulk price list"),
+        ("aws", Reply(200, b"<html>Log in to the proxy</html>"), "aws: half an answer, cut off or no answer of the bulk"),
+        ("aws", Reply(200, b'"SKU","Unit"\n"a"\n'), "aws: half an answer, or no answer of the bulk price list at all"),
+        ("aws", Reply(200, b'"SKU","Unit"\n', cut=1000), "aws: half an answer, the connection broke off"),
+        ("aws", Reply(404, b"<Error/>"), "aws: HTTP 404: <Error/>"),
+        ("oci", Reply(200, {"items": [{"name": "BM.GPU.H100.8"}]}), "oci: a shape or product of the cost estimator cannot be"),
+        ("oci", Reply(200, {"items": []}), "oci: there are no prices of GPU shapes in USD"),
+        ("oci", Reply(403, b""), "oci: the cost estimator's list is refused (HTTP 403)"),
+        (
+            "runpod",
+            Reply(200, {"errors": [{"message": "no"}]}),
+            "runpod: half an answer, cut off or no answer of the list of GPUs",
+        ),
+        ("runpod", Reply(200, {"data": {"gpuTypes": [{"id": "x"}]}}), "runpod: the answer cannot be read: KeyError"),
+        ("vast", Reply(200, {"offers": []}), "vast: half an answer: items are missing"),
+        ("vast", Reply(429, b""), "vast: throttled, again and again (HTTP 429)"),
+    ],
+)
+def test_a_failure_is_one_line_and_nothing_is_written(
+    cloud: Cloud, store: Store, provider: str, reply: Reply, message: str
+) -> None:
+    cloud.trick = lambda _path, _number: reply
+    result = collect(cloud, store, provider)
+    assert result.error is not None and result.error.message.startswith(message), result.error
+    assert "\n" not in result.error.message and result.error.fix
+    assert not store.exists
+
+
+def test_a_list_that_fails_once_is_asked_again(cloud: Cloud, store: Store) -> None:
+    cloud.trick = lambda _path, number: Reply(503, b"") if number == 1 else None
+    assert collect(cloud, store, "aws").ok
+
+
+def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(public, "_CSV_BYTES", 100)
+    result = collect(cloud, store, "aws")
+    assert result.error is not None and result.error.message == "aws: the bulk price list is longer than it may be"
+
+
+def test_a_region_that_aws_has_no_list_of(cloud: Cloud, store: Store) -> None:
+    config = Config(aws=Aws(price_list_url=cloud.url, regions=["xx-east-1"]))
+    (result,) = collect_prices(config, store, ["aws"], [], NOW)
+    assert result.error is not None and result.error.message.startswith("aws: HTTP 404")
