@@ -7,6 +7,16 @@ from pydantic import Field
 from gpucost.config.section import Section
 
 
+class Bills(Section):
+    """How billing exports are read."""
+
+    spread_discounts: bool = Field(
+        default=True,
+        description="Discounts that name neither a resource nor a commitment lower the cost of what they discount, by product and "
+        "account; else only those that name one lower a price.",
+    )
+
+
 class Aws(Section):
     """How AWS is asked: credentials are those that boto3 finds."""
 

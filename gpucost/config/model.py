@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from gpucost.config.alerts import Alerts, Notify
 from gpucost.config.budgets import Budget
-from gpucost.config.clouds import Aws, Azure, Focus, Gcp
+from gpucost.config.clouds import Aws, Azure, Bills, Focus, Gcp
 from gpucost.config.coverage import ClusterHours, CoverageSettings
 from gpucost.config.prices import Prices
 from gpucost.config.section import Section
@@ -33,6 +33,7 @@ class Config(Section):
     coverage: CoverageSettings = Field(default=CoverageSettings(), description="Time that was not seen.")
     clusters: list[ClusterHours] = Field(default_factory=list, description="Clusters that are not always on.")
     prices: Prices = Field(default=Prices(), description="Prices.")
+    bills: Bills = Field(default=Bills(), description="Billing exports.")
     aws: Aws = Field(default=Aws(), description="AWS.")
     gcp: Gcp = Field(default=Gcp(), description="Google Cloud.")
     azure: Azure = Field(default=Azure(), description="Azure.")
