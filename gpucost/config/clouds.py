@@ -12,8 +12,8 @@ class Bills(Section):
 
     spread_discounts: bool = Field(
         default=True,
-        description="Discounts that name neither a resource nor a commitment lower the cost of what they discount, by product and "
-        "account; else only those that name one lower a price.",
+        description="Discounts that name neither a resource nor a commitment lower what they discount, by product and account; "
+        "`false`: only those that name one lower a price.",
     )
 
 

@@ -117,7 +117,9 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> None:
 def inputs_digest(config: Config) -> str:
     """All that decides prices besides the store and the catalog. Raises PriceError for a file that cannot be read."""
     settings = config.prices.model_dump_json(exclude={"book", "fx_rates"})
-    return "\n".join((settings, config.bills.model_dump_json(include={"spread_discounts"}), book_digest(config), fx_digest(config)))
+    return "\n".join(
+        (settings, config.bills.model_dump_json(include={"spread_discounts"}), book_digest(config), fx_digest(config))
+    )
 
 
 def _refuse_ties(con: DuckDBPyConnection, config: Config) -> None:

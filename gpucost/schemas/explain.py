@@ -43,6 +43,9 @@ class BilledMachine(Part):
     instance_hours: float
     cost: float | None
     pooled_cost: float
+    discount_cost: float
+    discount_rows: Count
+    first_discount_rows: list[str]
     first_rows: list[BillRow]
     more_rows: Count
     more_cost: float | None
@@ -140,7 +143,7 @@ class ExplainedNode(Answer):
     region: str | None
     zone: str | None
     instance_type: str | None
-    capacity_type: Literal["on_demand", "spot", "reserved", "unknown"]
+    capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start", "unknown"]
     gpu_model: str | None
     gpu_count: float
     at: Instant

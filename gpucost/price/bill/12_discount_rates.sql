@@ -87,11 +87,13 @@ committed AS (
     WHERE r.kind NOT IN ('discount', 'credit', 'refund', 'tax', 'split')
     GROUP BY ALL
 )
-SELECT d.provider, d.billing_period, d.currency, d.commitment, c.cost AS discounted_cost,
-    -- an upfront fee is of more than this period
-    greatest(d.cost * CASE WHEN c.fee > c.cost THEN c.cost / c.fee ELSE 1 END, -c.cost)::DECIMAL(38, 12) AS discount_cost, d.rows, d.first_rows
-FROM by_commitment AS d
-JOIN committed AS c USING (provider, billing_period, currency, commitment)
-WHERE c.cost > 0
-UNION ALL BY NAME
-SELECT * EXCLUDE (commitment) FROM parts WHERE commitment IS NULL;
+SELECT row_number() OVER () AS rate_id, * FROM (
+    SELECT d.provider, d.billing_period, d.currency, d.commitment, c.cost AS discounted_cost,
+        -- an upfront fee is of more than this period
+        greatest(d.cost * CASE WHEN c.fee > c.cost THEN c.cost / c.fee ELSE 1 END, -c.cost)::DECIMAL(38, 12) AS discount_cost, d.rows, d.first_rows
+    FROM by_commitment AS d
+    JOIN committed AS c USING (provider, billing_period, currency, commitment)
+    WHERE c.cost > 0
+    UNION ALL BY NAME
+    SELECT * EXCLUDE (commitment) FROM parts WHERE commitment IS NULL
+);

@@ -1,4 +1,4 @@
--- reads: bill_rows, bills, billed_nodes, catalog_instances, discount_rates
+-- reads: bill_rows, machine_riders, bills, billed_nodes, catalog_instances, discount_rates
 -- writes: billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
 -- invariant: charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
 CREATE OR REPLACE TEMP TABLE billed_rows AS
@@ -13,7 +13,7 @@ machines AS (
     WHERE r.kind = 'instance' AND (lower(r.instance_type) IN (FROM gpu_types) OR regexp_matches(r.sku_description, '\bgpu\b|nvidia', 'i'))
 ),
 rates AS (
-    SELECT *, discount_cost / discounted_cost AS rate FROM discount_rates
+    SELECT * EXCLUDE (discount_cost, discounted_cost), discount_cost / discounted_cost AS rate FROM discount_rates
 ),
 told AS (
     SELECT row_number() OVER () AS row_id, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, b.load_id,
@@ -21,7 +21,7 @@ told AS (
         lower(r.operating_system) AS operating_system, r.tenancy, r.capacity_reservation_id AS reservation,
         r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms,
         r.instance_hours::DECIMAL(38, 12) AS instance_hours, r.effective_cost AS gross_cost,
-        (r.effective_cost * coalesce(c.rate, u.rate, 0))::DECIMAL(38, 12) AS discount_cost,
+        (r.effective_cost * coalesce(c.rate, u.rate, 0))::DECIMAL(38, 12) AS discount_cost, coalesce(c.rate_id, u.rate_id) AS rate_id,
         coalesce(r.pricing_category = 'Dynamic', false) AS is_spot, r.capacity_reservation_id IS NOT NULL AS is_reserved,
         coalesce(r.capacity_reservation_type = 'capacity_block', false) AS is_block,
         coalesce(r.charge_class = 'Correction', false) AS is_correction,
@@ -81,9 +81,8 @@ charged AS (
 riders AS (
     SELECT row_number() OVER () AS rider, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, r.billing_currency AS currency,
         epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, r.effective_cost, r.kind = 'discount' AS is_discount
-    FROM bill_rows AS r JOIN bills AS b USING (bill_id)
-    WHERE r.kind IN ('node_fee', 'discount') AND r.effective_cost <> 0 AND r.instance_key IN (FROM machines)
-        AND coalesce(r.service_category, '') NOT IN ('Storage', 'Networking')
+    FROM machine_riders AS r JOIN bills AS b USING (bill_id)
+    WHERE r.instance_key IN (FROM machines)
 ),
 ridden AS (
     SELECT instance_key, billing_period, format, currency, from_ms, to_ms, greatest(sum(effective_cost), 0) AS cost

@@ -25,11 +25,12 @@ FROM bill_rows AS r JOIN bills AS b USING (bill_id);
 
 -- The part of effective_cost that rows of kind 'discount' took off it (below 0).
 ALTER TABLE billed_hours ADD COLUMN discount_cost DECIMAL(38, 12) DEFAULT 0;
--- Machines that share a price in a charge period have the same.
-ALTER TABLE billed_hours ADD COLUMN pool UBIGINT;
+ALTER TABLE billed_hours ADD COLUMN discount_rates INTEGER[];   -- discount_rates.rate_id of those in it; others name the machine
+ALTER TABLE billed_hours ADD COLUMN pool UBIGINT;               -- machines that share a price in a charge period have the same
 
 -- What discounts that name no machine take off: a part of a commitment's cost, in all accounts, or of a kind of usage in a bill. Rebuilt whole with each pricing.
 CREATE TABLE discount_rates (
+    rate_id          INTEGER NOT NULL,
     provider         VARCHAR NOT NULL,
     billing_period   VARCHAR NOT NULL,
     currency         VARCHAR NOT NULL,
@@ -43,3 +44,15 @@ CREATE TABLE discount_rates (
     rows             BIGINT NOT NULL,            -- discount rows that say so
     first_rows       VARCHAR[] NOT NULL          -- the first of them, as file:row
 );
+
+-- What is charged on machines besides what runs them and is part of their price: fees, and discounts, but for those of what else is charged on a machine's id.
+CREATE VIEW machine_riders AS
+WITH riders AS (
+    FROM bill_rows
+    WHERE kind IN ('node_fee', 'discount') AND instance_key IS NOT NULL AND effective_cost <> 0 AND coalesce(service_category, '') NOT IN ('Storage', 'Networking')
+)
+FROM riders
+ANTI JOIN (
+    SELECT bill_id, instance_key, sku_description FROM bill_rows
+    WHERE kind IN ('other', 'storage', 'network') AND instance_key IN (SELECT instance_key FROM riders WHERE kind = 'discount')
+) USING (bill_id, instance_key, sku_description);
