@@ -204,7 +204,7 @@ def test_what_nothing_used_of_a_plan_is_net_too(bills: Bills) -> None:
 
 
 def invoice(discount: str | None) -> list[dict[str, str]]:
-    """Hours on demand, spot, under a plan and a reservation with parts unused; with 10 % off everything, told in one of two ways."""
+    """Hours on demand, spot, under a plan and a reservation with parts unused; with 10 % off everything, told in two ways."""
     reservation = {"reservation/ReservationARN": RI_ARN}
     rows = [
         *(machine(hour, A) for hour in range(8)),

@@ -100,8 +100,7 @@ fitting AS (
 spanning AS (
     SELECT r.*, c.from_ms, c.to_ms, c.cost, greatest(0, least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS overlap,
         CASE WHEN max(overlap) OVER (PARTITION BY rider) > 0 THEN overlap ELSE 1 END AS part
-    FROM riders AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency)
-    WHERE r.rider NOT IN (SELECT rider FROM fitting)
+    FROM (FROM riders ANTI JOIN fitting USING (rider)) AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency)
 ),
 placed AS (
     SELECT rider, from_ms, to_ms, effective_cost FROM fitting
