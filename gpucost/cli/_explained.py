@@ -229,6 +229,10 @@ def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
             table(columns, shown, (0, 0, 0, 0, 0, 1))
         if machine.more_rows and machine.more_cost is not None:
             put(f"  and {machine.more_rows:,} more rows, {money(machine.more_cost)} {currency}: --rows {machine.rows}")
+        if machine.discount_cost:
+            left = machine.discount_rows - len(machine.first_discount_rows)
+            shown_rows = ", ".join(machine.first_discount_rows) + (f" and {left:,} more" if left else "")
+            put(f"  discounts in it: {money(machine.discount_cost)} {currency}, by {shown_rows}")
     _print_difference(node, currency)
 
 

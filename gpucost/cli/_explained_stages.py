@@ -13,6 +13,7 @@ _HELD = (
     ("the same by stretches of one price", "attribute/20_holdings.sql"),
     ("when they were active, idle or unmeasured", "attribute/34_measures.sql"),
 )
+_DISCOUNTS = ("what discounts take off", "price/bill/12_discount_rates.sql")
 _BILL = ("what the bill says of each machine and hour", "price/bill/30_billed_hours.sql")
 _PRICE = ("what a node costs at each moment", "price/50_node_prices.sql")
 _SPLIT = ("what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql")
@@ -33,6 +34,7 @@ _SUMS = (
 
 def stages(answer: CostExplained) -> tuple[tuple[str, str], ...]:
     """Those that had a part in it: bills where nodes are billed, cores and memory where the cost basis charges them."""
-    bill = (_BILL,) if any(node.bill for node in answer.nodes) else ()
+    machines = [machine for node in answer.nodes for machine in node.bill]
+    bill = (*((_DISCOUNTS,) if any(machine.discount_cost for machine in machines) else ()), _BILL) if machines else ()
     is_split = answer.cost_basis != "node"
     return (*_HELD, *bill, _PRICE, *((_SPLIT,) if is_split else ()), *_GPUS, *(_HOST if is_split else ()), *_SUMS)

@@ -15,6 +15,11 @@ class Bills(Section):
         pattern=r"^[A-Z]{3}$",
         description="Currency of rows that name none, ISO 4217; else such a row is refused.",
     )
+    spread_discounts: bool = Field(
+        default=True,
+        description="Discounts that name neither a resource nor a commitment lower what they discount, by product and account; "
+        "`false`: only those that name one lower a price.",
+    )
 
 
 class Aws(Section):

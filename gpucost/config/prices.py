@@ -56,8 +56,8 @@ class Prices(Section):
     )
     commitment_sharing: Literal["pooled", "as_billed"] = Field(
         default="pooled",
-        description="`pooled`: nodes of one account, region, instance type, capacity type and hour share what the bill says, "
-        "because clouds assign discounts to instances by lot. `as_billed`: each keeps its own.",
+        description="`pooled`: nodes of one account, region, instance type, operating system, tenancy, capacity type and hour "
+        "share what the bill says, because clouds assign discounts to instances by lot. `as_billed`: each keeps its own.",
     )
     cost_basis: Literal["node", "sku", "residual", "opencost", "scad"] = Field(
         default="node",

@@ -4,7 +4,8 @@
 CREATE OR REPLACE TEMP TABLE bill_candidates AS
 WITH told AS (
     SELECT l.node_id, h.from_ms, h.to_ms, h.price_per_hour, h.currency, h.provider, h.billing_period, n.is_scale_set,
-        greatest(sum(h.effective_cost) OVER w, 0) / nullif(sum(h.instance_hours) OVER w, 0) AS own_price
+        greatest(sum(h.effective_cost) OVER w, 0) / nullif(sum(h.instance_hours) OVER w, 0) AS own_price,
+        sum(h.discount_cost) OVER w <> 0 AS is_discounted
     FROM billed_hours AS h
     JOIN billed_nodes AS n USING (instance_key)
     JOIN priced_nodes AS l ON l.node_id = n.node_id AND h.from_ms < l.billed_to_ms AND l.up_from_ms < h.to_ms
@@ -18,6 +19,7 @@ priced AS (
         'bill of ' || provider || ', ' || billing_period
             || CASE WHEN is_scale_set THEN ', the scale set''s cost spread over its nodes' ELSE '' END
             || CASE WHEN to_ms - from_ms <= 3600000 THEN '' WHEN to_ms - from_ms = 86400000 THEN ', spread over the day' ELSE ', spread over its charge period' END
+            || CASE WHEN is_discounted THEN ', less discounts' ELSE '' END
             || CASE WHEN abs(own_price - price_per_hour) > 1e-9 THEN ', shared with machines of its kind' ELSE '' END
             AS origin
     FROM told

@@ -106,6 +106,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
     load_catalog(con)
     load_rates(con, config, rates(config))
     run_stage(con, _BILL, "10_billed_nodes")
+    run_stage(con, _BILL, "12_discount_rates", {"is_spread": config.bills.spread_discounts})
     run_stage(con, _BILL, "15_billed_rows")
     run_stage(con, _BILL, "20_billed_periods")
     run_stage(con, _BILL, "30_billed_hours", {"is_pooled": config.prices.commitment_sharing == "pooled"})
@@ -132,7 +133,9 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> None:
 def inputs_digest(config: Config) -> str:
     """All that decides prices besides the store and the catalog. Raises PriceError for a file that cannot be read."""
     settings = config.prices.model_dump_json(exclude={"book", "fx_rates"})
-    return "\n".join((settings, book_digest(config), fx_digest(config)))
+    return "\n".join(
+        (settings, config.bills.model_dump_json(include={"spread_discounts"}), book_digest(config), fx_digest(config))
+    )
 
 
 def _refuse_ties(con: DuckDBPyConnection, config: Config) -> None:

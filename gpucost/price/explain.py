@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gpucost.engine.local import answer_rows
 from gpucost.errors import GpucostError, UsageError
 from gpucost.model import from_ms, iso, to_ms
 from gpucost.price import price_nodes
@@ -98,7 +99,7 @@ def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetim
         Candidate(price, currency, source, as_of, origin, from_ms(start), from_ms(end), not place, _why(rows, place))
         for place, (price, currency, source, as_of, origin, start, end, _) in enumerate(rows)
     )
-    steps, price = _steps(con, config, at_ms)
+    steps, price = _steps(con, config, node.node_id, at_ms)
     return NodePrice(node, from_ms(at_ms), config.currency, candidates, steps, price, None if steps else _fix(con, node, at_ms))
 
 
@@ -109,16 +110,27 @@ def _why(rows: list[tuple[Any, ...]], place: int) -> str:
     return why_won(source, rank, rows[1][2], rows[1][7]) if len(rows) > 1 else "the only price that fits"
 
 
-def _steps(con: DuckDBPyConnection, config: Config, at_ms: int) -> tuple[tuple[Step, ...], Decimal | None]:
+def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) -> tuple[tuple[Step, ...], Decimal | None]:
     segment = con.execute(
-        "SELECT price_per_hour, origin, listed_per_hour, currency, rate, coalesce(discounts, []) FROM price_segments "
-        "WHERE from_ms <= $at AND $at < to_ms",
+        "SELECT price_per_hour, price_source, origin, listed_per_hour, currency, rate, coalesce(discounts, []) "
+        "FROM price_segments WHERE from_ms <= $at AND $at < to_ms",
         {"at": at_ms},
     ).fetchone()
     if segment is None:
         return (), None
-    final, origin, price, currency, rate, numbers = segment
+    final, source, origin, price, currency, rate, numbers = segment
     steps = [Step("price", f"{origin}, in {currency}", Decimal(1), price)]
+    if source == "bill":
+        for row in answer_rows(con, "gpucost.price.bill", "70_discount_step", {"node_id": node_id, "at_ms": at_ms}):
+            gross, shown = row["gross_per_hour"], ", ".join(row["first_rows"])
+            more = f" and {row['rows'] - len(row['first_rows']):,} more" if row["rows"] > len(row["first_rows"]) else ""
+            detail = (
+                f"{gross.normalize():f} less {-row['per_hour'].normalize():f} {currency} by discounts of the bill, {shown}{more}"
+            )
+            before = Step(
+                "price", f"{origin.replace(', less discounts', '')}, before discounts, in {currency}", Decimal(1), gross
+            )
+            steps = [before, Step("bill discount", detail, price / gross if gross else Decimal(0), price)]
     if currency != config.currency:
         day = from_ms(at_ms).astimezone(config.tz).date()
         price = price * rate

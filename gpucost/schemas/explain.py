@@ -43,6 +43,9 @@ class BilledMachine(Part):
     instance_hours: float
     cost: float | None
     pooled_cost: float
+    discount_cost: float
+    discount_rows: Count
+    first_discount_rows: list[str]
     first_rows: list[BillRow]
     more_rows: Count
     more_cost: float | None

@@ -151,7 +151,7 @@ def test_net_costs_where_filled_and_gross_where_the_net_column_is_empty(bills: B
 
 def test_a_discount_without_net_columns_is_taken_off_by_its_own_row(bills: Bills) -> None:
     charge = _one(bills, LineItemType="EdpDiscount", UnblendedCost="-2.77", ResourceId="")
-    assert (charge["effective_cost"], charge["kind"]) == (Decimal("-2.77"), "credit")
+    assert (charge["effective_cost"], charge["kind"]) == (Decimal("-2.77"), "discount")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -23,6 +25,7 @@ from gpucost.report import Query, ReportView, render_terminal
 from gpucost.report.explained import CostExplained
 from tests.replay import bill_files
 from tests.replay.billing import charges
+from tests.unit.bills import csv_text
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
 NO_MONEY = Decimal(0)
@@ -222,3 +225,52 @@ def test_a_node_whose_price_changes_shows_each_price(fleet: Billed, monkeypatch:
         f"{len(prices)} more prices in turn: --rows {len(prices)}"
         in run(fleet, monkeypatch, "namespace", "serve", "--rows", "0").stdout
     )
+
+
+def with_discounts(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """10 % off: of a machine's charges on its id, of a plan's and a reservation's fee on its ARN, of n3's spot hours on no id."""
+    taken = []
+    for row in rows:
+        kind = row["line_item_line_item_type"]
+        if kind in ("Usage", "SavingsPlanRecurringFee", "RIFee") and row["line_item_unblended_cost"] not in ("", "0"):
+            is_spot = "SpotUsage" in row["line_item_usage_type"]
+            less = {
+                "line_item_line_item_type": "EdpDiscount",
+                "line_item_unblended_cost": str(-Decimal(row["line_item_unblended_cost"]) / 10),
+            }
+            taken.append(row | less | ({"line_item_resource_id": ""} if is_spot else {}))
+    return rows + taken
+
+
+def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Billed(tmp_path, machines("p4de.24xlarge"))
+    rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(charges(made.fleet, rate)))))
+    made.bill(csv_text(rows), "cur.csv", "aws")
+    (tmp_path / "gpucost.toml").write_text(f'prometheus = []\nstore = "{made.store.path}"\n')
+    without = report(made, "node")
+    made.bill(csv_text(with_discounts(rows)), "cur.csv", "aws")
+    less = report(made, "node")
+    assert without.node_totals is not None and less.node_totals is not None
+    assert float(less.node_totals.node_cost) == pytest.approx(float(without.node_totals.node_cost) * 0.9, abs=1e-6)
+    for before, after in zip(without.rows, less.rows, strict=True):
+        assert float(after.measures.cost) == pytest.approx(float(before.measures.cost) * 0.9, abs=1e-6)
+    found = explained(made, rows=2)
+    assert len(found.nodes) == 3
+    for node in found.nodes:
+        (machine,) = node.bill
+        shown = sum((row.cost or NO_MONEY for row in machine.first_rows), NO_MONEY)
+        assert machine.more_cost is not None and shown + machine.more_cost + machine.discount_cost == machine.cost
+        assert machine.cost is not None and float(machine.discount_cost) == pytest.approx(float(machine.cost) / -9)
+        assert machine.discount_rows >= len(machine.first_discount_rows) > 0
+        for named in machine.first_discount_rows:
+            lines = (tmp_path / "cur.csv").read_text().splitlines()
+            assert "EdpDiscount" in lines[int(named.rpartition(":")[2])]
+    text = run(made, monkeypatch, "namespace", "batch").stdout
+    assert re.search(r"discounts in it: -\d+\.\d\d USD, by .*cur\.csv:\d+", text)
+    assert "price/bill/12_discount_rates.sql" in text
+    step = json.loads(run(made, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout)["steps"]
+    assert [part["step"] for part in step] == ["price", "bill discount"]
+    assert step[1]["factor"] == pytest.approx(0.9) and "before discounts" in step[0]["detail"] and "cur.csv:" in step[1]["detail"]
+    assert step[1]["price_per_hour"] == pytest.approx(step[0]["price_per_hour"] * 0.9)

@@ -1,56 +1,20 @@
--- reads: cur, cur_facts, block_shares
+-- reads: cur_costs, cur_facts, block_shares, discount_shares
 -- writes: mapped (view): charges
 -- invariant: one charge per row; billed cost is the unblended cost, whose sum is the invoice; effective cost by the rules below
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH ruled AS (
     SELECT c.*, n.has_net, n.tells_invoices, b.share,
-           line_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'SppDiscount', 'DistributorDiscount', 'Discount')
-               AS is_discount,
            CASE
                -- Split rows inform shares: what they say is on their parent's row already.
                WHEN is_split THEN 0
-               -- What a savings plan covers costs what the plan charges for it.
-               WHEN line_type = 'SavingsPlanCoveredUsage' THEN coalesce(plan_cost, unblended)
-               -- What a reservation covers costs the reservation's amortized price. A blank one is told, see cost_cause.
-               WHEN line_type = 'DiscountedUsage' THEN coalesce(reservation_cost, unblended)
-               -- It takes back what covered usage was billed at, and that is not what it costs.
-               WHEN line_type = 'SavingsPlanNegation' THEN 0
-               -- An upfront fee stands on covered usage and recurring fees, amortized.
-               WHEN line_type = 'SavingsPlanUpfrontFee' THEN 0
-               -- Of a commitment, what nothing used.
-               WHEN line_type = 'SavingsPlanRecurringFee' THEN coalesce(committed, 0) - coalesce(used, 0)
-               -- Of a reservation, what nothing used.
-               WHEN line_type = 'RIFee' THEN coalesce(unused_upfront, 0) + coalesce(unused_recurring, 0)
                -- A Capacity Block's fee stands on the hours that it reserved; so do their shares.
-               WHEN share IS NOT NULL THEN share
-               -- A fee for a reservation or plan stands on other rows, amortized; other fees stay.
-               WHEN line_type = 'Fee' AND coalesce(reservation_reservation_a_r_n, savings_plan_savings_plan_a_r_n) IS NOT NULL
-                   THEN 0
-               -- A discount that net columns have taken off other rows is not taken off again.
-               WHEN line_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'SppDiscount', 'DistributorDiscount',
-                                  'Discount') AND has_net
-                   THEN coalesce(net_unblended, 0)
-               ELSE coalesce(net_unblended, unblended)
+               WHEN b.share IS NOT NULL THEN b.share
+               -- A discount that net costs have taken off other rows is not taken off again.
+               WHEN is_discount THEN coalesce(net, (gross * coalesce(d.share, 1))::DECIMAL(38, 12))
+               ELSE coalesce(net, gross)
            END AS effective,
-           CASE WHEN is_split THEN 0 ELSE unblended END AS billed
-    FROM cur AS c
-    CROSS JOIN cur_facts AS n
-    LEFT JOIN block_shares AS b USING (source_file, file_row_number)
-), told AS (
-    SELECT *,
-           CASE WHEN is_split THEN 'split'
-                WHEN line_type = 'Tax' THEN 'tax'
-                WHEN line_type = 'Refund' THEN 'refund'
-                WHEN line_type = 'Credit' OR is_discount THEN 'credit'
-                WHEN coalesce(line_item_product_code, '') ILIKE '%support%' THEN 'support'
-                WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee') AND effective <> 0 THEN 'commitment_unused'
-                WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee', 'SavingsPlanUpfrontFee', 'SavingsPlanNegation')
-                     OR (line_type = 'Fee' AND (of_block OR coalesce(reservation_reservation_a_r_n,
-                                                                    savings_plan_savings_plan_a_r_n) IS NOT NULL))
-                    THEN 'commitment_fee'
-                WHEN is_reserved_unused THEN 'reserved_unused'
-                WHEN is_instance THEN 'instance'
-                WHEN line_item_usage_type LIKE '%Bytes%' OR line_item_usage_type LIKE '%NatGateway%'
+           CASE WHEN is_split THEN 0 ELSE unblended END AS billed,
+           CASE WHEN line_item_usage_type LIKE '%Bytes%' OR line_item_usage_type LIKE '%NatGateway%'
                      OR line_item_usage_type LIKE '%IPv4%' OR line_item_usage_type LIKE '%ElasticIP%'
                      OR line_item_usage_type LIKE '%VpcEndpoint%' OR line_item_usage_type LIKE '%LoadBalancer%'
                      OR line_item_usage_type LIKE '%LCUUsage%' OR product_product_family ILIKE 'data transfer'
@@ -58,7 +22,28 @@ WITH ruled AS (
                 WHEN line_item_usage_type LIKE '%EBS:%' OR line_item_usage_type LIKE '%TimedStorage%'
                      OR product_product_family ILIKE 'storage%'
                     THEN 'storage'
-                ELSE 'other'
+           END AS beside
+    FROM cur_costs AS c
+    CROSS JOIN cur_facts AS n
+    LEFT JOIN block_shares AS b USING (source_file, file_row_number)
+    LEFT JOIN discount_shares AS d USING (source_file, file_row_number)
+), told AS (
+    SELECT *,
+           CASE WHEN is_split THEN 'split'
+                WHEN line_type = 'Tax' THEN 'tax'
+                WHEN line_type = 'Refund' THEN 'refund'
+                WHEN line_type = 'Credit' THEN 'credit'
+                WHEN is_discount THEN 'discount'
+                WHEN coalesce(line_item_product_code, '') ILIKE '%support%' THEN 'support'
+                WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee') AND effective <> 0 THEN 'commitment_unused'
+                WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee', 'SavingsPlanUpfrontFee', 'SavingsPlanNegation')
+                     OR (line_type = 'Fee' AND (of_block OR commitment IS NOT NULL))
+                    THEN 'commitment_fee'
+                WHEN is_reserved_unused THEN 'reserved_unused'
+                WHEN is_instance THEN 'instance'
+                WHEN is_node_fee THEN 'node_fee'
+                WHEN is_managed THEN 'managed'
+                ELSE coalesce(beside, 'other')
            END AS kind
     FROM ruled
 )
@@ -74,7 +59,7 @@ SELECT 'aws' AS provider,
        ends AS charge_period_end,
        CASE WHEN line_type = 'Tax' THEN 'Tax'
             WHEN line_type = 'Refund' THEN 'Adjustment'
-            WHEN kind = 'credit' THEN 'Credit'
+            WHEN kind IN ('credit', 'discount') THEN 'Credit'
             WHEN line_type IN ('Fee', 'RIFee', 'SavingsPlanRecurringFee', 'SavingsPlanUpfrontFee') THEN 'Purchase'
             ELSE 'Usage'
        END AS charge_category,
@@ -91,15 +76,17 @@ SELECT 'aws' AS provider,
        line_item_usage_account_id AS sub_account_id,
        line_item_usage_account_name AS sub_account_name,
        coalesce(product_product_name, product_facts ->> '$.product_name', line_item_product_code) AS service_name,
-       CASE kind WHEN 'instance' THEN 'Compute' WHEN 'reserved_unused' THEN 'Compute' WHEN 'storage' THEN 'Storage'
-                 WHEN 'network' THEN 'Networking' END AS service_category,
+       CASE WHEN kind IN ('instance', 'reserved_unused') OR (kind = 'discount' AND is_machine) THEN 'Compute'
+            WHEN kind = 'storage' OR (kind = 'discount' AND beside = 'storage') THEN 'Storage'
+            WHEN kind = 'network' OR (kind = 'discount' AND beside = 'network') THEN 'Networking'
+       END AS service_category,
        coalesce(product_region, product_facts ->> '$.region', nullif(regexp_replace(line_item_availability_zone, '[a-z]$', ''), ''))
            AS region,
        CASE WHEN regexp_matches(line_item_availability_zone, '[0-9][a-z]$') THEN line_item_availability_zone END AS zone,
        line_item_resource_id AS resource_id,
        product_sku AS sku_id,
        line_item_usage_type AS sku_description,
-       CASE WHEN kind IN ('instance', 'reserved_unused') THEN machine END AS instance_type,
+       CASE WHEN kind IN ('instance', 'reserved_unused', 'node_fee', 'managed') THEN machine END AS instance_type,
        CASE WHEN line_item_usage_type LIKE '%SpotUsage%' OR pricing_term = 'Spot' OR pricing_purchase_option = 'Spot' THEN 'Dynamic'
             WHEN line_type IN ('DiscountedUsage', 'SavingsPlanCoveredUsage') THEN 'Committed'
             WHEN line_type = 'Usage' THEN 'Standard'
@@ -108,7 +95,7 @@ SELECT 'aws' AS provider,
        pricing_unit,
        CASE WHEN line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') THEN amount END AS consumed_quantity,
        CASE WHEN line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') THEN pricing_unit END AS consumed_unit,
-       coalesce(savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n) AS commitment_discount_id,
+       commitment AS commitment_discount_id,
        CASE WHEN line_type LIKE 'SavingsPlan%' THEN 'Spend'
             WHEN line_type IN ('DiscountedUsage', 'RIFee') THEN 'Usage' END AS commitment_discount_category,
        CASE WHEN line_type LIKE 'SavingsPlan%' THEN 'Savings Plan'
@@ -116,6 +103,7 @@ SELECT 'aws' AS provider,
        CASE WHEN line_type IN ('DiscountedUsage', 'SavingsPlanCoveredUsage') THEN 'Used'
             WHEN kind = 'commitment_unused' THEN 'Unused' END AS commitment_discount_status,
        capacity_reservation AS capacity_reservation_id,
+       CASE WHEN of_block OR share IS NOT NULL THEN 'capacity_block' END AS capacity_reservation_type,
        CASE WHEN kind = 'reserved_unused' THEN 'Unused'
             WHEN kind = 'instance' AND capacity_reservation IS NOT NULL THEN 'Used' END AS capacity_reservation_status,
        -- CUR 2.0 has tags in a map and says there whose a tag is: user_team is team, as in the columns of the others.
@@ -132,16 +120,13 @@ SELECT 'aws' AS provider,
            lambda category: coalesce(category.value, '') <> '')) AS cost_categories,
        kind,
        -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
-       CASE WHEN contains(coalesce(split_line_item_parent_resource_id, line_item_resource_id), 'i-')
-            THEN nullif(regexp_extract(coalesce(split_line_item_parent_resource_id, line_item_resource_id),
-                                       '(^|/)(i-[0-9a-f]+)$', 2), '')
-       END AS instance_key,
+       instance AS instance_key,
        CASE WHEN kind IN ('instance', 'reserved_unused') THEN hours END AS instance_hours,
        CASE WHEN kind = 'split' THEN 'split'
-            WHEN line_type = 'DiscountedUsage' AND reservation_cost IS NULL THEN 'reservation_cost_missing'
-            WHEN line_type = 'SavingsPlanCoveredUsage' AND plan_cost IS NULL THEN 'commitment_cost_missing'
+            WHEN line_type = 'DiscountedUsage' AND coalesce(net_reservation_cost, reservation_cost) IS NULL THEN 'reservation_cost_missing'
+            WHEN line_type = 'SavingsPlanCoveredUsage' AND coalesce(net_plan_cost, plan_cost) IS NULL THEN 'commitment_cost_missing'
             WHEN line_type = 'SavingsPlanRecurringFee' AND committed IS NULL THEN 'commitment_cost_missing'
-            WHEN line_type = 'RIFee' AND unused_upfront IS NULL AND unused_recurring IS NULL THEN 'commitment_cost_missing'
+            WHEN line_type = 'RIFee' AND coalesce(unused_upfront, unused_recurring, net_unused_upfront, net_unused_recurring) IS NULL THEN 'commitment_cost_missing'
             WHEN share IS NOT NULL THEN 'capacity_block'
             WHEN kind = 'instance' AND effective = 0
                 THEN CASE WHEN line_item_line_item_description ILIKE '%free tier%' THEN 'free_tier'
@@ -154,6 +139,17 @@ SELECT 'aws' AS provider,
             WHEN has_net THEN 'discount_spread'
             ELSE 'same'
        END AS cost_cause,
+       net IS NOT NULL AND has_net AS is_net,
+       line_item_product_code AS service_code,
+       CASE WHEN kind = 'instance'
+            THEN coalesce(product_operating_system, product_facts ->> '$.operating_system',
+                          CASE regexp_extract(line_item_operation, '^RunInstances:?(.*)$', 1) WHEN '' THEN 'Linux' WHEN '0002' THEN 'Windows'
+                               WHEN '0010' THEN 'RHEL' WHEN '000g' THEN 'SUSE' END)
+       END AS operating_system,
+       CASE WHEN kind = 'instance'
+            THEN CASE WHEN contains(line_item_usage_type, 'DedicatedUsage') THEN 'dedicated'
+                      WHEN contains(line_item_usage_type, 'HostBoxUsage') THEN 'host' ELSE 'shared' END
+       END AS tenancy,
        split_line_item_parent_resource_id AS split_parent_id,
        TRY_CAST(coalesce(split_line_item_net_split_cost, split_line_item_split_cost) AS DECIMAL(38, 12)) AS split_cost,
        identity_line_item_id AS line_item_id,

@@ -8,17 +8,22 @@ WITH typed AS (
            TRY_CAST(line_item_usage_start_date AS TIMESTAMPTZ)::TIMESTAMP AS starts,
            TRY_CAST(line_item_usage_end_date AS TIMESTAMPTZ)::TIMESTAMP AS ends,
            TRY_CAST(line_item_unblended_cost AS DECIMAL(38, 12)) AS unblended,
-           -- Net columns where filled, gross where a net column is there but empty.
            TRY_CAST(line_item_net_unblended_cost AS DECIMAL(38, 12)) AS net_unblended,
-           TRY_CAST(coalesce(savings_plan_net_savings_plan_effective_cost, savings_plan_savings_plan_effective_cost)
-                    AS DECIMAL(38, 12)) AS plan_cost,
-           TRY_CAST(coalesce(reservation_net_effective_cost, reservation_effective_cost) AS DECIMAL(38, 12)) AS reservation_cost,
+           TRY_CAST(savings_plan_savings_plan_effective_cost AS DECIMAL(38, 12)) AS plan_cost,
+           TRY_CAST(savings_plan_net_savings_plan_effective_cost AS DECIMAL(38, 12)) AS net_plan_cost,
+           TRY_CAST(reservation_effective_cost AS DECIMAL(38, 12)) AS reservation_cost,
+           TRY_CAST(reservation_net_effective_cost AS DECIMAL(38, 12)) AS net_reservation_cost,
            TRY_CAST(savings_plan_total_commitment_to_date AS DECIMAL(38, 12)) AS committed,
            TRY_CAST(savings_plan_used_commitment AS DECIMAL(38, 12)) AS used,
-           TRY_CAST(coalesce(reservation_net_unused_amortized_upfront_fee_for_billing_period,
-                             reservation_unused_amortized_upfront_fee_for_billing_period) AS DECIMAL(38, 12)) AS unused_upfront,
-           TRY_CAST(coalesce(reservation_net_unused_recurring_fee, reservation_unused_recurring_fee)
-                    AS DECIMAL(38, 12)) AS unused_recurring,
+           -- What a plan's hour costs, and what of it is left after discounts.
+           coalesce(TRY_CAST(savings_plan_recurring_commitment_for_billing_period AS DECIMAL(38, 12)), 0)
+               + coalesce(TRY_CAST(savings_plan_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)), 0) AS plan_fee,
+           coalesce(TRY_CAST(savings_plan_net_recurring_commitment_for_billing_period AS DECIMAL(38, 12)), 0)
+               + coalesce(TRY_CAST(savings_plan_net_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)), 0) AS net_plan_fee,
+           TRY_CAST(reservation_unused_amortized_upfront_fee_for_billing_period AS DECIMAL(38, 12)) AS unused_upfront,
+           TRY_CAST(reservation_net_unused_amortized_upfront_fee_for_billing_period AS DECIMAL(38, 12)) AS net_unused_upfront,
+           TRY_CAST(reservation_unused_recurring_fee AS DECIMAL(38, 12)) AS unused_recurring,
+           TRY_CAST(reservation_net_unused_recurring_fee AS DECIMAL(38, 12)) AS net_unused_recurring,
            TRY_CAST(line_item_usage_amount AS DECIMAL(38, 12)) AS amount,
            TRY_CAST(pricing_public_on_demand_cost AS DECIMAL(38, 12)) AS on_demand_cost,
            coalesce(line_item_currency_code, getvariable('currency')) AS currency,
@@ -28,25 +33,47 @@ WITH typed AS (
                 THEN nullif(regexp_extract(concat_ws(' ', capacity_reservation_capacity_reservation_arn, line_item_resource_id),
                                            'cr-[0-9a-zA-Z]+'), '')
            END AS capacity_reservation,
-           coalesce(nullif(regexp_extract(line_item_usage_type, ':([a-z][a-z0-9-]*\.[a-z0-9-]+)$', 1), ''),
-                    product_instance_type) AS machine,
+           -- SageMaker's ml.p5.48xlarge is a p5.48xlarge; EKS Auto Mode's fee ends in -management-hours.
+           coalesce(nullif(regexp_extract(line_item_usage_type, ':(?:ml\.)?([a-z][a-z0-9-]*\.(?:metal-)?[a-z0-9]+)(?:-[a-z]+-hours)?$', 1), ''),
+                    regexp_replace(product_instance_type, '^ml\.', '')) AS machine,
+           CASE WHEN contains(coalesce(split_line_item_parent_resource_id, line_item_resource_id), 'i-')
+                THEN nullif(regexp_extract(coalesce(split_line_item_parent_resource_id, line_item_resource_id), '(^|[/-])(i-[0-9a-f]+)$', 2), '')
+           END AS instance,
+           coalesce(savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n,
+                    CASE WHEN regexp_matches(line_item_resource_id, ':(savingsplan|reserved-instances)/') THEN line_item_resource_id END)
+               AS commitment,
+           line_item_line_item_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'RiVolumeDiscount', 'SppDiscount',
+                                        'DistributorDiscount', 'Discount') AS is_discount,
            regexp_matches(coalesce(line_item_usage_type, ''), '(^|-)(UnusedBox|UnusedDed)(:|$)') AS is_unused_capacity,
            regexp_matches(coalesce(line_item_usage_type, ''), '(^|-)(Host)?(BoxUsage|SpotUsage|DedicatedUsage|SchedUsage)(:|$)')
                AS is_machine,
            split_line_item_parent_resource_id IS NOT NULL AS is_split,
-           CASE WHEN line_item_line_item_type = 'Fee'
-                THEN regexp_matches(concat_ws(' ', capacity_reservation_capacity_reservation_type, line_item_usage_type,
-                                              line_item_operation, line_item_line_item_description), 'capacity ?-?block', 'i')
-                ELSE false
-           END AS of_block
+           -- Hours of a block may say so; its fee, and a discount on that, do in one of these.
+           regexp_matches(CASE WHEN line_item_line_item_type = 'Fee' OR line_item_line_item_type LIKE '%Discount'
+                               THEN concat_ws(' ', capacity_reservation_capacity_reservation_type, line_item_usage_type,
+                                              line_item_operation, line_item_line_item_description)
+                               ELSE coalesce(capacity_reservation_capacity_reservation_type, '') END, 'capacity[ -]?block', 'i') AS of_block
     FROM raw
+), judged AS (
+    SELECT *,
+           NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') AS is_usage,
+           -- HyperPod's machines are Kubernetes nodes; an export that names each prices them as any other.
+           coalesce(line_item_product_code, 'AmazonEC2') = 'AmazonEC2' AND is_machine
+               OR line_item_product_code = 'AmazonSageMaker' AND instance IS NOT NULL AND contains(line_item_usage_type, 'Cluster:ml.')
+               AS is_node,
+           regexp_matches(coalesce(machine, ''), '^(p|g|gr|trn|inf|dl)[0-9]') AS has_accelerators
+    FROM typed
 )
 SELECT *,
-       is_machine AND NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage')
-           AND coalesce(line_item_product_code, 'AmazonEC2') = 'AmazonEC2' AS is_instance,
-       is_unused_capacity AND NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') AS is_reserved_unused,
+       is_node AND is_usage AS is_instance,
+       is_unused_capacity AND is_usage AS is_reserved_unused,
+       contains(line_item_usage_type, 'EKS-Auto:') AND instance IS NOT NULL AND is_usage AS is_node_fee,
+       -- Accelerators that no node can be named for: SageMaker's jobs, endpoints and notebooks, fees without a machine.
+       has_accelerators AND NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage', 'Fee')
+           AND (line_item_product_code = 'AmazonSageMaker' AND regexp_matches(line_item_usage_type, '[:-]ml\.')
+                OR contains(line_item_usage_type, 'EKS-Auto:')) AS is_managed,
        -- Instance-hours of a row: AWS counts them in hours, whatever the length of the row.
        CASE WHEN lower(coalesce(pricing_unit, 'hrs')) LIKE 'h%' THEN amount::DOUBLE
             WHEN lower(pricing_unit) LIKE 'sec%' THEN amount::DOUBLE / 3600
        END AS hours
-FROM typed;
+FROM judged;

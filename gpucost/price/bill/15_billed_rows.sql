@@ -1,6 +1,6 @@
--- reads: bill_rows, bills, billed_nodes, catalog_instances
--- writes: billed_rows, the charges of machines with GPUs, each with the machine's charge period [from_ms, to_ms) that it belongs to
--- invariant: charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts
+-- reads: bill_rows, machine_riders, bills, billed_nodes, catalog_instances, discount_rates
+-- writes: billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
+-- invariant: charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
 CREATE OR REPLACE TEMP TABLE billed_rows AS
 WITH gpu_types AS (
     SELECT DISTINCT lower(instance_type) AS instance_type FROM catalog_instances WHERE gpu_count > 0
@@ -12,18 +12,30 @@ machines AS (
     -- Google bills a GPU that is attached to a machine beside it
     WHERE r.kind = 'instance' AND (lower(r.instance_type) IN (FROM gpu_types) OR regexp_matches(r.sku_description, '\bgpu\b|nvidia', 'i'))
 ),
+rates AS (
+    SELECT * EXCLUDE (discount_cost, discounted_cost), discount_cost / discounted_cost AS rate FROM discount_rates
+),
 told AS (
     SELECT row_number() OVER () AS row_id, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, b.load_id,
         coalesce(r.sub_account_id, r.billing_account_id) AS account, lower(r.region) AS region, lower(r.instance_type) AS instance_type,
+        lower(r.operating_system) AS operating_system, r.tenancy, r.capacity_reservation_id AS reservation,
         r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms,
-        r.instance_hours::DECIMAL(38, 12) AS instance_hours, r.effective_cost,
+        r.instance_hours::DECIMAL(38, 12) AS instance_hours, r.effective_cost AS gross_cost,
+        (r.effective_cost * coalesce(c.rate, u.rate, 0))::DECIMAL(38, 12) AS discount_cost, coalesce(c.rate_id, u.rate_id) AS rate_id,
         coalesce(r.pricing_category = 'Dynamic', false) AS is_spot, r.capacity_reservation_id IS NOT NULL AS is_reserved,
+        coalesce(r.capacity_reservation_type = 'capacity_block', false) AS is_block,
         coalesce(r.charge_class = 'Correction', false) AS is_correction,
         -- one part of a machine without its cost, the cores whose commitment's fee is not there: the other parts alone are no price
         r.cost_cause = 'fee_missing'
             OR r.effective_cost = 0 AND r.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS lacks_cost,
         r.effective_cost = 0 AND r.cost_cause = 'same' AS is_free
-    FROM bill_rows AS r JOIN bills AS b USING (bill_id)
+    FROM bill_rows AS r
+    JOIN bills AS b USING (bill_id)
+    LEFT JOIN rates AS c ON c.commitment = CASE WHEN r.is_net THEN NULL WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END
+        AND c.provider = b.provider AND c.billing_period = b.billing_period AND c.currency = r.billing_currency
+    LEFT JOIN rates AS u ON u.bill_id = CASE WHEN NOT coalesce(r.is_net, false) AND r.commitment_discount_id IS NULL AND r.capacity_reservation_type IS NULL THEN r.bill_id END
+        AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
+        AND u.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id) AND u.sku_description IS NOT DISTINCT FROM r.sku_description
     WHERE r.kind = 'instance' AND r.instance_key IN (FROM machines) AND r.charge_period_start < r.charge_period_end
         AND NOT (coalesce(r.instance_hours = 0, false) AND r.effective_cost = 0)
 ),
@@ -60,6 +72,48 @@ periods AS (
     SELECT instance_key, start_ms, min(start_ms) OVER w AS from_ms, max(end_ms) OVER w AS to_ms
     FROM numbered
     WINDOW w AS (PARTITION BY instance_key, number)
+),
+charged AS (
+    SELECT c.* EXCLUDE (row_id, load_id, start_ms, end_ms, gross_cost), c.gross_cost + c.discount_cost AS effective_cost, p.from_ms, p.to_ms, false AS is_rider
+    FROM counted AS c JOIN periods AS p USING (instance_key, start_ms)
+),
+-- what is charged on a machine besides what runs it: a fee, a discount
+riders AS (
+    SELECT row_number() OVER () AS rider, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, r.billing_currency AS currency,
+        epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, r.effective_cost, r.kind = 'discount' AS is_discount
+    FROM machine_riders AS r JOIN bills AS b USING (bill_id)
+    WHERE r.instance_key IN (FROM machines)
+),
+ridden AS (
+    SELECT instance_key, billing_period, format, currency, from_ms, to_ms, greatest(sum(effective_cost), 0) AS cost
+    FROM charged SEMI JOIN riders USING (instance_key)
+    GROUP BY ALL
+),
+fitting AS (
+    SELECT r.*, c.from_ms, c.to_ms
+    FROM riders AS r
+    ASOF JOIN ridden AS c ON c.instance_key = r.instance_key AND c.billing_period = r.billing_period AND c.format = r.format AND c.currency = r.currency
+        AND r.start_ms >= c.from_ms
+    WHERE r.start_ms < c.to_ms AND r.end_ms <= c.to_ms
+),
+-- a day's or a month's is on the hours that it spans, by their cost; one that spans none, on all of the bill
+spanning AS (
+    SELECT r.*, c.from_ms, c.to_ms, c.cost, greatest(0, least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS overlap,
+        CASE WHEN max(overlap) OVER (PARTITION BY rider) > 0 THEN overlap ELSE 1 END AS part
+    FROM (FROM riders ANTI JOIN fitting USING (rider)) AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency)
+),
+placed AS (
+    SELECT rider, from_ms, to_ms, effective_cost FROM fitting
+    UNION ALL
+    SELECT rider, from_ms, to_ms, effective_cost * CASE WHEN sum(part * cost) OVER w > 0 THEN part * cost / sum(part * cost) OVER w ELSE part / sum(part) OVER w END
+    FROM spanning
+    WINDOW w AS (PARTITION BY rider)
 )
-SELECT c.* EXCLUDE (row_id, format, load_id, start_ms, end_ms), p.from_ms, p.to_ms
-FROM counted AS c JOIN periods AS p USING (instance_key, start_ms);
+FROM (SELECT * EXCLUDE (format) FROM charged)
+UNION ALL BY NAME
+SELECT r.bill_id, r.instance_key, r.provider, r.billing_period, r.currency, p.effective_cost::DECIMAL(38, 12) AS effective_cost,
+    CASE WHEN r.is_discount THEN p.effective_cost ELSE 0 END::DECIMAL(38, 12) AS discount_cost, p.from_ms, p.to_ms,
+    -- as a correction of the price alone: it has no hours, and is no price by itself
+    true AS is_correction, true AS is_rider, false AS lacks_cost, false AS is_free, false AS is_spot, false AS is_reserved, false AS is_block
+FROM placed AS p JOIN riders AS r USING (rider)
+WHERE p.effective_cost <> 0;

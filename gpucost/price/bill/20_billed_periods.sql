@@ -4,15 +4,16 @@
 CREATE OR REPLACE TEMP TABLE billed_periods AS
 WITH summed AS (
     SELECT instance_key, currency, from_ms, to_ms, min(provider) AS provider, min(account) AS account, min(region) AS region,
-        min(instance_type) AS instance_type,
-        CASE WHEN bool_or(is_spot) THEN 'spot' WHEN bool_or(is_reserved) THEN 'reserved' ELSE 'on_demand' END AS capacity_type,
+        min(instance_type) AS instance_type, min(operating_system) AS operating_system, min(tenancy) AS tenancy,
+        CASE WHEN bool_or(is_spot) THEN 'spot' WHEN bool_or(is_block) THEN 'capacity_block' WHEN bool_or(is_reserved) THEN 'reserved' ELSE 'on_demand' END AS capacity_type,
+        CASE WHEN NOT bool_or(is_spot) THEN min(reservation) END AS reservation,
         -- a correction of the price repeats the hours, or has none; one that takes hours back has them below 0
         sum(instance_hours) FILTER (NOT is_correction) AS told_hours,
         sum(instance_hours) FILTER (is_correction) AS corrected_hours,
         coalesce(min(instance_hours) FILTER (is_correction) < 0, false) AS takes_back,
         sum(effective_cost) AS cost,
         bool_and(is_correction) AS is_correction_only,
-        bool_or(lacks_cost) OR bool_or(is_free) AND sum(effective_cost) = 0 AS is_unexplained
+        bool_or(lacks_cost) OR bool_or(is_free) AND sum(effective_cost - discount_cost) FILTER (NOT is_rider) = 0 AS is_unexplained
     FROM billed_rows
     GROUP BY instance_key, currency, from_ms, to_ms
 ),

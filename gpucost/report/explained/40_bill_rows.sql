@@ -19,4 +19,4 @@ JOIN bills AS b USING (bill_id)
 JOIN periods AS p
     ON p.bill_id = r.bill_id AND p.instance_key = r.instance_key
     AND p.from_ms <= epoch_ms(r.charge_period_start) AND epoch_ms(r.charge_period_start) < p.to_ms
-WHERE r.kind = 'instance';
+WHERE r.kind IN ('instance', 'node_fee');

@@ -1,19 +1,37 @@
--- reads: explained_bill_rows, billed_hours, billed_nodes; $from_ms, $to_ms bound the period
--- writes: nothing; answers one row per node and machine of a bill: how many charges, their hours and cost, and what its hours come to at the price of its pool
--- invariant: cost is the sum of explained_bill_rows of that machine
+-- reads: explained_bill_rows, billed_hours, billed_nodes, machine_riders, discount_rates; $from_ms, $to_ms bound the period
+-- writes: nothing; answers one row per node and machine of a bill: how many charges, their hours and cost, what discounts took off it and by which rows, and what its hours come to at the price of its pool
+-- invariant: cost is the sum of explained_bill_rows of that machine and of what discounts took off
 WITH charged AS (
     SELECT instance_key, count(*) AS rows, coalesce(sum(instance_hours), 0) AS instance_hours, sum(cost) AS cost
     FROM explained_bill_rows
     GROUP BY instance_key
 ),
+periods AS (
+    SELECT * FROM billed_hours WHERE from_ms < $to_ms AND $from_ms < to_ms
+),
 priced AS (
-    SELECT instance_key, sum(((price_per_hour * rate)::DECIMAL(38, 12) * instance_hours)::DECIMAL(38, 9)) AS cost
-    FROM billed_hours
-    WHERE from_ms < $to_ms AND $from_ms < to_ms AND price_per_hour IS NOT NULL
+    SELECT instance_key, sum(((price_per_hour * rate)::DECIMAL(38, 12) * instance_hours)::DECIMAL(38, 9)) FILTER (price_per_hour IS NOT NULL) AS cost,
+        sum((discount_cost * rate)::DECIMAL(38, 9)) AS discount_cost
+    FROM periods
     GROUP BY instance_key
+),
+discounts AS (
+    SELECT DISTINCT p.instance_key, d.rate_id::VARCHAR AS discount, d.rows, d.first_rows
+    FROM (SELECT instance_key, unnest(discount_rates) AS rate_id FROM periods) AS p JOIN discount_rates AS d USING (rate_id)
+    UNION
+    SELECT p.instance_key, r.source_file || ':' || r.source_row, 1, [r.source_file || ':' || r.source_row]
+    FROM machine_riders AS r
+    JOIN (SELECT instance_key, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM periods WHERE discount_cost <> 0 GROUP BY instance_key) AS p
+        ON p.instance_key = r.instance_key AND epoch_ms(r.charge_period_start) < p.to_ms AND p.from_ms < epoch_ms(r.charge_period_end)
+    WHERE r.kind = 'discount'
+),
+told AS (
+    SELECT instance_key, sum(rows) AS rows, flatten(list(first_rows ORDER BY discount))[:5] AS first_rows FROM discounts GROUP BY instance_key
 )
-SELECT n.node_id, n.is_scale_set, c.instance_key, c.rows, c.instance_hours, c.cost, coalesce(p.cost, 0) AS pooled_cost
+SELECT n.node_id, n.is_scale_set, c.instance_key, c.rows, c.instance_hours, c.cost + coalesce(p.discount_cost, 0) AS cost, coalesce(p.cost, 0) AS pooled_cost,
+    coalesce(p.discount_cost, 0) AS discount_cost, coalesce(t.rows, 0) AS discount_rows, coalesce(t.first_rows, []) AS first_discount_rows
 FROM charged AS c
 JOIN billed_nodes AS n USING (instance_key)
 LEFT JOIN priced AS p USING (instance_key)
+LEFT JOIN told AS t USING (instance_key)
 ORDER BY n.node_id, c.instance_key;

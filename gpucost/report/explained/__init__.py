@@ -91,7 +91,8 @@ class BillRow:
 class BilledMachine:
     """What bills say of a node's machine in the charge periods that touch the period: all of it, and its first rows.
 
-    `pooled_cost` is what its hours come to at the price of the machines that it shares commitments with.
+    `pooled_cost` is what its hours come to at the price of the machines that it shares commitments with. `discount_cost`,
+    below 0 and part of `cost`, is what rows of discounts took off; `first_discount_rows` names the first as file:row.
     """
 
     instance_key: str
@@ -100,6 +101,9 @@ class BilledMachine:
     instance_hours: float
     cost: Decimal | None
     pooled_cost: Decimal
+    discount_cost: Decimal
+    discount_rows: int
+    first_discount_rows: tuple[str, ...]
     first_rows: tuple[BillRow, ...]
 
     @property
@@ -109,9 +113,11 @@ class BilledMachine:
 
     @property
     def more_cost(self) -> Decimal | None:
-        """What these cost: with the first rows' cost it adds up to `cost`."""
+        """What these cost: with the first rows' cost and `discount_cost` it adds up to `cost`."""
         shown = [row.cost for row in self.first_rows]
-        return None if self.cost is None or None in shown else self.cost - sum((cost for cost in shown if cost is not None), ZERO)
+        if self.cost is None or None in shown:
+            return None
+        return self.cost - self.discount_cost - sum((cost for cost in shown if cost is not None), ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +282,9 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
                 instance_hours=round(row["instance_hours"], 9),
                 cost=row["cost"],
                 pooled_cost=row["pooled_cost"],
+                discount_cost=row["discount_cost"],
+                discount_rows=row["discount_rows"],
+                first_discount_rows=tuple(row["first_discount_rows"]),
                 first_rows=tuple(first[row["instance_key"]]),
             )
         )

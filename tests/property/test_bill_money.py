@@ -1,0 +1,191 @@
+"""Random AWS bills: every row's money is in a machine's hours, in a discount that no machine bears, or on its own row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucost import price
+from gpucost.collect.bill.aws import CUR
+from gpucost.collect.bill.formats import sql_text
+from gpucost.config import Config
+from gpucost.config.clouds import Bills
+from tests.unit.price_nodes import empty_store
+
+Row = dict[str, str]
+PLAN = "arn:aws:savingsplans::1:savingsplan/p"
+RESERVED = "arn:aws:ec2:us-east-1:1:reserved-instances/r"
+PERCENT = Decimal("0.1")
+#: Covered usage and negations are billed as listed; discounts are on what is billed for good.
+FREE = ("SavingsPlanCoveredUsage", "SavingsPlanNegation", "DiscountedUsage")
+SETTINGS = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with empty_store() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET VARIABLE currency = 'USD'")
+        yield connection
+
+
+def line(kind: str, hour: int, cost: Decimal, **more: str) -> Row:
+    told = {
+        "line_item_line_item_type": kind,
+        "line_item_usage_start_date": f"2026-03-05T{hour:02}:00:00Z",
+        "line_item_usage_end_date": f"2026-03-05T{hour + 1:02}:00:00Z",
+        "line_item_unblended_cost": str(cost),
+        "line_item_usage_account_id": "1",
+        "line_item_product_code": "AmazonEC2",
+        "line_item_usage_type": "BoxUsage:p4d.24xlarge",
+        "line_item_operation": "RunInstances",
+        "line_item_usage_amount": "1",
+        "line_item_currency_code": "USD",
+        "bill_billing_period_start_date": "2026-03-01T00:00:00Z",
+        "pricing_unit": "Hrs",
+        "product_region": "us-east-1",
+    }
+    return told | more
+
+
+def bill(seed: int) -> list[Row]:
+    """Machines of two accounts on demand, spot, under a plan or a reservation, with corrections, fees and unused parts."""
+    dice = random.Random(seed)
+    money = lambda: Decimal(dice.randint(1, 5_000_000)) / 100_000  # noqa: E731
+    rows: list[Row] = []
+    used = kept = Decimal(0)
+    for hour in range(dice.randint(1, 3)):
+        for number in range(dice.randint(1, 4)):
+            on = {"line_item_resource_id": f"i-0{number}", "line_item_usage_account_id": str(number % 2)}
+            cost, option = money(), dice.choice(["Usage", "Usage", "spot", "plan", "reserved"])
+            if option == "spot":
+                rows.append(line("Usage", hour, cost, **(on | {"line_item_usage_type": "SpotUsage:p4d.24xlarge"})))
+            elif option == "plan":
+                used += cost
+                by = on | {"savings_plan_savings_plan_a_r_n": PLAN}
+                rows.append(
+                    line("SavingsPlanCoveredUsage", hour, cost * 2, **by, savings_plan_savings_plan_effective_cost=str(cost))
+                )
+                rows.append(line("SavingsPlanNegation", hour, -cost * 2, **(by | {"line_item_resource_id": ""})))
+            elif option == "reserved":
+                kept += cost
+                by = on | {"reservation_reservation_a_r_n": RESERVED}
+                rows.append(line("DiscountedUsage", hour, Decimal(0), **by, reservation_effective_cost=str(cost)))
+            else:
+                rows.append(line("Usage", hour, cost, **on))
+                if dice.random() < 0.3:
+                    rows.append(line("Usage", hour, -cost / 4, **on, line_item_usage_amount="0"))
+            if dice.random() < 0.3:
+                fee = {"line_item_usage_type": "EKS-Auto:p4d.24xlarge-management-hours", "line_item_product_code": "AmazonEKS"}
+                rows.append(line("Usage", hour, money() / 10, **(on | fee)))
+            if dice.random() < 0.3:
+                rows.append(line("Usage", hour, money() / 10, **(on | {"line_item_usage_type": "DataTransfer-Out-Bytes"})))
+    unused, upfront = money(), money()
+    plan = {
+        "line_item_product_code": "ComputeSavingsPlans",
+        "line_item_usage_type": "ComputeSP:1yr",
+        "line_item_resource_id": PLAN,
+        "savings_plan_savings_plan_a_r_n": PLAN,
+        "savings_plan_total_commitment_to_date": str(used + unused),
+        "savings_plan_used_commitment": str(used),
+    }
+    rows.append(line("SavingsPlanRecurringFee", 0, used + unused, **plan))
+    by = {
+        "reservation_reservation_a_r_n": RESERVED,
+        "line_item_resource_id": RESERVED,
+        "line_item_usage_type": "HeavyUsage:p4d.24xlarge",
+    }
+    rows.append(line("Fee", 0, upfront, **by))
+    rows.append(line("RIFee", 0, kept + unused, **by, reservation_unused_recurring_fee=str(unused)))
+    return rows
+
+
+def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
+    """10 % off what is billed, by net costs, by rows with or without what names it, or not at all; and what is off in sum."""
+    dice = random.Random(seed)
+    found: list[Row] = []
+    taken = Decimal(0)
+    for row in rows:
+        cost, kind = Decimal(row["line_item_unblended_cost"]), row["line_item_line_item_type"]
+        if kind in FREE or cost <= 0:
+            found.append(row)
+            continue
+        is_fee = kind in ("SavingsPlanRecurringFee", "RIFee", "Fee")
+        how = dice.choice(["row", "spread", "net", "none"] if not is_fee else ["row", "none"])
+        less = cost * PERCENT
+        net = {"line_item_net_unblended_cost": str(cost - less)} if how == "net" else {}
+        found.append(row | net)
+        if how in ("row", "spread", "net"):
+            taken += less
+            off = {"line_item_line_item_type": "EdpDiscount", "line_item_unblended_cost": str(-less)}
+            told = {"line_item_net_unblended_cost": "0"} if how == "net" and dice.random() < 0.5 else {}
+            blank = {"line_item_resource_id": "", "line_item_usage_type": ""} if how != "row" else {}
+            found.append(row | off | told | blank)
+    return found, taken
+
+
+def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
+    """Puts what the mapping of the Cost and Usage Report makes of rows into the store's tables."""
+    con.execute("DELETE FROM bills; DELETE FROM bill_rows")
+    columns = ", ".join(f"{name} VARCHAR" for name in CUR.columns)
+    more = "tag_columns MAP(VARCHAR, VARCHAR), source_file VARCHAR, file_row_number BIGINT"
+    con.execute(f"CREATE OR REPLACE TEMP TABLE raw ({columns}, {more})")
+    marks = ", ".join("?" * len(CUR.columns))
+    cells = [(*(row.get(name) or None for name in CUR.columns), place) for place, row in enumerate(rows)]
+    con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, 'cur.csv', ?)", cells)  # noqa: S608
+    for name in CUR.sql:
+        con.execute(sql_text(name))
+    con.execute("INSERT INTO bills VALUES (1, 'aws', 's', 'aws-cur', '1', '2026-03', false, NULL, '', 1, 1, now()::TIMESTAMP)")
+    con.execute(
+        "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced) FROM mapped"
+    )
+
+
+def one(con: duckdb.DuckDBPyConnection, sql: str) -> Decimal:
+    return Decimal(con.execute(sql).fetchall()[0][0] or 0)
+
+
+@SETTINGS
+@given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.booleans())
+def test_no_money_of_a_bill_is_lost_or_told_twice(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
+    _check(con, seed, pooled, spread)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=60)
+@given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.booleans())
+def test_nor_of_many_more(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
+    _check(con, seed, pooled, spread)
+
+
+def _check(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
+    plain = bill(seed)
+    charge(con, plain)
+    gross = one(con, "SELECT sum(effective_cost) FROM bill_rows")
+    rows, taken = discounted(plain, seed)
+    charge(con, rows)
+    # each discount counts once: in a net cost or in a row
+    total = one(con, "SELECT sum(effective_cost) FROM bill_rows")
+    assert abs(total - (gross - taken)) < Decimal("1e-9")
+    config = Config.model_validate(
+        {"bills": Bills(spread_discounts=spread), "prices": {"commitment_sharing": "pooled" if pooled else "as_billed"}}
+    )
+    price.stage(con, config)
+    billed = one(con, "SELECT sum(effective_cost) FROM billed_hours")
+    left = one(con, "SELECT sum(effective_cost) FROM bill_rows WHERE kind = 'discount'") - one(
+        con, "SELECT sum(discount_cost) FROM billed_hours"
+    )
+    beside = one(con, "SELECT sum(effective_cost) FROM bill_rows WHERE kind NOT IN ('instance', 'node_fee', 'discount')")
+    assert abs(billed + left + beside - total) < Decimal("1e-9")
+    assert left <= Decimal("1e-9")
+    hours = one(con, "SELECT sum(instance_hours) FROM billed_hours")
+    assert hours == one(con, "SELECT count(DISTINCT (instance_key, charge_period_start)) FROM bill_rows WHERE kind = 'instance'")
+    assert abs(one(con, "SELECT sum(price_per_hour * instance_hours::DECIMAL(38, 12)) FROM billed_hours") - billed) < Decimal(
+        "1e-6"
+    )
