@@ -1,4 +1,4 @@
-"""`gpucost collect focus`: FOCUS files of any provider into the table of charges."""
+"""`gpucost collect focus`: FOCUS files of any provider, and OCI's cost reports, into the table of charges."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def collect_focus(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider: clouds, OCI, GPU clouds.
+    """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider: clouds, GPU clouds; and OCI's cost reports, in either form.
 
     CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, from files, directories or
     s3://bucket/prefix. Costs are the file's own. A file replaces the bill whose charges it holds; one that is older or less
-    than what is there is named and left out.
+    than what is there is named and left out, and the command ends with 1 where the file itself was named.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ class Team(Section):
     @model_validator(mode="after")
     def _matches_something(self) -> Team:
         if not (self.namespaces or self.labels or self.cost_categories):
-            raise ValueError("needs one of namespaces, labels and cost_categories")
+            raise ValueError("needs namespaces or labels, or cost_categories")
         return self
 
 

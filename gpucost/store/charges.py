@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_result
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, alike
 from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
     import duckdb
@@ -33,13 +34,15 @@ class BillFiles:
     """What a load is of: the files' format and digest.
 
     `source` is the export's name, None for loose files, whose bills are named by provider and account. `is_whole`: a
-    manifest vouches that this is all of the billing period.
+    manifest vouches that this is all of the billing period. `file_digests` are those of the single files, None where one of
+    them is not known by its digest alone.
     """
 
     format: str
     digest: str
     source: str | None = None
     is_whole: bool = False
+    file_digests: Sequence[str] | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +78,38 @@ def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: s
         "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole", [source, billing_period]
     ).fetchall()[0][0]
     return None if found is None else str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Loose files whose bills are all in the store as they were loaded."""
+
+    digest: str
+    file_digests: frozenset[str]
+    providers: frozenset[str]
+
+
+def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[Load]:
+    """The loads of loose files that are among those of these digests, and of which no other load replaced anything since."""
+    con.execute(
+        "SELECT digest, any_value(file_digests), list(DISTINCT provider) FROM bills "
+        "WHERE len(file_digests) > 0 AND list_has_all($1, file_digests) GROUP BY digest HAVING count(*) = any_value(load_bills)",
+        [list(digests)],
+    )
+    return [Load(digest, frozenset(of), frozenset(whose)) for digest, of, whose in con.fetchall()]
+
+
+def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
+    """The stored bills of a load, as the results of loading it again."""
+    amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
+    for bill_id, *amount in con.execute(
+        "SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost) FROM bill_rows "
+        "SEMI JOIN (FROM bills WHERE digest = $1) USING (bill_id) GROUP BY ALL ORDER BY ALL",
+        [digest],
+    ).fetchall():
+        amounts[bill_id].append(tuple(amount))
+    bills = rows(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
+    return [replace_result(_result(bill, amounts[bill["bill_id"]]), verdict="unchanged") for bill in bills]
 
 
 def lacking(con: duckdb.DuckDBPyConnection) -> bool:
@@ -140,7 +175,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
-    """Takes out of the incoming rows what other bills of the store tell of, the same in every column, and counts the rest again."""
+    """Takes out of the incoming rows what other bills of the store tell of, alike in every column, and counts again."""
     if not sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": known}).fetchall()[0][0]:
         return
     sqlfiles.run(con, "bills_counted")
@@ -174,9 +209,7 @@ def _any_known(con: duckdb.DuckDBPyConnection) -> bool:
     return bool(con.execute("SELECT 1 FROM bills SEMI JOIN bills_incoming USING (provider, billing_period) LIMIT 1").fetchall())
 
 
-def _write_bills(
-    con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[int], gone: list[int], left: list[int]
-) -> None:
+def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[int], gone: list[int], left: list[int]) -> None:
     if gone or left:
         sqlfiles.run(con, "bill_rows_delete", {"bill_ids": gone + left})
         sqlfiles.run(con, "bills_delete", {"bill_ids": gone})
@@ -187,7 +220,7 @@ def _write_bills(
         span = {"billing_period": bill["billing_period"], "provider": bill["provider"]}
         (window,) = sqlfiles.run(con, "bill_windows", span).fetchall()
         log_load(con, 0, "bill", bill["source"], window, rows=bill["rows"])
-        entry = {"is_whole": files.is_whole, "digest": files.digest, "loaded_at": now}
+        entry = {"is_whole": files.is_whole, "digest": files.digest, "file_digests": files.file_digests, "loaded_at": now}
         sqlfiles.run(con, "bills_insert", entry | {"bill_id": bill["bill_id"]})
     if _has_pairs(con):
         for name in ("bill_pairs_rows", "bill_pairs_fees", "bill_pairs_counts", "bill_pairs_empty"):

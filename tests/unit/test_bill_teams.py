@@ -32,5 +32,5 @@ def test_pods_on_a_categorys_nodes_are_the_teams(tmp_path: Path) -> None:
 
 
 def test_a_team_is_told_by_something() -> None:
-    with pytest.raises(ValidationError, match="needs one of namespaces, labels and cost_categories"):
+    with pytest.raises(ValidationError, match="needs namespaces or labels, or cost_categories"):
         Team(name="nlp")

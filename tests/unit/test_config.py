@@ -204,6 +204,7 @@ def test_secrets_in_the_file_are_refused_and_not_shown(home: Path, file: str, hi
         ('[[units]]\nname = "a"\nunit = "epoch"', "needs one of metric and query"),
         ('[[units]]\nname = "a"\nunit = "request"\nmetric = "m"\nkind = "gauge"', "is for epochs"),
         ('currency = "dollars"', "currency"),
+        ('[bills]\ncurrency = "euro"', "bills.currency"),
         ("idle = 5", "should be a table"),
         ('timezone = "../etc/passwd"', "IANA"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.collect.bill.trees import Entry, Tree
     from gpucost.store import Store
-    from gpucost.store.charges import BillResult
+    from gpucost.store.charges import BillResult, Load
 
 # What is found where there is no export.
 _NOTHING = ("not_loaded", "leftovers")
@@ -58,6 +58,17 @@ def collect_bills(
     with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work)) as con:
         _Run(store, con, Path(work), provider, force, currency, Meter(progress), run).all(trees)
     return run
+
+
+@dataclass(slots=True)
+class _Group:
+    """Loose files of one format; `named` are those that were named themselves."""
+
+    kind: Format
+    staged: list[mapping.Staged] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
+    has_archive: bool = False
 
 
 @dataclass(slots=True)
@@ -184,42 +195,78 @@ class _Run:
         return loaded is not None and any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
-        groups: dict[str, tuple[Format, list[mapping.Staged], list[str], set[str]]] = {}
-        seen: dict[str, str] = {}
+        files: dict[str, tuple[Tree, Entry]] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
             try:
                 digest = tree.digest(entry)
-                if digest in seen:
-                    self._find("note", "same_file", f"{tree.shown(entry)} is the same as {seen[digest]}: it counts once")
-                    self.meter.advance(entry.size)
-                    continue
-                for kind, file in self._read(tree, entry):
+            except GpucostError as error:
+                self.run.errors.append(error)
+                continue
+            if digest in files:
+                first_tree, first = files[digest]
+                same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
+                self._find("note", "same_file", same)
+                self.meter.advance(entry.size)
+            else:
+                files[digest] = (tree, entry)
+        loaded = self._loaded(files)
+        known = {digest for _, load in loaded for digest in load.file_digests}
+        groups: dict[str, _Group] = {}
+        self._read_loose({digest: file for digest, file in files.items() if digest not in known}, groups)
+        # What is new beside them is judged together with them.
+        beside = {digest for kind, load in loaded if kind.name in groups for digest in load.file_digests}
+        self._read_loose({digest: file for digest, file in files.items() if digest in beside}, groups)
+        if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
+            # A file of the batch is broken: nothing of the batch is loaded.
+            self._leave(sum(len(group.staged) for group in groups.values()))
+            return
+        for kind, load in loaded:
+            if kind.name not in groups:
+                with self.store.read() as con:
+                    self.run.results += charges.unchanged(con, load.digest)
+                self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
+        for group in groups.values():
+            try:
+                self._group(group)
+            except GpucostError as error:
+                self.run.errors.append(error)
+                self._leave(len(group.staged) - 1)
+
+    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load]]:
+        """What the store has of just these files, read by the rules of today, as this command would load it."""
+        if self.force or not self.store.exists:
+            return []
+        with self.store.read() as con:
+            loads = charges.loads(con, digests)
+        return [
+            (kind, load)
+            for load in loads
+            for kind in formats.all_formats()
+            if self._digest(kind, load.file_digests) == load.digest
+            and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
+        ]
+
+    def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
+        for digest, (tree, entry) in files.items():
+            try:
+                read = self._read(tree, entry)
+                for kind, file in read:
                     if not mapping.has_rows(self.con, file.path):
                         self._pass_over(
                             tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a time that has any")
                         )
                         continue
-                    _, staged, digests, named = groups.setdefault(kind.name, (kind, [], [], set()))
-                    staged.append(file)
-                    digests.append(digest)
-                    named |= {file.name} if tree.is_file else set()
-                seen[digest] = tree.shown(entry)
+                    group = groups.setdefault(kind.name, _Group(kind))
+                    group.staged.append(file)
+                    group.digests.append(digest)
+                    group.named |= {file.name} if tree.is_file else set()
+                    group.has_archive |= len(read) > 1
             except formats.NotThis as error:
                 self._pass_over(tree, error)
             except GpucostError as error:
                 self.run.errors.append(error)
             self.meter.advance(entry.size)
-        if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
-            # A file of the batch is broken: nothing of the batch is loaded.
-            self._leave(sum(len(staged) for _, staged, _, _ in groups.values()))
-            return
-        for group in groups.values():
-            try:
-                self._group(*group)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                self._leave(len(group[1]) - 1)
 
     def _leave(self, count: int) -> None:
         if count > 0:
@@ -232,18 +279,19 @@ class _Run:
         else:
             self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
 
-    def _group(self, kind: Format, staged: list[mapping.Staged], digests: list[str], named: set[str]) -> None:
-        files = charges.BillFiles(kind.name, self._digest(kind, digests))
+    def _group(self, group: _Group) -> None:
+        digest = self._digest(group.kind, group.digests)
+        files = charges.BillFiles(group.kind.name, digest, file_digests=None if group.has_archive else group.digests)
         with self._store() as con:
-            findings, lost = mapping.write_loose(con, kind, staged, files)
+            findings, lost = mapping.write_loose(con, group.kind, group.staged, files)
             results = self._replace(con, files)
         for old, new in sorted(lost.items()):
             why = f"{old} does not count: {new} holds the same bill and is the newer one"
-            if old in named:
+            if old in group.named:
                 self.run.errors.append(DataError(why, "leave it out"))
             else:
                 self._find("note", "superseded", why)
-        self._tell(files, results, findings, is_named=bool(named))
+        self._tell(files, results, findings, is_named=bool(group.named))
 
     def _replace(self, con: duckdb.DuckDBPyConnection, files: charges.BillFiles) -> list[BillResult]:
         held = charges.providers(con)
@@ -253,9 +301,7 @@ class _Run:
             )
         return charges.replace(con, files, force=self.force)
 
-    def _tell(
-        self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[Finding], *, is_named: bool
-    ) -> None:
+    def _tell(self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[Finding], *, is_named: bool) -> None:
         """What became of the bills. What is left out fails where its file was named, and is told of where a directory was."""
         if not results:
             empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
@@ -317,7 +363,7 @@ class _Run:
                 f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
             )
 
-    def _digest(self, known: Format, digests: Sequence[str]) -> str:
+    def _digest(self, known: Format, digests: Iterable[str]) -> str:
         parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.opening import Opened
 
 
-
 @dataclass(frozen=True, slots=True)
 class Staged:
     """A file as text columns on disk, and what it is called for the user."""
@@ -60,7 +59,12 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target:
 
 
 def write_rows(
-    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles, *, across_files: bool = True
+    con: duckdb.DuckDBPyConnection,
+    known: Format,
+    staged: Sequence[Staged],
+    files: charges.BillFiles,
+    *,
+    across_files: bool = True,
 ) -> list[Finding]:
     """Writes the charges of staged files to the store that `con` is open on, each once, and answers what the format finds worth
     saying.

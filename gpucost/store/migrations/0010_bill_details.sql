@@ -4,7 +4,7 @@
 
 DROP VIEW charges;
 ALTER TABLE bill_rows ADD COLUMN line_item_id VARCHAR;                  -- the export's own; null where it has none
-ALTER TABLE bill_rows ADD COLUMN row_digest UBIGINT;                    -- of all columns of the export's row; null without a line item id
+ALTER TABLE bill_rows ADD COLUMN row_digest UBIGINT;                    -- of the columns of the export's row; null without a line item id
 ALTER TABLE bill_rows ADD COLUMN invoice_id VARCHAR;
 ALTER TABLE bill_rows ADD COLUMN cost_categories MAP(VARCHAR, VARCHAR); -- AWS cost categories, by name
 ALTER TABLE bill_rows ADD COLUMN list_unit_price DECIMAL(38, 12);
@@ -14,6 +14,10 @@ ALTER TABLE bill_rows ADD COLUMN sku_price_details VARCHAR;             -- JSON
 ALTER TABLE bill_rows ADD COLUMN commitment_discount_name VARCHAR;
 ALTER TABLE bill_rows ADD COLUMN commitment_discount_quantity DECIMAL(38, 12);
 ALTER TABLE bill_rows ADD COLUMN commitment_discount_unit VARCHAR;
+
+-- What loose files were, so that they are known before they are read again.
+ALTER TABLE bills ADD COLUMN file_digests VARCHAR[];                    -- of each file of the load; null where a file held several
+ALTER TABLE bills ADD COLUMN load_bills INTEGER;                        -- how many bills the load held
 
 CREATE VIEW charges AS
 SELECT b.provider, b.source, b.format, b.billing_period, b.is_final, r.*
