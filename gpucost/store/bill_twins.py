@@ -11,8 +11,6 @@ from gpucost.store.bill_files import rows
 from gpucost.store.bill_rules import Telling, is_torn, verdict
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import duckdb
 
 
@@ -27,16 +25,14 @@ def alike(con: duckdb.DuckDBPyConnection) -> bool:
     return bool(same) and not otherwise
 
 
-def superseded(con: duckdb.DuckDBPyConnection, mapped: Path) -> dict[str, str]:
-    """Files of the mapped rows that another one supersedes, and which one: final over not final, the longer over the shorter.
+def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Files of the rows `incoming` that another one supersedes, and which one: final over not final, the longer over the shorter.
 
     Files that share only rows that are alike in every column, line items by line items, stand beside each other. Raises DataError
     where two files hold the same charges and nothing says which of them is the newer, and where others supersede only some of the
     bills that a file holds.
     """
-    con.read_parquet(str(mapped)).create_view("incoming", replace=True)
-    sqlfiles.run(con, "bill_charge_detail")
-    bills = rows(sqlfiles.run(con, "bills_told"))
+    bills = rows(con.execute("FROM bills_told"))
     if len({bill["file"] for bill in bills}) < 2:
         return {}
     winners: dict[tuple[str, ...], set[str]] = defaultdict(set)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_result
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpucost.store import sqlfiles
-from gpucost.store.bill_files import MEMORY_LIMIT, rows
+from gpucost.store.bill_files import rows
 from gpucost.store.bill_rules import PAIR, Telling, Verdict, is_torn, verdict
 from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, alike
 from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from decimal import Decimal
-    from pathlib import Path
 
     import duckdb
 
@@ -31,17 +31,18 @@ KEPT: dict[Verdict, str] = {
 
 @dataclass(frozen=True, slots=True)
 class BillFiles:
-    """Mapped rows ready to load: Parquet files with the columns of bill_rows and provider, billing_period, is_invoiced.
+    """What a load is of: the files' format and digest.
 
     `source` is the export's name, None for loose files, whose bills are named by provider and account. `is_whole`: a
-    manifest vouches that this is all of the billing period.
+    manifest vouches that this is all of the billing period. `file_digests` are those of the single files, None where one of
+    them is not known by its digest alone.
     """
 
-    mapped: Sequence[Path]
     format: str
     digest: str
     source: str | None = None
     is_whole: bool = False
+    file_digests: Sequence[str] | None = None
 
 
 @dataclass(slots=True)
@@ -79,13 +80,67 @@ def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: s
     return None if found is None else str(found)
 
 
-def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
-    """Loads bills inside the open transaction and removes those that they replace; one result per bill."""
-    con.execute("SET memory_limit = $1", [MEMORY_LIMIT])
-    incoming = con.read_parquet([str(path) for path in files.mapped])
-    incoming.create_view("incoming", replace=True)
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Loose files whose bills are all in the store as they were loaded."""
+
+    digest: str
+    file_digests: frozenset[str]
+    providers: frozenset[str]
+
+
+def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[Load]:
+    """The loads of loose files that are among those of these digests, and of which no other load replaced anything since."""
+    con.execute(
+        "SELECT digest, any_value(file_digests), list(DISTINCT provider) FROM bills "
+        "WHERE len(file_digests) > 0 AND list_has_all($1, file_digests) GROUP BY digest HAVING count(*) = any_value(load_bills)",
+        [list(digests)],
+    )
+    return [Load(digest, frozenset(of), frozenset(whose)) for digest, of, whose in con.fetchall()]
+
+
+def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
+    """The stored bills of a load, as the results of loading it again."""
+    amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
+    for bill_id, *amount in con.execute(
+        "SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost) FROM bill_rows "
+        "SEMI JOIN (FROM bills WHERE digest = $1) USING (bill_id) GROUP BY ALL ORDER BY ALL",
+        [digest],
+    ).fetchall():
+        amounts[bill_id].append(tuple(amount))
+    bills = rows(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
+    return [replace_result(_result(bill, amounts[bill["bill_id"]]), verdict="unchanged") for bill in bills]
+
+
+def lacking(con: duckdb.DuckDBPyConnection) -> bool:
+    """Tells the bills that the view `charges_read` holds, and answers whether any of its rows lacks what every charge has."""
+    sqlfiles.run(con, "bills_told")
+    return bool(con.execute("SELECT 1 FROM bills_told WHERE lacking > 0 LIMIT 1").fetchall())
+
+
+def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> None:
+    """Writes the rows of `charges_read`, of which none is lacking, under new numbers of bills; `incoming` shows them.
+
+    They are mapped once, into where they stay: what they replace and whether they stand is judged of what is written.
+    """
     sqlfiles.run(con, "bill_charge_detail")
     sqlfiles.run(con, "bills_incoming", {"source": files.source, "format": files.format})
+    sqlfiles.run(con, "bill_rows_insert")
+    sqlfiles.run(con, "incoming")
+
+
+def take_back(con: duckdb.DuckDBPyConnection) -> None:
+    """Removes what was written last, before it is judged."""
+    con.execute("DELETE FROM bill_rows WHERE bill_id IN (SELECT bill_id FROM bills_incoming)")
+
+
+def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
+    """Whose charges the rows written last are."""
+    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM bills_incoming").fetchall()}
+
+
+def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
+    """Lets the bills that were written last stand, and removes those that they replace, or the other way; one result per bill."""
     new = {row["bill_id"]: row for row in rows(con.execute("FROM bills_incoming ORDER BY bill_id"))}
     amounts = _amounts(con)
     results = {number: _result(row, amounts[number]) for number, row in new.items()}
@@ -94,7 +149,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
     for met in rows(sqlfiles.run(con, "bills_met")) if _any_known(con) else []:
         result = results[met["new_id"]]
         met_ids.add(met["old_id"])
-        telling, old = _telling(new[met["new_id"]], files), _telling(met)
+        telling, old = _new_telling(new[met["new_id"]], met, files), _telling(met)
         said = verdict(telling, old, met["common"], force=force)
         if said != "beside" and not force and is_torn(telling, old, met["common"]) and _share_alike(con, met):
             said = "beside"
@@ -112,18 +167,17 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
     # What a bill that is left out would have replaced stays.
     gone = {old for number, old in replaced if results[number].loaded}
     if met_ids - gone:
-        sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": sorted(met_ids - gone)})
-        _leave_repeated(con, incoming, results)
-    _write(con, files, [number for number, result in results.items() if result.loaded], sorted(gone))
+        _leave_repeated(con, sorted(met_ids - gone), results)
+    left = [number for number, result in results.items() if not result.loaded]
+    _write_bills(con, files, [number for number, result in results.items() if result.loaded], sorted(gone), left)
     con.execute("DROP VIEW incoming")
     return list(results.values())
 
 
-def _leave_repeated(con: duckdb.DuckDBPyConnection, incoming: duckdb.DuckDBPyRelation, results: dict[int, BillResult]) -> None:
-    """Takes what other bills of the store tell of, the same in every column, out of `incoming`, and counts the rest again."""
-    if not con.execute("SELECT 1 FROM rows_repeated LIMIT 1").fetchall():
+def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
+    """Takes out of the incoming rows what other bills of the store tell of, alike in every column, and counts again."""
+    if not sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": known}).fetchall()[0][0]:
         return
-    incoming.filter("(source_file, source_row) NOT IN (FROM rows_repeated)").create_view("incoming", replace=True)
     sqlfiles.run(con, "bills_counted")
     amounts = _amounts(con)
     for bill_id, left in con.execute("SELECT bill_id, rows FROM bills_incoming").fetchall():
@@ -155,9 +209,9 @@ def _any_known(con: duckdb.DuckDBPyConnection) -> bool:
     return bool(con.execute("SELECT 1 FROM bills SEMI JOIN bills_incoming USING (provider, billing_period) LIMIT 1").fetchall())
 
 
-def _write(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[int], gone: list[int]) -> None:
-    if gone:
-        sqlfiles.run(con, "bill_rows_delete", {"bill_ids": gone})
+def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[int], gone: list[int], left: list[int]) -> None:
+    if gone or left:
+        sqlfiles.run(con, "bill_rows_delete", {"bill_ids": gone + left})
         sqlfiles.run(con, "bills_delete", {"bill_ids": gone})
     if not taken:
         return
@@ -166,9 +220,8 @@ def _write(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[int], g
         span = {"billing_period": bill["billing_period"], "provider": bill["provider"]}
         (window,) = sqlfiles.run(con, "bill_windows", span).fetchall()
         log_load(con, 0, "bill", bill["source"], window, rows=bill["rows"])
-        entry = {"is_whole": files.is_whole, "digest": files.digest, "loaded_at": now}
+        entry = {"is_whole": files.is_whole, "digest": files.digest, "file_digests": files.file_digests, "loaded_at": now}
         sqlfiles.run(con, "bills_insert", entry | {"bill_id": bill["bill_id"]})
-    sqlfiles.run(con, "bill_rows_insert", {"bill_ids": taken})
     if _has_pairs(con):
         for name in ("bill_pairs_rows", "bill_pairs_fees", "bill_pairs_counts", "bill_pairs_empty"):
             sqlfiles.run(con, name)
@@ -192,9 +245,11 @@ def _result(row: dict[str, Any], amounts: list[tuple[str, Decimal, Decimal]]) ->
     )
 
 
-def _telling(row: dict[str, Any], files: BillFiles | None = None) -> Telling:
-    account = row["billing_account_id"]
-    whole, digest = (files.is_whole, files.digest) if files else (row["is_whole"], row["digest"])
-    return Telling(
-        row["source"], whole, row["is_final"], digest, row["charges"], row["earliest"], row["latest"], row["format"], account
-    )
+def _new_telling(new: dict[str, Any], met: dict[str, Any], files: BillFiles) -> Telling:
+    sizes = {name: met[f"new_{name}"] for name in ("charges", "earliest", "latest")}
+    return _telling(new | sizes | {"is_whole": files.is_whole, "digest": files.digest})
+
+
+def _telling(row: dict[str, Any]) -> Telling:
+    names = ("source", "is_whole", "is_final", "digest", "charges", "earliest", "latest", "format", "billing_account_id")
+    return Telling(*(row[name] for name in names))

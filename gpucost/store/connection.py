@@ -68,13 +68,15 @@ class Store:
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection inside a transaction: committed where the block ends, rolled back where it raises.
 
-        Creates the file where there is none, and brings its schema up to date. Closing moves the write-ahead log into
+        Creates the file where there is none, and brings its schema up to date; where the block raises, a file that it created
+        is removed. Closing moves the write-ahead log into
         the file; a process killed before that leaves the log beside it, and the next opening replays what was committed.
         """
         import duckdb
 
         from gpucost.store import failures
 
+        is_new = not self.exists
         con = self._open(read_only=False)
         try:
             if not migrate.check(con, self.path):
@@ -84,6 +86,9 @@ class Store:
                 yield con
             except BaseException:
                 self._rollback(con)
+                if is_new:
+                    # While the lock is held: nobody else can have written into it.
+                    self.path.unlink(missing_ok=True)
                 raise
             try:
                 con.execute("COMMIT")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.collect.bill.trees import Entry, Tree
     from gpucost.store import Store
-    from gpucost.store.charges import BillResult
+    from gpucost.store.charges import BillResult, Load
 
 # What is found where there is no export.
 _NOTHING = ("not_loaded", "leftovers")
@@ -54,9 +55,20 @@ def collect_bills(
     of rows that name none; without it such a row fails.
     """
     run = BillRun()
-    with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work), currency) as con:
+    with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work)) as con:
         _Run(store, con, Path(work), provider, force, currency, Meter(progress), run).all(trees)
     return run
+
+
+@dataclass(slots=True)
+class _Group:
+    """Loose files of one format; `named` are those that were named themselves."""
+
+    kind: Format
+    staged: list[mapping.Staged] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
+    has_archive: bool = False
 
 
 @dataclass(slots=True)
@@ -147,20 +159,32 @@ class _Run:
             self._find("note", "unchanged", f"{told.source} {told.billing_period}: already loaded, unchanged")
             self.meter.advance(sum(entry.size for entry in entries))
             return
-        read: list[tuple[Format, str, Path]] = []
+        read: list[tuple[Format, mapping.Staged]] = []
         for entry in entries:
             read += self._read(tree, entry)
             self.meter.advance(entry.size)
-        known = {kind.name: kind for kind, _, _ in read}
+        known = {kind.name: kind for kind, _ in read}
         if len(known) > 1:
             raise DataError(
                 f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}", "get the export again"
             )
         kind = read[0][0]
-        mapped = self._target("mapped")
-        findings = mapping.map_rows(self.con, kind, [path for _, _, path in read], mapped)
-        files = charges.BillFiles([mapped], kind.name, self._digest(kind, digests), told.source, is_whole=True)
-        self._replace(files, findings, is_named=tree.is_file)
+        files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True)
+        with self._store() as con:
+            findings = mapping.write_rows(con, kind, [staged for _, staged in read], files)
+            results = self._replace(con, files)
+        self._tell(files, results, findings, is_named=tree.is_file)
+
+    @contextmanager
+    def _store(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The store, in a transaction, and what the formats' SQL needs."""
+        self.meter.tell("writing to the store")
+        with self.store.write() as con:
+            bill_files.bound(con, self.work)
+            # Each thread fills row groups of its own: half the work of keeping the files' order, which source_row tells.
+            con.execute("SET preserve_insertion_order = false")
+            con.execute("SET VARIABLE currency = $1", [self.currency])
+            yield con
 
     def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
         """Whether the store has just these files of a period, read by the rules of today."""
@@ -171,42 +195,78 @@ class _Run:
         return loaded is not None and any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
-        groups: dict[str, tuple[Format, dict[str, Path], list[str], set[str]]] = {}
-        seen: dict[str, str] = {}
+        files: dict[str, tuple[Tree, Entry]] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
             try:
                 digest = tree.digest(entry)
-                if digest in seen:
-                    self._find("note", "same_file", f"{tree.shown(entry)} is the same as {seen[digest]}: it counts once")
-                    self.meter.advance(entry.size)
-                    continue
-                for kind, name, path in self._read(tree, entry):
-                    if not mapping.has_rows(self.con, path):
+            except GpucostError as error:
+                self.run.errors.append(error)
+                continue
+            if digest in files:
+                first_tree, first = files[digest]
+                same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
+                self._find("note", "same_file", same)
+                self.meter.advance(entry.size)
+            else:
+                files[digest] = (tree, entry)
+        loaded = self._loaded(files)
+        known = {digest for _, load in loaded for digest in load.file_digests}
+        groups: dict[str, _Group] = {}
+        self._read_loose({digest: file for digest, file in files.items() if digest not in known}, groups)
+        # What is new beside them is judged together with them.
+        beside = {digest for kind, load in loaded if kind.name in groups for digest in load.file_digests}
+        self._read_loose({digest: file for digest, file in files.items() if digest in beside}, groups)
+        if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
+            # A file of the batch is broken: nothing of the batch is loaded.
+            self._leave(sum(len(group.staged) for group in groups.values()))
+            return
+        for kind, load in loaded:
+            if kind.name not in groups:
+                with self.store.read() as con:
+                    self.run.results += charges.unchanged(con, load.digest)
+                self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
+        for group in groups.values():
+            try:
+                self._group(group)
+            except GpucostError as error:
+                self.run.errors.append(error)
+                self._leave(len(group.staged) - 1)
+
+    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load]]:
+        """What the store has of just these files, read by the rules of today, as this command would load it."""
+        if self.force or not self.store.exists:
+            return []
+        with self.store.read() as con:
+            loads = charges.loads(con, digests)
+        return [
+            (kind, load)
+            for load in loads
+            for kind in formats.all_formats()
+            if self._digest(kind, load.file_digests) == load.digest
+            and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
+        ]
+
+    def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
+        for digest, (tree, entry) in files.items():
+            try:
+                read = self._read(tree, entry)
+                for kind, file in read:
+                    if not mapping.has_rows(self.con, file.path):
                         self._pass_over(
-                            tree, formats.NotThis(f"{name} has a header, but no charges", "export a time that has any")
+                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a time that has any")
                         )
                         continue
-                    _, staged, digests, named = groups.setdefault(kind.name, (kind, {}, [], set()))
-                    staged[name] = path
-                    digests.append(digest)
-                    named |= {name} if tree.is_file else set()
-                seen[digest] = tree.shown(entry)
+                    group = groups.setdefault(kind.name, _Group(kind))
+                    group.staged.append(file)
+                    group.digests.append(digest)
+                    group.named |= {file.name} if tree.is_file else set()
+                    group.has_archive |= len(read) > 1
             except formats.NotThis as error:
                 self._pass_over(tree, error)
             except GpucostError as error:
                 self.run.errors.append(error)
             self.meter.advance(entry.size)
-        if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
-            # A file of the batch is broken: nothing of the batch is loaded.
-            self._leave(sum(len(staged) for _, staged, _, _ in groups.values()))
-            return
-        for group in groups.values():
-            try:
-                self._group(*group)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                self._leave(len(group[1]) - 1)
 
     def _leave(self, count: int) -> None:
         if count > 0:
@@ -219,27 +279,30 @@ class _Run:
         else:
             self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
 
-    def _group(self, kind: Format, staged: dict[str, Path], digests: list[str], named: set[str]) -> None:
-        mapped = self._target("mapped")
-        findings, lost = mapping.map_loose(self.con, kind, staged, mapped)
+    def _group(self, group: _Group) -> None:
+        digest = self._digest(group.kind, group.digests)
+        files = charges.BillFiles(group.kind.name, digest, file_digests=None if group.has_archive else group.digests)
+        with self._store() as con:
+            findings, lost = mapping.write_loose(con, group.kind, group.staged, files)
+            results = self._replace(con, files)
         for old, new in sorted(lost.items()):
             why = f"{old} does not count: {new} holds the same bill and is the newer one"
-            if old in named:
+            if old in group.named:
                 self.run.errors.append(DataError(why, "leave it out"))
             else:
                 self._find("note", "superseded", why)
-        self._replace(charges.BillFiles([mapped], kind.name, self._digest(kind, digests)), findings, is_named=bool(named))
+        self._tell(files, results, findings, is_named=bool(group.named))
 
-    def _replace(self, files: charges.BillFiles, findings: Sequence[Finding], *, is_named: bool) -> None:
-        """Writes bills to the store. What is left out fails where its file was named, and is told of where a directory was."""
-        held = mapping.providers(self.con)
+    def _replace(self, con: duckdb.DuckDBPyConnection, files: charges.BillFiles) -> list[BillResult]:
+        held = charges.providers(con)
         if self.provider is not None and held - {self.provider}:
             raise DataError(
                 f"a {files.format} file holds charges of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
             )
-        self.meter.tell("writing to the store")
-        with self.store.write() as con:
-            results = charges.replace(con, files, force=self.force)
+        return charges.replace(con, files, force=self.force)
+
+    def _tell(self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[Finding], *, is_named: bool) -> None:
+        """What became of the bills. What is left out fails where its file was named, and is told of where a directory was."""
         if not results:
             empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
             if is_named:
@@ -269,7 +332,7 @@ class _Run:
             where = f"that the store has with another part of {result.source} {result.billing_period}"
             self.run.findings += mapping.repeated_rows(result.repeated, where)
 
-    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, str, Path]]:
+    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, mapping.Staged]]:
         """A file, or those in an archive, as text columns in Parquet; what was fetched for that is not kept."""
         directory = self.work / f"files-{self._number()}"
         directory.mkdir()
@@ -278,9 +341,9 @@ class _Run:
             for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
                 kind = formats.recognize(file.header, file.name)
                 self._check_provider(kind, file.name)
-                staged = mapping.stage(self.con, kind, file, self._target("raw"))
+                staged = mapping.stage(self.con, kind, file, self.work / f"staged-{self._number()}.parquet")
                 self._check_holders(kind, file.name, staged)
-                found.append((kind, file.name, staged))
+                found.append((kind, mapping.Staged(staged, file.name)))
         rmtree(directory)
         return found
 
@@ -294,18 +357,15 @@ class _Run:
         """A format of any provider's, whose rows say whose they are."""
         if self.provider is None or known.providers:
             return
-        held = mapping.holders(self.con, staged)
+        held = mapping.holders(self.con, known, staged)
         if held and self.provider not in held:
             raise formats.NotThis(
                 f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
             )
 
-    def _digest(self, known: Format, digests: Sequence[str]) -> str:
+    def _digest(self, known: Format, digests: Iterable[str]) -> str:
         parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def _target(self, what: str) -> Path:
-        return self.work / f"{what}-{self._number()}.parquet"
 
     def _number(self) -> int:
         self._serial += 1

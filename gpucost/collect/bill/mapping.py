@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from gpucost.catalog import load_catalog
 from gpucost.collect.bill import formats
 from gpucost.collect.result import Finding
 from gpucost.errors import DataError
-from gpucost.store import bill_files, bill_twins
+from gpucost.store import bill_files, bill_twins, charges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.opening import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file as text columns on disk, and what it is called for the user."""
+
+    path: Path
+    name: str
+
 
 # What the rows of every format pass first: a charge that stands there twice is one.
 _ONCE = ("once_1_repeated", "once_2_raw")
@@ -48,33 +58,45 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target:
     return target
 
 
-def map_rows(
-    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Path], target: Path, *, across_files: bool = True
+def write_rows(
+    con: duckdb.DuckDBPyConnection,
+    known: Format,
+    staged: Sequence[Staged],
+    files: charges.BillFiles,
+    *,
+    across_files: bool = True,
 ) -> list[Finding]:
-    """Writes the charges of staged files to `target`, each once, and answers what the format finds worth saying.
+    """Writes the charges of staged files to the store that `con` is open on, each once, and answers what the format finds worth
+    saying.
 
     A charge that two files tell of counts twice where not `across_files`. Raises DataError, with file and row, where a charge
     lacks what every charge has.
     """
-    bill_files.staged_view(con, staged)
+    bill_files.staged_view(con, [file.path for file in staged], known.columns)
     con.execute("SET VARIABLE across_files = $1", [across_files])
     if known.catalog:
         load_catalog(con)
-    with bill_files.values_in_words(con):
-        for name in (*_ONCE, *known.sql):
+    with bill_files.values_in_words([file.name for file in staged]):
+        for name in (*_ONCE, *known.sql, "formatted"):
             con.execute(formats.sql_text(name))
-        con.sql(formats.sql_text("formatted")).write_parquet(str(target), compression="snappy")
-    con.read_parquet(str(target)).create_view("charges_read", replace=True)
-    for wrong in bill_files.rows(con.execute(formats.sql_text("unread"))):
-        fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
-        if wrong["what"] == "the currency":
-            fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
-        raise DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
+        if charges.lacking(con):
+            raise _unread(con, known)
+        charges.write(con, files)
+    # What is written is read faster than it is mapped.
+    con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
     found = bill_files.rows(con.execute(formats.sql_text(known.findings))) if known.findings else []
     findings = [
         Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
     ]
     return findings + repeated_rows(_count_repeated(con), "of these files")
+
+
+def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
+    (wrong,) = bill_files.rows(con.execute(formats.sql_text("unread")))
+    fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
+    if wrong["what"] == "the currency":
+        fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
+    return DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
 
 
 def repeated_rows(count: int, where: str) -> list[Finding]:
@@ -89,14 +111,17 @@ def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
     return int(con.execute("SELECT count(*) FROM repeated").fetchall()[0][0])
 
 
-def map_loose(
-    con: duckdb.DuckDBPyConnection, known: Format, staged: dict[str, Path], target: Path
+def write_loose(
+    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[Finding], dict[str, str]]:
-    """As `map_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
-    findings = map_rows(con, known, list(staged.values()), target, across_files=False)
-    lost = bill_twins.superseded(con, target)
+    """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
+    findings = write_rows(con, known, staged, files, across_files=False)
+    if len(staged) < 2:
+        return findings, {}
+    lost = bill_twins.superseded(con)
     if lost or _stand_in_two_files(con):
-        findings = map_rows(con, known, [path for name, path in staged.items() if name not in lost], target)
+        charges.take_back(con)
+        findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
     return findings, lost
 
 
@@ -104,9 +129,9 @@ def _stand_in_two_files(con: duckdb.DuckDBPyConnection) -> bool:
     return bool(con.execute("SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1").fetchall())
 
 
-def holders(con: duckdb.DuckDBPyConnection, staged: Path) -> set[str]:
+def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Path) -> set[str]:
     """Whose charges a staged FOCUS file holds."""
-    bill_files.staged_view(con, [staged])
+    bill_files.staged_view(con, [staged], known.columns)
     con.execute(formats.sql_text("focus_provider"))
     con.execute(
         "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
@@ -117,8 +142,3 @@ def holders(con: duckdb.DuckDBPyConnection, staged: Path) -> set[str]:
 def has_rows(con: duckdb.DuckDBPyConnection, staged: Path) -> bool:
     """Whether a staged file holds any row."""
     return bool(con.read_parquet(str(staged)).limit(1).fetchall())
-
-
-def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
-    """Whose charges the rows mapped last are."""
-    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM charges_read").fetchall()}

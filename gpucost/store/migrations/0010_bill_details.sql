@@ -21,6 +21,10 @@ ALTER TABLE bill_rows ADD COLUMN tenancy VARCHAR;                       -- of an
 ALTER TABLE bill_rows ADD COLUMN capacity_reservation_type VARCHAR;     -- 'capacity_block'; null: an on-demand reservation, or none
 ALTER TABLE bill_rows ADD COLUMN is_net BOOLEAN;                        -- effective_cost is after discounts: rows of kind 'discount' take nothing off it
 
+-- What loose files were, so that they are known before they are read again.
+ALTER TABLE bills ADD COLUMN file_digests VARCHAR[];                    -- of each file of the load; null where a file held several
+ALTER TABLE bills ADD COLUMN load_bills INTEGER;                        -- how many bills the load held
+
 CREATE VIEW charges AS
 SELECT b.provider, b.source, b.format, b.billing_period, b.is_final, r.*
 FROM bill_rows AS r JOIN bills AS b USING (bill_id);

@@ -1,10 +1,5 @@
--- reads: incoming
+-- reads: bill_rows
 -- writes: bills_incoming.rows, counted again
--- invariant: rows counts what is in incoming
+-- invariant: rows counts what is in bill_rows
 UPDATE bills_incoming AS b
-SET rows = (
-    SELECT count(*)
-    FROM incoming AS i
-    WHERE i.provider = b.provider AND coalesce(i.billing_account_id, '') = b.billing_account_id AND i.billing_period = b.billing_period
-      AND i.format IS NOT DISTINCT FROM b.told_format
-);
+SET rows = (SELECT count(*) FROM bill_rows AS r WHERE r.bill_id = b.bill_id);

@@ -1,18 +1,22 @@
--- reads: incoming, the macro charge_detail
+-- reads: incoming, bills_told, the macro charge_detail
 -- writes: nothing; answers one row per two files of one load that tell of common charges
 -- invariant: each pair once, the sizes counted in charges
 WITH keys AS (
     SELECT DISTINCT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file, charge_key,
            charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description, pricing_quantity) AS detail
     FROM incoming
-), files AS (
+), sizes AS (
     SELECT provider, coalesce(billing_account_id, '') AS billing_account_id, billing_period, format, source_file,
-           CASE WHEN count(is_invoiced) > 0 THEN bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) END AS is_final,
            count(DISTINCT hash(charge_key, charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description,
                                                          pricing_quantity))) AS charges,
            min(charge_period_start) AS earliest, max(charge_period_start) AS latest
     FROM incoming
     GROUP BY ALL
+), files AS (
+    SELECT s.*, CASE WHEN t.tells_invoices THEN t.is_invoiced END AS is_final
+    FROM sizes AS s
+    JOIN bills_told AS t ON t.file = s.source_file AND t.provider = s.provider AND t.billing_period = s.billing_period
+                        AND t.account = s.billing_account_id AND t.format IS NOT DISTINCT FROM s.format
 ), shared AS (
     -- One account's charge told of under another account's number is the same charge.
     SELECT a.provider, a.billing_period, a.billing_account_id AS a_account, a.source_file AS a_file, a.format AS a_format,
