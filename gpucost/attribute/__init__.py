@@ -31,8 +31,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
     has done whole days, and the next goes on with the others.
 
-    Expects what inventory and price left behind on this connection: nodes, allocations, collected, coverage_gaps, node_stops, node_prices,
-    and the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
+    Expects what inventory and price left behind on this connection: nodes, allocations, collected, coverage_gaps, node_stops,
+    node_prices, and the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
     """
     # The order of rows in intermediate tables means nothing, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")

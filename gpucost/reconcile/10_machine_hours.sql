@@ -6,9 +6,8 @@ WITH ranked AS (
     -- a machine's hour that a later billing period corrects is seen once
     SELECT *, row_number() OVER (PARTITION BY instance_key, from_ms ORDER BY billing_period, bill_id) = 1 AS is_first,
         -- of the machine, or of another one that shares its cost (docs/billing-prices.md)
-        min(billing_period) OVER pool <> max(billing_period) OVER pool AS is_settled_elsewhere
+        min(billing_period) OVER (PARTITION BY pool) <> max(billing_period) OVER (PARTITION BY pool) AS is_settled_elsewhere
     FROM billed_hours
-    WINDOW pool AS (PARTITION BY provider, account, region, instance_type, capacity_type, currency, from_ms, to_ms)
 ),
 asked AS (
     SELECT row_number() OVER () AS machine_hour, -dense_rank() OVER (ORDER BY instance_key, currency, format) AS machine,
