@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
+from gpucost.config import Config
 from gpucost.config.clouds import Bills as BillSettings
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
@@ -292,3 +294,10 @@ def test_what_google_tells_of_a_price(bills: Bills) -> None:
     bills.write("f.jsonl", json.dumps(gcp.row(price=price)) + "\n")
     assert not bills.load(bills.directory / "f.jsonl", provider="gcp").errors
     assert details(bills)[0][1:3] == (0.3, 0.25)
+
+
+def test_reconcile_shows_a_machine_as_its_bill_spells_it(bills: Bills) -> None:
+    vm = f"{azure.SUB}/resourceGroups/Rg-ML/providers/Microsoft.Compute/virtualMachines/GPU-Node-1"
+    azure.load(bills, [azure.row(ResourceId=vm, AdditionalInfo=json.dumps({"ServiceType": "Standard_NC24ads_A100_v4"}))])
+    (seen,) = pipeline.reconcile(Config(), bills.store, "2026-03", ("node",)).unseen
+    assert seen.name == vm
