@@ -121,6 +121,16 @@ def test_an_overlap_that_is_restated_is_refused_still(bills: Bills) -> None:
     assert [result.verdict for result in run.results] == ["overlap"] and costs(bills)[0] == 4
 
 
+def test_a_months_tax_that_grows_from_one_snapshot_to_the_next_counts_once(bills: Bills) -> None:
+    month = {"lineItem/LineItemType": "Tax", "lineItem/ResourceId": "", "lineItem/UsageType": "", "lineItem/UsageAmount": "1"}
+    month |= {"lineItem/UsageStartDate": "2026-03-01T00:00:00Z", "lineItem/UsageEndDate": "2026-04-01T00:00:00Z"}
+    early = [*LINES[:4], line("gone", 0, ResourceId="i-99"), line("t1", UnblendedCost="5") | month]
+    late = [*LINES, line("t2", UnblendedCost="9") | month]
+    bills.load(bills.write("early.csv", csv_text(early)))
+    assert [result.verdict for result in bills.load(bills.write("late.csv", csv_text(late))).results] == ["replace"]
+    assert costs(bills) == (7, pytest.approx(6 * 32.77 + 9))
+
+
 def test_files_of_a_manifest_count_a_row_once(bills: Bills) -> None:
     keys = [f"exports/gpu/20260301-20260401/one/gpu-{part}.csv" for part in (1, 2)]
     for key, rows in zip(keys, (LINES[:4], LINES[3:]), strict=True):
