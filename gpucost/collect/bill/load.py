@@ -254,11 +254,7 @@ class _Run:
                 for kind, file in read:
                     if not mapping.has_rows(self.con, file.path):
                         self._pass_over(
-<<<<<<< HEAD
-                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a time that has any")
-=======
-                            tree, formats.NotThis(f"{name} has a header, but no charges", "export a month that has charges")
->>>>>>> w-rows
+                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a month that has charges")
                         )
                         continue
                     group = groups.setdefault(kind.name, _Group(kind))
