@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucost.chargeback.index import to_html
+from gpucost.reconcile.view import CLASSES
 from gpucost.report.html import render
 from gpucost.report.html.text import clean
 from tests.chromium import Browser, chromium
@@ -76,6 +77,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = {
         "month": "2026-10", "from": "2026-10-01", "to": "2026-11-01", "timezone": "UTC", "currency": "USD", "state": "estimate",
         "reasons": [HOSTILE[0]], "missing": [HOSTILE[5]], "reconciliation": {"sentence": HOSTILE[6]}, "replaces": None,
+        "invoice": {
+            "billed_cost": 1234567.89, "rows": 12345678, "difference": 0.0,
+            "lines": [{"line": line, "rows": 1234567, "cost": 7.77} for line in ("charged", "other_bills", *CLASSES)],
+        },
         "teams": [figures | {"team": team, "file": f"teams/{at}"} for at, team in enumerate(teams)], "totals": totals,
         "coverage": {
             "measured_ratio": 1.0, "price_sources": {"catalog": 1.0}, "not_collected_hours": 0.0,

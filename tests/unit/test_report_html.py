@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gpucost.cli._reconciled import reconciled
 from gpucost.cli.app import app
 from gpucost.config import Config
-from gpucost.reconcile.view import LINES, Reconciliation
+from gpucost.reconcile.view import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.report.html import Bar, Block, render
 from gpucost.report.html.charts import spark
 from gpucost.report.html.scale import tick_texts, ticks
@@ -186,15 +186,19 @@ def test_sparklines() -> None:
 
 def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = dict.fromkeys(LINES, Decimal(0)) | {"attributed": Decimal("70.25"), "unallocated": Decimal("29.75")}
-    account = Reconciliation("2026-10", "USD", ("aws",), True, Decimal(100), 744.0, 3, lines, (), (), (), (), (), (), 0.0)
+    costs: dict[Basis, Decimal] = {"billed": Decimal(1200), "effective": Decimal(110)}
+    whole = tuple(Statement(basis, "USD", 7, cost, (ClassRow("tax", None, 7, cost),)) for basis, cost in costs.items())
+    account = Reconciliation(
+        "2026-10", "USD", ("aws",), True, whole, (), Decimal(100), 744.0, 3, lines, (), (), (), (), (), (), 0.0
+    )
     monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
     billed = replace(report, coverage=replace(report.coverage, price_sources=(PriceSource("bill", 1.0, None, None),)))
     told = reconciled(Config(), Store(store), query, billed)
     assert told.coverage.reconciliation == (
-        "bill of aws (final, billing period 2026-10 UTC): 100.00 USD for 3 GPU machines = "
-        "70.25 attributed to teams + 29.75 unallocated: nobody held the GPUs; every cent is named"
+        "bill of aws (final, billing period 2026-10 UTC): 1,200.00 USD billed, 110.00 USD effective; "
+        "100.00 USD for 3 GPU machines = 70.25 attributed to teams + 29.75 unallocated: nobody held the GPUs; every cent is named"
     )
     assert told.coverage.reconciliation in Page(render(told)).texts
     assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is billed
