@@ -35,7 +35,7 @@ FILES = "cur-*.parquet"
 
 _PAYER, _ACCOUNT, _LAB = "111122223333", "444455556666", "777788889999"
 #: Seconds that a machine is billed before and after its node is seen.
-_BOOT, _DRAIN = 150, 330
+_BOOT, _DRAIN = 150, 630
 _HOUR, _DAY = 3600, 86_400
 
 

@@ -105,7 +105,7 @@ class _Planner:
         self._jobs(shared, _whole([4, 5]), _Jobs("inference", ("quantize",), 8, 3, 0.1, "training"))
         self._jobs(shared, _whole([6]), _Jobs("inference", ("load-test",), 5, 4, 0.1, "patchy"))
         for node in self._spot_lives(T4_SPOT, days=12):
-            self._jobs(node, _whole([0]), _Jobs("ci", ("gpu-tests",), 0.7, 0.9, 0.2, "tests"))
+            self._jobs(node, _whole([0]), _Jobs("ci", ("gpu-tests",), 2, 1.9, 0.2, "tests"))
             self._jobs(node, _whole([3]), _Jobs("recsys", ("embedding-refresh",), 5, 2.5, 0.1, "training"))
             self._nightly(node)
 

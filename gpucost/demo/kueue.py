@@ -14,7 +14,7 @@ from gpucost.demo.model import Series
 if TYPE_CHECKING:
     from gpucost.demo.model import Fleet, Pod
 
-_STEP = 300
+_STEP = 600
 _KUEUE = {"job": "kueue-controller-manager", "instance": "10.10.5.4:8443", "replica_role": "leader"}
 #: (ClusterQueue, namespaces, quota in GPUs, borrowing limit)
 _QUEUES = (

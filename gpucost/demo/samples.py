@@ -10,7 +10,7 @@ from gpucost.demo.activity import Times, percent
 from gpucost.demo.kueue import kueue
 from gpucost.demo.model import Device, Fleet, Node, Pod, Series
 
-SCRAPE_SECONDS = 300
+SCRAPE_SECONDS = 600
 _KSM = {"job": "kube-state-metrics", "instance": "10.10.3.17:8080"}
 _KSM_OFFSET = 17
 

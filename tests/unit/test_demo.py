@@ -21,6 +21,7 @@ from gpucost.errors import UsageError
 from gpucost.model import Period
 from gpucost.report import Query
 from gpucost.store import Store
+from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid
 
 BILLED = Period(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
@@ -107,6 +108,16 @@ def test_every_cent_of_its_bill_is_accounted_for(demo: Config) -> None:
     assert (account.is_final, account.unbilled, account.not_collected) == (True, (), ())
     # a machine that never joined its cluster, and somebody's own
     assert {machine.instance_type for machine in account.unseen} == {"p5.48xlarge", "g5.4xlarge"}
+
+
+@pytest.mark.parametrize(("month", "told_by"), [(BILLED, None), (ESTIMATED, "2026-01")])
+def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: str | None) -> None:
+    with Store(demo.store).read() as con:
+        found = read_commitments(con, month.start_ms, month.end_ms)
+    assert found.month == told_by
+    assert {one.kind for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
+    # the plan pays for one and a half of the machines on demand
+    assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
 @pytest.mark.slow

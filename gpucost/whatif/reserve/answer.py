@@ -252,8 +252,9 @@ def _findings(
     else:
         covered = sum(use.covered_hours for family in families for use in family.uses)
         said.append(
-            f"Existing commitments: {len(existing.commitments)} in the bill, counted first; they cover {covered:,.1f} node-hours"
-            " of this usage, which are in neither figure."
+            f"Existing commitments: {len(existing.commitments)} in the bill"
+            + (f" of {existing.month}, which are taken to go on as on its last day," if existing.month else ",")
+            + f" counted first; they cover {covered:,.1f} node-hours of this usage, which are in neither figure."
         )
         silent = [c for c in existing.commitments if not c.covered_hours and not c.unused_cost]
         said += [f"{c.name}: the bill does not say which instances it covers, so it is not counted." for c in silent]
