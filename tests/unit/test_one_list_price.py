@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ FLEET = fleet(
     {},
 )
 PERIOD = ("--from", "2026-03-10T00:00Z", "--to", "2026-03-10T02:00Z")
-SOON, LATER = date.today() + timedelta(days=30), date.today() + timedelta(days=40)
+TODAY = datetime.now(UTC).date()
+SOON, LATER = TODAY + timedelta(days=30), TODAY + timedelta(days=40)
 # zone, type, option, price, effective start, as of: what a cloud answered
 ASKED = (
     ("", P5, "on_demand", 98, None, "2024-06-01"),

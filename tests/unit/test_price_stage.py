@@ -70,7 +70,7 @@ def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
     ],
 )
 def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
-    for option in "on_demand savings_plan cud reserved capacity_block flex_start calendar spot".split():
+    for option in ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]:
         found = run(con, [NODE | {"capacity_type": capacity, "instance_type": "x1"}], [f",,,x1,{option},9,USD"])
         assert steps(found) == ([(0, 24, Decimal(9))] if option in options.split() else [])
 
