@@ -161,8 +161,9 @@ def test_what_serves_ends_when_it_did() -> None:
     assert played.fleet.pods[-1].to_ms == 60 * H
 
 
-def test_reserved_nodes_stay() -> None:
-    reserved = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),), capacity_type="reserved")
+@pytest.mark.parametrize("capacity_type", ["reserved", "capacity_block"])
+def test_nodes_that_are_paid_anyway_stay(capacity_type: str) -> None:
+    reserved = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),), capacity_type=capacity_type)
     played = replay(Fleet((reserved,), ()), [], Rules(), remove_nodes=True)
     assert played.fleet.nodes == (reserved,)
 

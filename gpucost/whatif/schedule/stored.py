@@ -126,7 +126,7 @@ def _findings(options: Options, fleet: Fleet, kept: list[Piece], idle: Idle) -> 
         )
     reserved = sum(node.capacity_type in PAID_ANYWAY for node in fleet.nodes)
     if reserved and not options.is_narrowed:
-        told.append(f"{reserved} reserved nodes stay: they are paid whether they are up or not.")
+        told.append(f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not.")
     return tuple(told)
 
 
