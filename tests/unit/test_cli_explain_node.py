@@ -87,7 +87,7 @@ def test_the_table_says_why_one_won(folder: Path) -> None:
     assert "p4d.24xlarge, on_demand, 8 x A100-SXM4-40GB" in text
     assert "price book line 3" in text and "wins: more specific, names a region" in text
     assert "less specific: the winner names a region" in text
-    assert "catalog of gpucost: karpenter-aws" in text and "the price book comes first" in text
+    assert "catalog of gpucost: survey-2026-09-19" in text and "the price book comes first" in text
     assert "x 1.25  1 EUR in USD on 2026-10-01: 20\n" in text
     assert "x 0.7  30 % off, [[prices.discounts]] 1: instance_family = p4d: 14\n" in text
     assert text.endswith("14 USD per node-hour, 1.75 per GPU-hour\n")

@@ -129,7 +129,7 @@ def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) 
 
 def test_the_catalog_prices_until_the_book_begins(con: duckdb.DuckDBPyConnection) -> None:
     listed, own = run(con, [NODE | {"region": None}], [",,,p4d.24xlarge,on_demand,9,USD,2026-10-01T12:00:00Z"])
-    assert listed == (1, 0, 12, Decimal("21.957642"), "catalog", date(2026, 7, 20))
+    assert listed == (1, 0, 12, Decimal("21.957642"), "catalog", date(2026, 9, 19))
     assert own == (1, 12, 24, Decimal(9), "price_book", date(2026, 10, 1))
 
 
@@ -151,10 +151,11 @@ def test_the_region_is_read_from_the_zone(
 
 
 def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None:
-    spot = NODE | {"capacity_type": "spot", "instance_type": "g5.xlarge"}
+    spot = NODE | {"capacity_type": "spot"}
     known = spot | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
-    assert steps(run(con, [known], [])) == [(0, 24, Decimal("0.436"))]
-    assert steps(run(con, [spot], [])) == [(0, 24, Decimal("0.436"))]  # lower median of 0.4259, 0.436, 0.4364
+    assert steps(run(con, [known], [])) == [(0, 24, Decimal("8.1203"))]
+    assert steps(run(con, [spot], [])) == [(0, 24, Decimal("7.8799"))]  # lower median of 2.4655, 7.8799, 8.1203, 8.1915
+    assert steps(run(con, [spot | {"instance_type": "g5.xlarge"}], [])) == [(0, 24, Decimal("0.5291"))]  # of the region alone
 
 
 def test_reserved_capacity_has_the_list_price_on_demand(con: duckdb.DuckDBPyConnection) -> None:
@@ -211,11 +212,11 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: 
 def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
     run(con, [NODE], [])
     assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
-    later = to_ms(datetime(2026, 10, 20, tzinfo=UTC))
+    later = to_ms(datetime(2026, 12, 20, tzinfo=UTC))
     run(con, [NODE | {"up_to_ms": later}, NODE | {"node_id": 2, "up_to_ms": later - 1}], [])
     [(code, subject, message)] = con.execute("SELECT code, subject, message FROM warnings").fetchall()
     assert (code, subject) == ("stale_price", "p4d.24xlarge")
-    assert message == "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-07-20, 92 days before it was last used"
+    assert message == "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-09-19, 92 days before it was last used"
 
 
 def test_touching_segments_of_one_price_are_one(con: duckdb.DuckDBPyConnection) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.collect import aws
 from gpucost.collect.login import NoCredentials
-from gpucost.collect.prices.aws_bulk import plan_prices, product_prices
-from gpucost.collect.prices.aws_products import AGAIN, WANTED, plan_price
-from gpucost.collect.prices.aws_products import product_prices as prices_of
+from gpucost.collect.prices import aws_bulk
+from gpucost.collect.prices.aws_products import AGAIN, WANTED, plan_price, product_prices
 from gpucost.collect.prices.aws_types import accelerated
 from gpucost.collect.prices.base import PriceCollector, one_of_each
 from gpucost.collect.prices.known import known_types
@@ -56,9 +55,9 @@ class AwsPrices(PriceCollector):
         prices: list[ListPrice] = []
         for region in regions:
             self.tell(f"{region}: no login; the public price list, which is long")
-            found = product_prices(public, server, region, names, self.day)
+            found = aws_bulk.product_prices(public, server, region, names, self.day)
             self.tell(f"{region}: no login; the public list of Savings Plans, which is long")
-            prices += _not_none([*found, *plan_prices(public, server, region, names)], region)
+            prices += _not_none([*found, *aws_bulk.plan_prices(public, server, region, names)], region)
         return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
@@ -77,7 +76,7 @@ class AwsPrices(PriceCollector):
             self.tell(f"{region}: price list, page {page}")
             answer = client.get_products(ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters, **more)
             for text in _part(answer, "PriceList", "get_products"):
-                yield from prices_of(text, region, names, self.day)
+                yield from product_prices(text, region, names, self.day)
             if not answer.get("NextToken"):
                 return
             more = {"NextToken": answer["NextToken"]}

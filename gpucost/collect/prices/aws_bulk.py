@@ -7,7 +7,7 @@ from collections.abc import Collection
 from decimal import InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.prices.aws_products import AGAIN, WANTED, is_plain, plan_price, term_prices
+from gpucost.collect.prices.aws_products import AGAIN, HOURS_PER_YEAR, WANTED, is_plain, plan_price, term_prices
 from gpucost.errors import SourceError
 from gpucost.store.list_prices import ListPrice
 
@@ -21,7 +21,6 @@ RATES = "aws bulk savings plans"
 
 _SERVERS = {"aws": "https://pricing.us-east-1.amazonaws.com", "cn": "https://pricing.cn-north-1.amazonaws.com.cn"}
 _PLANS = {"ComputeSavingsPlans": "Compute", "EC2InstanceSavingsPlans": "EC2Instance"}
-_SECONDS_PER_YEAR = 31_536_000
 # The attributes that is_plain asks for, by the names that columns have.
 _ATTRIBUTES = {name.lower(): name for name in (*WANTED, "regionCode", "instanceType", "marketoption")}
 
@@ -88,7 +87,7 @@ def _rate(row: Row) -> dict[str, Any]:
     return {
         "savingsPlanOffering": {
             "planType": _PLANS[row["productfamily"]],
-            "durationSeconds": int(row["leasecontractlength"]) * _SECONDS_PER_YEAR,
+            "durationSeconds": int(row["leasecontractlength"]) * HOURS_PER_YEAR * 3600,
             "paymentOption": row["purchaseoption"],
             "currency": row["currency"],
         },
