@@ -130,7 +130,7 @@ def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) ->
             before = Step(
                 "price", f"{origin.replace(', less discounts', '')}, before discounts, in {currency}", Decimal(1), gross
             )
-            steps = [before, Step("bill discount", detail, price / gross if gross else Decimal(0), price)]
+            steps = [before, Step("bill discount", detail, round(price / gross, 9) if gross else Decimal(0), price)]
     if currency != config.currency:
         day = from_ms(at_ms).astimezone(config.tz).date()
         price = price * rate

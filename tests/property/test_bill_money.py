@@ -134,11 +134,12 @@ def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
     """Puts what the mapping of the Cost and Usage Report makes of rows into the store's tables."""
     con.execute("DELETE FROM bills; DELETE FROM bill_rows")
     columns = ", ".join(f"{name} VARCHAR" for name in CUR.columns)
-    more = "tag_columns MAP(VARCHAR, VARCHAR), source_file VARCHAR, file_row_number BIGINT"
+    maps = "tag_columns MAP(VARCHAR, VARCHAR), cost_category_columns MAP(VARCHAR, VARCHAR)"
+    more = f"{maps}, row_digest UBIGINT, source_file VARCHAR, file_row_number BIGINT"
     con.execute(f"CREATE OR REPLACE TEMP TABLE raw ({columns}, {more})")
     marks = ", ".join("?" * len(CUR.columns))
     cells = [(*(row.get(name) or None for name in CUR.columns), place) for place, row in enumerate(rows)]
-    con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, 'cur.csv', ?)", cells)  # noqa: S608
+    con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, NULL, NULL, 'cur.csv', ?)", cells)  # noqa: S608
     for name in CUR.sql:
         con.execute(sql_text(name))
     con.execute("INSERT INTO bills VALUES (1, 'aws', 's', 'aws-cur', '1', '2026-03', false, NULL, '', 1, 1, now()::TIMESTAMP)")

@@ -335,3 +335,18 @@ def test_rules_that_make_no_sense_are_refused(tmp_path: Path, wrong: dict[str, A
 def test_two_rules_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two are called storage"):
         Config(shared_costs=[rule("storage"), rule("storage")])
+
+
+def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(tmp_path: Path) -> None:
+    fleet().write(tmp_path / "s")
+    with duckdb.connect(str(tmp_path / "s")) as con:
+        unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None, "cost": "4"}
+        bill(con, unused, unused | {"cost": "8"}, unused | {"cost": "1"})
+        con.execute("UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1")
+        con.execute(
+            "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
+            "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"
+        )
+    with duckdb.connect(str(tmp_path / "s"), read_only=True) as con:
+        # a quarter off the first; the second is after discounts, the third another commitment's
+        assert charges(ask(con, rules=RULES), "commitment_waste") == {"finops": 3 + 8 + 1}
