@@ -125,7 +125,11 @@ def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> None:
     """
     sqlfiles.run(con, "bill_charge_detail")
     sqlfiles.run(con, "bills_incoming", {"source": files.source, "format": files.format})
-    sqlfiles.run(con, "bill_rows_insert")
+    numbers = [row[0] for row in con.execute("SELECT bill_id FROM bills_incoming").fetchall()]
+    if len(numbers) == 1:
+        sqlfiles.run(con, "bill_rows_insert_one", {"bill_id": numbers[0]})
+    else:
+        sqlfiles.run(con, "bill_rows_insert")
     sqlfiles.run(con, "incoming")
 
 
