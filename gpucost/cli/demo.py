@@ -90,7 +90,7 @@ def _next(keep: Path | None, billed: str) -> str:
             "gpucost report --by namespace,gpu_model",
             f"gpucost reconcile --month {billed}      where each dollar of the bill went",
             f"gpucost chargeback --month {billed} --out chargeback",
-            f"gpucost whatif reserve --month {billed}",
+            "gpucost whatif reserve",
             "gpucost budget check",
             "gpucost unit epoch",
             "gpucost unit tokens",

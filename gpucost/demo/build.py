@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CLUSTER = SOURCE = "demo"
-_WINDOW_HOURS = 16 * 24
+_WINDOW_HOURS = 31 * 24
 
 
 def last_months(now: datetime) -> Period:
