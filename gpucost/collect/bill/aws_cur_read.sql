@@ -40,7 +40,8 @@ WITH typed AS (
                 THEN nullif(regexp_extract(coalesce(split_line_item_parent_resource_id, line_item_resource_id), '(^|[/-])(i-[0-9a-f]+)$', 2), '')
            END AS instance,
            coalesce(savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n,
-                    CASE WHEN regexp_matches(line_item_resource_id, ':(savingsplan|reserved-instances)/') THEN line_item_resource_id END)
+                    CASE WHEN contains(line_item_resource_id, ':savingsplan/') OR contains(line_item_resource_id, ':reserved-instances/')
+                         THEN line_item_resource_id END)
                AS commitment,
            line_item_line_item_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'RiVolumeDiscount', 'SppDiscount',
                                         'DistributorDiscount', 'Discount') AS is_discount,
@@ -49,10 +50,11 @@ WITH typed AS (
                AS is_machine,
            split_line_item_parent_resource_id IS NOT NULL AS is_split,
            -- Hours of a block may say so; its fee, and a discount on that, do in one of these.
-           regexp_matches(CASE WHEN line_item_line_item_type = 'Fee' OR line_item_line_item_type LIKE '%Discount'
-                               THEN concat_ws(' ', capacity_reservation_capacity_reservation_type, line_item_usage_type,
-                                              line_item_operation, line_item_line_item_description)
-                               ELSE coalesce(capacity_reservation_capacity_reservation_type, '') END, 'capacity[ -]?block', 'i') AS of_block
+           CASE WHEN line_item_line_item_type = 'Fee' OR suffix(line_item_line_item_type, 'Discount')
+                THEN regexp_matches(concat_ws(' ', capacity_reservation_capacity_reservation_type, line_item_usage_type,
+                                              line_item_operation, line_item_line_item_description), 'capacity[ -]?block', 'i')
+                ELSE coalesce(regexp_matches(capacity_reservation_capacity_reservation_type, 'capacity[ -]?block', 'i'), false)
+           END AS of_block
     FROM raw
 ), judged AS (
     SELECT *,
@@ -61,17 +63,19 @@ WITH typed AS (
            coalesce(line_item_product_code, 'AmazonEC2') = 'AmazonEC2' AND is_machine
                OR line_item_product_code = 'AmazonSageMaker' AND instance IS NOT NULL AND contains(line_item_usage_type, 'Cluster:ml.')
                AS is_node,
-           regexp_matches(coalesce(machine, ''), '^(p|g|gr|trn|inf|dl)[0-9]') AS has_accelerators
+           -- Accelerators that no node can be named for: SageMaker's jobs, endpoints and notebooks, fees without a machine.
+           CASE WHEN line_item_product_code = 'AmazonSageMaker' AND contains(line_item_usage_type, 'ml.')
+                     OR contains(line_item_usage_type, 'EKS-Auto:')
+                THEN coalesce(regexp_matches(machine, '^(p|g|gr|trn|inf|dl)[0-9]'), false)
+                ELSE false
+           END AS has_accelerators
     FROM typed
 )
 SELECT *,
        is_node AND is_usage AS is_instance,
        is_unused_capacity AND is_usage AS is_reserved_unused,
        contains(line_item_usage_type, 'EKS-Auto:') AND instance IS NOT NULL AND is_usage AS is_node_fee,
-       -- Accelerators that no node can be named for: SageMaker's jobs, endpoints and notebooks, fees without a machine.
-       has_accelerators AND NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage', 'Fee')
-           AND (line_item_product_code = 'AmazonSageMaker' AND regexp_matches(line_item_usage_type, '[:-]ml\.')
-                OR contains(line_item_usage_type, 'EKS-Auto:')) AS is_managed,
+       has_accelerators AND (is_usage OR line_type = 'Fee') AS is_managed,
        -- Instance-hours of a row: AWS counts them in hours, whatever the length of the row.
        CASE WHEN lower(coalesce(pricing_unit, 'hrs')) LIKE 'h%' THEN amount::DOUBLE
             WHEN lower(pricing_unit) LIKE 'sec%' THEN amount::DOUBLE / 3600
