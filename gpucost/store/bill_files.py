@@ -254,7 +254,7 @@ def _unread(name: str, error: Exception) -> DataError:
     if "unicode" in text or "utf-8" in text.lower():
         return DataError(f"{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
     if "state machine" in text:
-        return DataError(f"{where} is no regular CSV: a quote is out of place", again)
+        return DataError(f"{where} is no regular CSV: a quote is out of place, or a line end of another kind", again)
     if "quote" in text:
         return DataError(f"{where}: a quoted field does not end where it should", again)
     if "GZIP" in text or "end of" in text.lower():

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     import duckdb
 
 
-# The line items of one telling, for bill_lines_alike.
-_LINES = "CREATE OR REPLACE TEMP TABLE {} AS SELECT charge_key, line_item_id, row_digest FROM "
+# The rows of one telling, for bill_lines_alike. Hours have the quantity that they had; a month's tax or support grows with it.
+_LINES = """CREATE OR REPLACE TEMP TABLE {} AS SELECT charge_key, row_digest,
+    hash(CAST(tags AS VARCHAR), zone, sku_id, sku_price_id, charge_description,
+        CASE WHEN charge_period_end <= charge_period_start + INTERVAL 1 DAY THEN pricing_quantity END) AS detail FROM """
 SOME_LINES, OTHER_LINES = _LINES.format("some_lines"), _LINES.format("other_lines")
 
 
 def alike(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether some_lines and other_lines share line items, and tell each of those alike."""
+    """Whether some_lines and other_lines share charges, and tell each of those alike."""
     ((same, otherwise),) = sqlfiles.run(con, "bill_lines_alike").fetchall()
     return bool(same) and not otherwise
 

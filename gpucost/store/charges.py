@@ -200,7 +200,7 @@ def _amounts(con: duckdb.DuckDBPyConnection) -> dict[int, list[tuple[str, Decima
 
 
 def _share_alike(con: duckdb.DuckDBPyConnection, met: dict[str, Any]) -> bool:
-    """Whether an incoming bill and a stored one share line items, and tell each of those alike."""
+    """Whether an incoming bill and a stored one share charges, and tell each of those alike."""
     con.execute(
         SOME_LINES + "incoming WHERE provider = $1 AND billing_period = $2 AND coalesce(billing_account_id, '') = $3",
         [met["provider"], met["billing_period"], met["new_account"]],

@@ -205,7 +205,7 @@ def test_a_ragged_file_is_refused_with_file_and_line(bills: Bills, break_it: obj
         (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
         (csv_text(ROWS).encode("utf-16"), "no UTF-8 text"),
         (csv_text(ROWS).replace("\n", "\r\n").encode() + b"1,2,3\n", "line 8: 3 fields where the header has"),
-        (csv_text(ROWS).encode() + b'a"b,"c"d\n', "a quote is out of place"),
+        (csv_text(ROWS).encode() + b'a"b,"c"d\n', "a quoted field does not end where it should"),
         (b'{"ResultsByTime": []}', "Cost Explorer"),
         (b'{"skus": [{}]}', "price list"),
         (b"InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),

@@ -109,15 +109,19 @@ def test_a_machine_costs_what_its_gpu_hours_do(bills: Bills, form: Any, currency
     assert first["tags"] == {"team": "nlp"} and first["billed_cost"] == first["effective_cost"]
 
 
-def test_cores_clock_a_machine_without_gpus_and_its_memory_does_not(bills: Bills) -> None:
-    cores = {
-        "cost/skuUnitDescription": "OCPU Per Hour",
-        "product/Description": "Compute - Standard - E4 - OCPU",
-        "cost/productSku": "C",
-    }
+def test_cores_clock_a_machine_without_gpus_and_its_memory_and_licenses_do_not(bills: Bills) -> None:
+    cores = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Standard - E4 - OCPU"}
     memory = {"cost/skuUnitDescription": "Gigabyte Per Hour", "product/Description": "Compute - Standard - E4 - Memory"}
-    charges = load(bills, [classic(1, "4", **cores), classic(1, "64", **memory, **{"lineItem/referenceNo": "m"})])
-    assert [(charge["kind"], charge["instance_hours"]) for charge in charges] == [("instance", 1.0), ("instance", None)]
+    windows = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Windows OS"}
+    rows = [
+        classic(1, quantity, **told, **{"lineItem/referenceNo": f"r{quantity}", "cost/productSku": f"B{quantity}"})
+        for quantity, told in (("4", cores), ("64", memory), ("5", windows))
+    ]
+    assert [(charge["kind"], charge["instance_hours"]) for charge in load(bills, rows)] == [
+        ("instance", 1.0),
+        ("instance", None),
+        ("instance", None),
+    ]
 
 
 def test_corrections_are_charges_of_their_own(bills: Bills) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
+from gpucost.config import Config
 from gpucost.config.clouds import Bills as BillSettings
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
@@ -119,6 +121,16 @@ def test_an_overlap_that_is_restated_is_refused_still(bills: Bills) -> None:
     assert [result.verdict for result in run.results] == ["overlap"] and costs(bills)[0] == 4
 
 
+def test_a_months_tax_that_grows_from_one_snapshot_to_the_next_counts_once(bills: Bills) -> None:
+    month = {"lineItem/LineItemType": "Tax", "lineItem/ResourceId": "", "lineItem/UsageType": "", "lineItem/UsageAmount": "1"}
+    month |= {"lineItem/UsageStartDate": "2026-03-01T00:00:00Z", "lineItem/UsageEndDate": "2026-04-01T00:00:00Z"}
+    early = [*LINES[:4], line("gone", 0, ResourceId="i-99"), line("t1", UnblendedCost="5") | month]
+    late = [*LINES, line("t2", UnblendedCost="9") | month]
+    bills.load(bills.write("early.csv", csv_text(early)))
+    assert [result.verdict for result in bills.load(bills.write("late.csv", csv_text(late))).results] == ["replace"]
+    assert costs(bills) == (7, pytest.approx(6 * 32.77 + 9))
+
+
 def test_files_of_a_manifest_count_a_row_once(bills: Bills) -> None:
     keys = [f"exports/gpu/20260301-20260401/one/gpu-{part}.csv" for part in (1, 2)]
     for key, rows in zip(keys, (LINES[:4], LINES[3:]), strict=True):
@@ -178,6 +190,12 @@ def test_cost_categories_are_kept(bills: Bills) -> None:
         {"department": "Serving"},
         {"Department": "Research"},
     ]
+
+
+def test_cost_categories_of_a_focus_file_are_kept(bills: Bills) -> None:
+    told = FOCUS_USAGE | {"ProviderName": "AWS", "x_CostCategories": '{"Department": "Research"}'}
+    assert not bills.load(bills.write("f.csv", csv_text([told])), provider=None).errors
+    assert [charge["cost_categories"] for charge in bills.charges()] == [{"Department": "Research"}]
 
 
 @pytest.mark.parametrize("first", ["\n", "\r\n"])
@@ -286,3 +304,10 @@ def test_what_google_tells_of_a_price(bills: Bills) -> None:
     bills.write("f.jsonl", json.dumps(gcp.row(price=price)) + "\n")
     assert not bills.load(bills.directory / "f.jsonl", provider="gcp").errors
     assert details(bills)[0][1:3] == (0.3, 0.25)
+
+
+def test_reconcile_shows_a_machine_as_its_bill_spells_it(bills: Bills) -> None:
+    vm = f"{azure.SUB}/resourceGroups/Rg-ML/providers/Microsoft.Compute/virtualMachines/GPU-Node-1"
+    azure.load(bills, [azure.row(ResourceId=vm, AdditionalInfo=json.dumps({"ServiceType": "Standard_NC24ads_A100_v4"}))])
+    (seen,) = pipeline.reconcile(Config(), bills.store, "2026-03", ("node",)).unseen
+    assert seen.name == vm

@@ -55,6 +55,7 @@ _NAMES = [
     "SubAccountId",
     "SubAccountName",
     "Tags",
+    "x_CostCategories",
     "x_UsageType",
     "x_Operation",
     "x_SkuDetails",

@@ -74,6 +74,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        consumed_unit, commitment_discount_id, commitment_discount_category, commitment_discount_type, commitment_discount_status,
        capacity_reservation_id, capacity_reservation_status,
        TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
+       TRY_CAST(TRY_CAST(x_cost_categories AS JSON) AS MAP(VARCHAR, VARCHAR)) AS cost_categories,
        kind,
        -- As Kubernetes' provider ids have it: i-…, project/zone/name, an Azure resource id; else the resource's own.
        CASE WHEN kind IN ('instance', 'storage', 'network') AND of_machine

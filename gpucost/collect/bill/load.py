@@ -254,7 +254,7 @@ class _Run:
                 for kind, file in read:
                     if not mapping.has_rows(self.con, file.path):
                         self._pass_over(
-                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a time that has any")
+                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a month that has charges")
                         )
                         continue
                     group = groups.setdefault(kind.name, _Group(kind))
@@ -306,7 +306,7 @@ class _Run:
         if not results:
             empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
             if is_named:
-                self.run.errors.append(DataError(empty, "export a time that has any"))
+                self.run.errors.append(DataError(empty, "export a month that has charges"))
             else:
                 self._find("warning", "not_loaded", f"{empty}; not loaded")
         self.run.results += results

@@ -6,7 +6,8 @@ WITH parted AS (
     SELECT *,
            lower(concat_ws(' ', service, description)) AS words,
            contains(resource_id, '.instance.') AS is_on_machine,
-           CASE WHEN NOT contains(lower(unit), 'hour') THEN NULL
+           -- Licenses are charged by cores, too, beside the machine's own.
+           CASE WHEN NOT contains(lower(unit), 'hour') OR regexp_matches(words, 'windows|licen[sc]e|\brhel\b|red hat') THEN NULL
                 WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\bgpus?\b') THEN 1
                 WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\b[oe]cpus?\b') THEN 2
            END AS part,
