@@ -1,0 +1,110 @@
+"""Files that are loaded already are known by their digests before they are read; what stands beside them is judged with them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpucost.collect.bill import opening
+from tests.unit.bills import Bills, csv_text, usage
+
+ROWS = [usage(hour) for hour in range(6)]
+
+
+@pytest.fixture
+def bills(tmp_path: Path) -> Bills:
+    return Bills(tmp_path)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are opened from here on."""
+    names: list[str] = []
+    open_files = opening.open_files
+
+    def watched(con: object, path: Path, name: str, directory: Path) -> list[opening.Opened]:
+        names.append(path.name)
+        return open_files(con, path, name, directory)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opening, "open_files", watched)
+    return names
+
+
+def _of(account: str) -> str:
+    changed = {"bill/PayerAccountId": account, "lineItem/UsageAccountId": account, "lineItem/ResourceId": f"i-{account}"}
+    return csv_text([row | changed for row in ROWS])
+
+
+def test_an_unchanged_file_is_not_read_and_its_bills_are_told(bills: Bills, opened: list[str]) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    (first,) = bills.load(path).results
+    (again,) = bills.load(path).results
+    assert opened == ["march.csv"]
+    assert again.verdict == "unchanged"
+    told = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows", "amounts")
+    assert [getattr(again, name) for name in told] == [getattr(first, name) for name in told]
+
+
+def test_an_unchanged_file_by_another_name_is_not_read(bills: Bills, opened: list[str]) -> None:
+    bills.load(bills.write("march.csv", csv_text(ROWS)))
+    run = bills.load(bills.write("copy.csv", csv_text(ROWS)))
+    assert (opened, [result.verdict for result in run.results]) == (["march.csv"], ["unchanged"])
+
+
+def test_a_file_of_the_same_size_and_time_with_other_content_is_read(bills: Bills, opened: list[str]) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    before = path.stat()
+    path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    run = bills.load(path)
+    assert [result.verdict for result in run.results] == ["replace"]
+    assert bills.sums()[0][3] == pytest.approx(6 * 12.77)
+
+
+def test_force_reads(bills: Bills, opened: list[str]) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    bills.load(path, force=True)
+    assert opened == ["march.csv", "march.csv"]
+
+
+def test_what_is_new_beside_them_is_judged_together_with_them(bills: Bills, opened: list[str]) -> None:
+    """Alone the second file would stand beside the first; together nothing says which of the two holds."""
+    march = bills.write("march.csv", csv_text(ROWS))
+    bills.load(march)
+    other = bills.write("other.csv", csv_text([row | {"lineItem/UnblendedCost": "1"} for row in ROWS]))
+    run = bills.load(march, other)
+    assert "hold the same charges of 2026-03" in run.errors[0].message
+    assert sorted(opened) == ["march.csv", "march.csv", "other.csv"]
+
+
+def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[str]) -> None:
+    one, two = bills.write("one.csv", _of("111111111111")), bills.write("two.csv", _of("222222222222"))
+    bills.load(one, two)
+    del opened[:]
+    assert [result.verdict for result in bills.load(one, two).results] == ["unchanged", "unchanged"]
+    assert opened == []
+    bills.load(one)
+    assert opened == ["one.csv"]
+
+
+def test_what_another_file_has_replaced_is_read(bills: Bills, opened: list[str]) -> None:
+    march = bills.write("march.csv", csv_text(ROWS[:4]))
+    bills.load(march)
+    bills.load(bills.write("final.csv", csv_text([row | {"bill/InvoiceId": "INV1"} for row in ROWS])))
+    assert [result.verdict for result in bills.load(march).results] == ["not_final"]
+    assert opened == ["march.csv", "final.csv", "march.csv"]
+
+
+def test_a_first_load_that_is_refused_leaves_no_store(bills: Bills) -> None:
+    assert bills.load(bills.write("march.csv", csv_text([usage(UnblendedCost="n/a")]))).errors
+    assert not bills.store.exists
+
+
+def test_tags_whose_keys_differ_in_case_alone_are_kept(bills: Bills) -> None:
+    (charge,) = bills.aws([usage() | {"resourceTags/user:Team": "a", "resourceTags/user:team": "b"}])
+    assert charge["tags"] == {"Team": "a", "team": "b"}
