@@ -5,7 +5,8 @@ CREATE OR REPLACE TEMP TABLE focus_splits AS
 WITH amounts AS (
     SELECT charge_id, instance_key, from_ms, to_ms, kind = 'instance' AS has_hours, list_unit_price, contracted_unit_price,
         billed_cost AS all_billed, effective_cost AS all_effective,
-        coalesce(pricing_quantity, consumed_quantity, instance_hours::DECIMAL(38, 12)) AS all_priced,
+        -- a discount's quantity is that of what it discounts, and counts there
+        CASE WHEN kind <> 'discount' THEN coalesce(pricing_quantity, consumed_quantity, instance_hours::DECIMAL(38, 12)) END AS all_priced,
         coalesce(contracted_cost,
             -- what it costs is what was agreed on: nothing was saved but by a commitment, least of all on spot
             CASE WHEN kind = 'instance' AND commitment_discount_id IS NULL AND pricing_category IS DISTINCT FROM 'Committed' THEN effective_cost END,
@@ -44,10 +45,10 @@ SELECT charge_id, holder, team, cluster, node, namespace, workload, gpu_model, c
     consumed + CASE WHEN takes_rest THEN all_consumed - sum(consumed) OVER o ELSE 0 END AS consumed_quantity,
     committed + CASE WHEN takes_rest THEN all_committed - sum(committed) OVER o ELSE 0 END AS commitment_discount_quantity,
     hours + CASE WHEN takes_rest THEN all_hours - sum(hours) OVER o ELSE 0 END AS instance_hours,
-    -- a bill without unit prices has them in its costs and quantities; so has one whose unit prices are of another unit, or rounded away from its costs
+    -- a bill without unit prices has them in its costs and quantities; so has one whose unit prices are of another unit, or rounded away from its costs; none is below 0
     CASE WHEN abs(list_unit_price * all_priced - all_list) <= 1e-9 * greatest(abs(all_list), 1) THEN list_unit_price
-        ELSE (all_list / nullif(all_priced, 0))::DECIMAL(38, 12) END AS list_unit_price,
+        WHEN all_list / nullif(all_priced, 0) >= 0 THEN (all_list / all_priced)::DECIMAL(38, 12) END AS list_unit_price,
     CASE WHEN abs(contracted_unit_price * all_priced - all_contracted) <= 1e-9 * greatest(abs(all_contracted), 1) THEN contracted_unit_price
-        ELSE (all_contracted / nullif(all_priced, 0))::DECIMAL(38, 12) END AS contracted_unit_price
+        WHEN all_contracted / nullif(all_priced, 0) >= 0 THEN (all_contracted / all_priced)::DECIMAL(38, 12) END AS contracted_unit_price
 FROM parts
 WINDOW o AS (PARTITION BY charge_id);

@@ -27,10 +27,10 @@ pytestmark = [
 ]
 
 
-# A commitment that covers everything.
+# A commitment that covers everything, in a reservation.
 COVERED = """
     commitment_discount_id = 'plan', commitment_discount_status = 'Used', commitment_discount_category = 'Usage',
-    commitment_discount_type = 'Plan', pricing_category = 'Committed'
+    commitment_discount_type = 'Plan', pricing_category = 'Committed', capacity_reservation_id = 'cr-1'
 """
 
 

@@ -178,7 +178,9 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp
         assert len(added) > counts[name]
         assert sum(row["EffectiveCost"] for row in added) == sum(row["BilledCost"] for row in added) == counts[name] * cost
         assert {row[f"{PREFIX}kind"] for row in added} >= {"allocated", "unallocated"}
-        assert {row["ConsumedQuantity"] is None for row in added} == {category != "Usage"}
+        # hours are counted where they are charged, and a discount is no price
+        for column in ("ConsumedQuantity", "PricingQuantity", "ListUnitPrice", "ContractedUnitPrice"):
+            assert {row[column] is None for row in added} == {category != "Usage"}
 
 
 @pytest.mark.slow
