@@ -109,7 +109,7 @@ def test_what_nobody_sells_on_demand_says_how_it_is_sold(tmp_path: Path, monkeyp
 def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:
     found = listing(con, "p5.48xlarge", Asked(TODAY, "USD", 90), FX)
     assert found.rows[0].is_stale and found.cheapest_fresh is not None and not found.cheapest_fresh.is_stale
-    (remark,) = (words for words in remarks(found, fits=False) if words.startswith("the first price"))
+    (remark,) = (words for words in remarks(found) if words.startswith("the first price"))
     assert "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years" in remark
     assert listing(con, "p5.48xlarge", Asked(TODAY, "USD", 90, purchase_options=("on_demand",)), FX).cheapest_fresh is None
 
