@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a column of the report per line)
 """A Cost and Usage Report into the store beside DuckDB's own typed read of the same columns, each in a process of its own.
 
 The targets are ratios of CPU seconds: a first load against that read written to a table of a file of its own, with DuckDB's
