@@ -144,7 +144,8 @@ def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
         con.execute(sql_text(name))
     con.execute(
         "INSERT INTO bills BY NAME SELECT 1 AS bill_id, 'aws' AS provider, 's' AS source, 'aws-cur' AS format,"
-        " '1' AS billing_account_id, '2026-03' AS billing_period, false AS is_whole, '' AS digest, 1 AS rows, 1 AS load_id, now()::TIMESTAMP AS loaded_at"
+        " '1' AS billing_account_id, '2026-03' AS billing_period, false AS is_whole, '' AS digest, 1 AS rows,"
+        " 1 AS load_id, now()::TIMESTAMP AS loaded_at"
     )
     con.execute(
         "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced) FROM mapped"
