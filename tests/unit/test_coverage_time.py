@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -380,6 +381,19 @@ def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_h
     assert sum(money(told).values()) == pytest.approx(21.96 * 23, abs=0.4)
     assert told.store.query("SELECT from_ms, to_ms, reason FROM node_stops")[1] == [(at(10) * 1000, at(11) * 1000, "bill")]
     assert told.hours("train") == pytest.approx(4 * 23, abs=0.1)
+
+
+def test_of_a_bridged_hour_that_is_billed_in_part_that_part_ran(tmp_path: Path) -> None:
+    """Stopped at 10:05 and started at 11:54, within a silence from 10:04 to 11:56."""
+    series = scrape(machines((10 + 4 / 60, 11 + 56 / 60)), lean=True)
+    told = Told(tmp_path, machines(), boots(series, -100, 11.9, labels={"instance": "n"}))
+    part = {at(10): 5 * 60, at(11): 6 * 60}
+    whole = list(charges(told.fleet, lambda _node, _hour: ("on_demand", Decimal("60"))))
+    billed = [replace(one, seconds=part.get(one.start, 3600), cost=Decimal(part.get(one.start, 3600)) / 60) for one in whole]
+    (tmp_path / "cur.csv").write_text(bill_files.aws_cur(billed))
+    assert not collect_bills(told.store, [LocalTree(tmp_path / "cur.csv")], "aws").errors
+    assert sum(money(told).values()) == pytest.approx(60 * 22 + 11, abs=3)
+    assert told.hours("train") == pytest.approx(4 * (22 + 11 / 60), abs=0.3)
 
 
 def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
