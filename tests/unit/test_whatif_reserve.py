@@ -188,17 +188,22 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
             " '1' AS billing_account_id, '2026-10' AS billing_period, true AS is_whole, '' AS digest, 2 AS rows, 1 AS load_id,"
             " TIMESTAMP '2026-11-01' AS loaded_at"
         )
-        for row, (status, kind, hours, cost) in enumerate(
-            [("Used", "instance", 48, 300), ("Unused", "commitment_unused", None, 24)]
+        for row, (category, status, kind, hours, cost, days) in enumerate(
+            [
+                ("Usage", "Used", "instance", 48, 300, 2),
+                ("Purchase", "Unused", "commitment_unused", None, 24, 2),
+                # a fee of the whole term makes no bill of the months that it is of
+                ("Purchase", None, "commitment_fee", None, 0, 365),
+            ]
         ):
             con.execute(
                 "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, $row::UBIGINT AS charge_key,"
-                " TIMESTAMP '2026-10-01' AS charge_period_start, TIMESTAMP '2026-10-03' AS charge_period_end,"
-                " 'Usage' AS charge_category, 0 AS billed_cost, $cost AS effective_cost, 'USD' AS billing_currency,"
+                " TIMESTAMP '2026-10-01' AS charge_period_start, TIMESTAMP '2026-10-01' + to_days($days) AS charge_period_end,"
+                " $category AS charge_category, 0 AS billed_cost, $cost AS effective_cost, 'USD' AS billing_currency,"
                 " 'us-east-1' AS region, 'p5.48xlarge' AS instance_type, 'ri-1' AS commitment_discount_id,"
                 " 'Reserved Instance' AS commitment_discount_type, $status AS commitment_discount_status, $kind AS kind,"
                 " $hours AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, $row AS source_row",
-                {"row": row, "cost": cost, "status": status, "kind": kind, "hours": hours},
+                {"row": row, "category": category, "cost": cost, "days": days, "status": status, "kind": kind, "hours": hours},
             )
         found = read_commitments(con, PERIOD.start_ms, PERIOD.end_ms)
         november = to_ms(datetime(2026, 11, 1, tzinfo=UTC))

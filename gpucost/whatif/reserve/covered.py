@@ -52,7 +52,8 @@ def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Exist
     Where no bill of the period is there, they go on as on the last day of the newest one before it. Makes a temporary table.
     """
     bills = con.execute(
-        "SELECT count(*) FROM bill_rows WHERE epoch_ms(charge_period_start) < ? AND ? < epoch_ms(charge_period_end)",
+        "SELECT count(*) FROM bill_rows "
+        "WHERE kind = 'instance' AND epoch_ms(charge_period_start) < ? AND ? < epoch_ms(charge_period_end)",
         [to_ms, from_ms],
     ).fetchall()[0][0]
     if bills:

@@ -8,6 +8,7 @@ SELECT lower(provider) AS provider, lower(region) AS region, lower(instance_type
     coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused' AS is_unused,
     coalesce(sum(instance_hours), 0) AS instance_hours, sum(effective_cost) AS effective_cost, any_value(billing_currency) AS currency
 FROM charges
-WHERE commitment_discount_id IS NOT NULL AND charge_category = 'Usage'
+-- the unused part may be billed as a purchase
+WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind = 'commitment_unused')
     AND epoch_ms(charge_period_start) < $to_ms AND $from_ms < epoch_ms(charge_period_end)
 GROUP BY ALL;
