@@ -2,7 +2,7 @@
 -- writes: nothing; answers the nodes with hours that no bill covers, at their estimate, the dearest first
 -- invariant: cost is the part of theirs that is an estimate
 SELECT n.cluster, n.node, n.instance_type, n.machine_id, sum(c.estimated_cost) AS cost,
-    sum(c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) FILTER (c.estimated_cost <> 0) / 3600000 AS gpu_hours
+    sum((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) / n.gpu_count) FILTER (c.estimated_cost <> 0) / 3600000 AS hours
 FROM cost_hourly AS c JOIN nodes AS n USING (node_id)
 WHERE c.from_ms >= $from_ms AND c.from_ms < $to_ms
 GROUP BY ALL

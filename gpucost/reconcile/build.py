@@ -78,7 +78,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
             for row in _ask(con, "50_unseen_machines", {})
         ),
         unbilled=tuple(
-            Machine(row["node"], row["instance_type"], float(row["gpu_hours"] or 0), Decimal(row["cost"]))
+            Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
             for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
         ),
         unexplained_hours=float(total["unexplained_hours"]),

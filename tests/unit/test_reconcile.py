@@ -96,6 +96,7 @@ def test_machines_that_only_one_side_knows_are_named(tmp_path: Path) -> None:
     assert found.lines["instances_without_metrics"] == pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)
     assert [machine.name for machine in found.unbilled] == ["n2"]
     assert found.unbilled[0].cost > 0
+    assert found.unbilled[0].hours == pytest.approx(found.unseen[0].hours, abs=0.1)
     assert {row.keys["node"] for row in found.rows if row.line == "attributed"} == {"n1", "n3"}
 
 
