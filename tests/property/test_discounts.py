@@ -33,7 +33,7 @@ COSTS = """
 ROUNDING = Decimal("0.00000001")
 
 
-SETTINGS = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 PERCENTS = st.sampled_from(["30", "12.5", "99.99", "0.01"])
 
 

@@ -22,7 +22,7 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.waste import check_waste
 
-SETTINGS = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 OWNERS = st.sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "StatefulSet"])
 
 

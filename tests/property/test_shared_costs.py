@@ -41,7 +41,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(pots=POTS)
 def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pots: list[tuple[Decimal, str, list[dict[str, Any]]]]) -> None:
     con.execute(

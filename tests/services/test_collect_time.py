@@ -142,6 +142,7 @@ def is_south(series: Series) -> bool:
     return series.labels["cluster"] == "south"
 
 
+@pytest.mark.slow
 def test_a_clock_ahead_costs_nothing(server: Server, tmp_path: Path) -> None:
     server.serve(lambda _, hour: hour >= 12)
     store = Collected(tmp_path / "ahead", server.url)
@@ -157,6 +158,7 @@ def test_a_clock_ahead_costs_nothing(server: Server, tmp_path: Path) -> None:
     same_as_calm(store, server.url, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_clock_a_year_ahead_loads_nothing_and_says_how_old_the_server_s_data_is(server: Server, tmp_path: Path) -> None:
     server.serve()
     store = Collected(tmp_path / "ahead", server.url)
@@ -181,7 +183,7 @@ def test_a_clock_behind_is_a_sentence(server: Server, tmp_path: Path) -> None:
     assert not errors
 
 
-@pytest.mark.parametrize("late", [is_dcgm, is_south], ids=["one job", "one cluster"])
+@pytest.mark.parametrize("late", [is_dcgm, pytest.param(is_south, marks=pytest.mark.slow)], ids=["one job", "one cluster"])
 def test_who_is_always_three_hours_late_is_not_lost(late: Callable[[Series], bool], server: Server, tmp_path: Path) -> None:
     server.serve(lambda series, hour: late(series) and hour >= 5)
     store = Collected(tmp_path / "late", server.url)
@@ -235,6 +237,7 @@ def test_an_exporter_that_was_dead_is_asked_for_again_until_two_counts_agree(
     same_as_calm(mended, server.url, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_agent_that_sends_its_backlog_after_the_newest(server: Server, tmp_path: Path) -> None:
     """Live samples come first, those of the outage later, when counts of its hours had long agreed."""
     server.serve(lambda series, hour: is_south(series) and hour >= 5)

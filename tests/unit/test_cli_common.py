@@ -67,7 +67,7 @@ def test_a_query_that_was_interrupted() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("words", ["--version", "--help", "config show -q", "demo -q"])
+@pytest.mark.parametrize("words", ["--version", "--help", "config show -q", pytest.param("demo -q", marks=pytest.mark.slow)])
 def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         said = subprocess.run(

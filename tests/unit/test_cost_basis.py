@@ -54,7 +54,8 @@ def splits(folder: Path, basis: str, types: list[tuple[str, str]]) -> tuple[Spli
         load_price_list(con)
         for number, (provider, instance_type) in enumerate(types):
             con.execute(
-                """INSERT INTO nodes BY NAME SELECT $1 AS node_id, 'c' AS cluster, $2 AS node, 0 AS up_from_ms, 1000 AS up_to_ms,
+                """INSERT INTO nodes BY NAME SELECT $1 AS node_id, 'c' AS cluster, $2 AS node,
+                    1790812800000 AS up_from_ms, 1790816400000 AS up_to_ms, -- October 2026
                     $3 AS provider, $4 AS region, $2 AS instance_type, 'on_demand' AS capacity_type, 1 AS gpu_count""",
                 [number, instance_type, provider, REGIONS.get(provider, "here")],
             )

@@ -169,6 +169,7 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None
     assert (other / "thesis.txt").exists()
 
 
+@pytest.mark.slow
 def test_kept_in_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["demo", "-q", "--keep", "./a/demo"])

@@ -252,7 +252,7 @@ ROWS = st.lists(
 FIELDS = ("provider", "region", "zone", "instance_type")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     ROWS,
     st.lists(

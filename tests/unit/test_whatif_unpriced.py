@@ -27,7 +27,8 @@ HOUR = MS_PER_HOUR
 COST_OF = partial(costing.cost_of, Config())
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
-    "provider": "aws", "region": "us-east-1", "zone": None, "instance_type": "p4d.24xlarge", "gpu_model": "A100-SXM4-40GB",
+    "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
+    "gpu_model": "A100-SXM4-40GB",
 }  # fmt: skip
 
 
