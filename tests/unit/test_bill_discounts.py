@@ -203,6 +203,34 @@ def test_what_nothing_used_of_a_plan_is_net_too(bills: Bills) -> None:
     assert [charge["effective_cost"] for charge in bills.charges()] == [18, 18]
 
 
+@pytest.mark.parametrize("blank", [{}, {NET: ""}])
+def test_a_plans_net_cost_has_the_discount_where_no_other_net_column_is_filled(bills: Bills, blank: dict[str, str]) -> None:
+    fee = {
+        "savingsPlan/RecurringCommitmentForBillingPeriod": "40",
+        "savingsPlan/NetRecurringCommitmentForBillingPeriod": "36",
+    }
+    rows = [
+        *covered(10, A, "20", **{"savingsPlan/NetSavingsPlanEffectiveCost": "18"}),
+        plan_fee(10, "40", "20", **fee),
+        edp("-4", ProductCode="ComputeSavingsPlans", UsageType="ComputeSP:1yrNoUpfront", ResourceId=SP_ARN, **blank),
+    ]
+    assert priced(bills, *rows) == {(A, 10): (18, 0, 1, 18)}
+    assert totals(bills) == (Decimal(36), Decimal(0))
+
+
+def test_a_reservations_net_cost_has_the_discount_too(bills: Bills) -> None:
+    reservation = {"reservation/ReservationARN": RI_ARN}
+    cost = {"reservation/EffectiveCost": "20", "reservation/NetEffectiveCost": "18"}
+    unused = {"reservation/UnusedRecurringFee": "20", "reservation/NetUnusedRecurringFee": "18"}
+    rows = [
+        machine(10, A, "0", LineItemType="DiscountedUsage", **(reservation | cost)),
+        machine(0, RI_ARN, "40", LineItemType="RIFee", **(reservation | unused)),
+        edp("-4", **reservation),
+    ]
+    assert priced(bills, *rows) == {(A, 10): (18, 0, 1, 18)}
+    assert totals(bills) == (Decimal(36), Decimal(0))
+
+
 def invoice(discount: str | None) -> list[dict[str, str]]:
     """Hours on demand, spot, under a plan and a reservation with parts unused; with 10 % off everything, told in two ways."""
     reservation = {"reservation/ReservationARN": RI_ARN}
