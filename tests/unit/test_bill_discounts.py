@@ -170,6 +170,18 @@ def test_a_discount_in_the_payers_account_is_spread_over_the_product_in_all(bill
     assert found == {(A, 10): (27, -3, 1, 27), (C, 10): (27, -3, 1, 27)}
 
 
+def test_a_discount_without_a_type_in_the_payers_account_is_of_all_accounts_the_payers_usage_alike(bills: Bills) -> None:
+    payer = {"UsageAccountId": "111122223333"}
+    rows = [machine(10, A, "100", **payer), machine(10, B, "900")]
+    assert priced(bills, *rows, edp("-100", UsageType="", **payer)) == {(A, 10): (90, -10, 1, 90), (B, 10): (810, -90, 1, 810)}
+
+
+def test_where_each_account_has_its_own_discount_so_has_the_payers(bills: Bills) -> None:
+    payer = {"UsageAccountId": "111122223333"}
+    rows = [machine(10, A, "100", **payer), machine(10, B, "900"), edp("-20", UsageType="", **payer), edp("-90", UsageType="")]
+    assert priced(bills, *rows) == {(A, 10): (80, -20, 1, 80), (B, 10): (810, -90, 1, 810)}
+
+
 def test_a_discount_that_names_no_product_is_spread_over_its_account(bills: Bills) -> None:
     nothing = {"ProductCode": "", "UsageType": ""}
     storage = {"ProductCode": "AmazonS3", "UsageType": "TimedStorage-ByteHrs", "ResourceId": "bucket"}

@@ -7,6 +7,7 @@ WITH told AS (
     SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency,
         CASE WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END AS commitment,
         coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
+        r.sku_description IS NULL AND coalesce(r.billing_account_id = account, false) AS is_payers,
         sum(r.effective_cost) AS cost, count(*) AS rows, list(r.source_file || ':' || r.source_row ORDER BY r.source_file, r.source_row)[:5] AS first_rows
     FROM bill_rows AS r JOIN bills AS b USING (bill_id)
     WHERE r.kind = 'discount' AND r.effective_cost <> 0 AND r.instance_key IS NULL AND coalesce(r.service_category, '') NOT IN ('Storage', 'Networking')
@@ -33,13 +34,17 @@ scopes AS (
 ),
 -- the narrowest that bears it: the same usage, else its product in the account, else in the whole bill; what names no product: the account, the bill
 asked AS (
-    SELECT * EXCLUDE (service, account, sku_description, commitment, cost, rows, first_rows), cost AS discount_cost, rows, first_rows, row_number() OVER () AS number, unnest(
-        CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'service': NULL, 'account': account, 'sku_description': NULL}, {'place': 5, 'scope': 'bill', 'service': NULL, 'account': NULL, 'sku_description': NULL}]
+    SELECT * EXCLUDE (service, account, sku_description, commitment, cost, rows, first_rows, is_for_all), cost AS discount_cost, rows, first_rows, row_number() OVER () AS number, unnest(
+        list_filter(CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'service': NULL, 'account': account, 'sku_description': NULL}, {'place': 5, 'scope': 'bill', 'service': NULL, 'account': NULL, 'sku_description': NULL}]
             ELSE [{'place': 1, 'scope': 'usage', 'service': service, 'account': account, 'sku_description': sku_description},
                 {'place': 2, 'scope': 'account', 'service': service, 'account': account, 'sku_description': NULL},
-                {'place': 3, 'scope': 'product', 'service': service, 'account': NULL, 'sku_description': NULL}] END, recursive := true)
-    FROM told
-    WHERE commitment IS NULL AND $is_spread
+                {'place': 3, 'scope': 'product', 'service': service, 'account': NULL, 'sku_description': NULL}] END, lambda place: place.account IS NULL OR NOT is_for_all), recursive := true)
+    FROM (
+        -- one row in the payer's account is of all accounts; beside rows of the others it is of the payer's own usage
+        SELECT * EXCLUDE (is_payers), is_payers AND count(DISTINCT account) OVER (PARTITION BY bill_id, currency, service, sku_description) = 1 AS is_for_all
+        FROM told
+        WHERE commitment IS NULL AND $is_spread
+    )
 ),
 borne AS (
     SELECT a.*, s.cost AS discounted_cost
