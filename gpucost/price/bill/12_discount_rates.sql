@@ -56,19 +56,23 @@ borne AS (
 ),
 spread AS (
     SELECT scope, provider, billing_period, currency, bill_id, service, account, sku_description,
-        greatest(sum(discount_cost), -discounted_cost) / discounted_cost AS rate, sum(rows) AS rows, flatten(list(first_rows ORDER BY number)) AS first_rows
+        greatest(sum(discount_cost), -discounted_cost) / discounted_cost AS rate, sum(rows) AS rows, flatten(list(first_rows ORDER BY number))[:5] AS first_rows
     FROM borne
     GROUP BY scope, provider, billing_period, currency, bill_id, service, account, sku_description, discounted_cost
+),
+-- by scope, as columns that are equal: an OR of them would be tried on each pair
+named AS (
+    SELECT d.*, u.scope, CASE WHEN u.scope IN ('usage', 'account', 'product') THEN d.service END AS of_service,
+        CASE WHEN u.scope IN ('usage', 'account', 'payer') THEN d.account END AS of_account, CASE WHEN u.scope = 'usage' THEN d.sku_description END AS of_description
+    FROM discounted AS d CROSS JOIN (SELECT DISTINCT scope FROM spread) AS u
+    WHERE d.cost > 0
 ),
 parts AS (
     SELECT s.provider, s.billing_period, d.currency, d.bill_id, d.service, d.account, d.sku_description, d.commitment, d.cost AS discounted_cost,
         sum(d.cost * s.rate)::DECIMAL(38, 12) AS discount_cost, sum(s.rows) AS rows, flatten(list(s.first_rows ORDER BY s.scope DESC))[:5] AS first_rows
-    FROM discounted AS d
-    JOIN spread AS s ON s.bill_id = d.bill_id AND s.currency = d.currency
-        AND (s.scope IN ('payer', 'bill') OR s.service = d.service)
-        AND (s.scope IN ('product', 'bill') OR s.account IS NOT DISTINCT FROM d.account)
-        AND (s.scope <> 'usage' OR s.sku_description IS NOT DISTINCT FROM d.sku_description)
-    WHERE d.cost > 0
+    FROM named AS d
+    JOIN spread AS s ON s.scope = d.scope AND s.bill_id = d.bill_id AND s.currency = d.currency AND s.service IS NOT DISTINCT FROM d.of_service
+        AND s.account IS NOT DISTINCT FROM d.of_account AND s.sku_description IS NOT DISTINCT FROM d.of_description
     GROUP BY ALL
 ),
 -- what is taken off a commitment's fee is that commitment's discount
