@@ -170,6 +170,18 @@ def test_a_discount_in_the_payers_account_is_spread_over_the_product_in_all(bill
     assert found == {(A, 10): (27, -3, 1, 27), (C, 10): (27, -3, 1, 27)}
 
 
+def test_a_discount_without_a_type_in_the_payers_account_is_of_all_accounts_the_payers_usage_alike(bills: Bills) -> None:
+    payer = {"UsageAccountId": "111122223333"}
+    rows = [machine(10, A, "100", **payer), machine(10, B, "900")]
+    assert priced(bills, *rows, edp("-100", UsageType="", **payer)) == {(A, 10): (90, -10, 1, 90), (B, 10): (810, -90, 1, 810)}
+
+
+def test_where_each_account_has_its_own_discount_so_has_the_payers(bills: Bills) -> None:
+    payer = {"UsageAccountId": "111122223333"}
+    rows = [machine(10, A, "100", **payer), machine(10, B, "900"), edp("-20", UsageType="", **payer), edp("-90", UsageType="")]
+    assert priced(bills, *rows) == {(A, 10): (80, -20, 1, 80), (B, 10): (810, -90, 1, 810)}
+
+
 def test_a_discount_that_names_no_product_is_spread_over_its_account(bills: Bills) -> None:
     nothing = {"ProductCode": "", "UsageType": ""}
     storage = {"ProductCode": "AmazonS3", "UsageType": "TimedStorage-ByteHrs", "ResourceId": "bucket"}
@@ -201,6 +213,34 @@ def test_what_nothing_used_of_a_plan_is_net_too(bills: Bills) -> None:
     net = {"savingsPlan/SavingsPlanEffectiveCost": "20", "savingsPlan/NetSavingsPlanEffectiveCost": "18"}
     bills.aws([machine(10, LineItemType="SavingsPlanCoveredUsage", **net), plan_fee(10, "40", "20", **{NET: "36"})])
     assert [charge["effective_cost"] for charge in bills.charges()] == [18, 18]
+
+
+@pytest.mark.parametrize("blank", [{}, {NET: ""}])
+def test_a_plans_net_cost_has_the_discount_where_no_other_net_column_is_filled(bills: Bills, blank: dict[str, str]) -> None:
+    fee = {
+        "savingsPlan/RecurringCommitmentForBillingPeriod": "40",
+        "savingsPlan/NetRecurringCommitmentForBillingPeriod": "36",
+    }
+    rows = [
+        *covered(10, A, "20", **{"savingsPlan/NetSavingsPlanEffectiveCost": "18"}),
+        plan_fee(10, "40", "20", **fee),
+        edp("-4", ProductCode="ComputeSavingsPlans", UsageType="ComputeSP:1yrNoUpfront", ResourceId=SP_ARN, **blank),
+    ]
+    assert priced(bills, *rows) == {(A, 10): (18, 0, 1, 18)}
+    assert totals(bills) == (Decimal(36), Decimal(0))
+
+
+def test_a_reservations_net_cost_has_the_discount_too(bills: Bills) -> None:
+    reservation = {"reservation/ReservationARN": RI_ARN}
+    cost = {"reservation/EffectiveCost": "20", "reservation/NetEffectiveCost": "18"}
+    unused = {"reservation/UnusedRecurringFee": "20", "reservation/NetUnusedRecurringFee": "18"}
+    rows = [
+        machine(10, A, "0", LineItemType="DiscountedUsage", **(reservation | cost)),
+        machine(0, RI_ARN, "40", LineItemType="RIFee", **(reservation | unused)),
+        edp("-4", **reservation),
+    ]
+    assert priced(bills, *rows) == {(A, 10): (18, 0, 1, 18)}
+    assert totals(bills) == (Decimal(36), Decimal(0))
 
 
 def invoice(discount: str | None) -> list[dict[str, str]]:

@@ -111,7 +111,7 @@ CUR = Format(
         "line_item_unblended_cost",
         "line_item_usage_account_id",
     ),
-    sql=("aws_cur_read", "aws_cur_facts", "aws_cur_costs", "aws_discounts", "aws_capacity_blocks", "aws_cur"),
+    sql=("aws_cur_read", "aws_cur_costs", "aws_cur_facts", "aws_discounts", "aws_capacity_blocks", "aws_cur"),
     findings="aws_cur_findings",
     entry=_entry,
     line_item="identity_line_item_id",

@@ -139,7 +139,7 @@ SELECT 'aws' AS provider,
             WHEN has_net THEN 'discount_spread'
             ELSE 'same'
        END AS cost_cause,
-       net IS NOT NULL AND has_net AS is_net,
+       is_net,
        line_item_product_code AS service_code,
        CASE WHEN kind = 'instance'
             THEN coalesce(product_operating_system, product_facts ->> '$.operating_system',

@@ -32,5 +32,7 @@ SELECT *,
                          THEN coalesce(net_unused_upfront, unused_upfront, 0) + coalesce(net_unused_recurring, unused_recurring, 0) END
            WHEN 'Fee' THEN CASE WHEN commitment IS NULL THEN net_unblended ELSE 0 END
            ELSE net_unblended
-       END::DECIMAL(38, 12) AS net
+       END::DECIMAL(38, 12) AS net,
+       -- What is amortized elsewhere costs nothing, net or not: its own column says which.
+       net IS NOT NULL AND (line_type NOT IN ('SavingsPlanNegation', 'SavingsPlanUpfrontFee', 'Fee') OR net_unblended IS NOT NULL) AS is_net
 FROM cur;

@@ -7,6 +7,7 @@ WITH told AS (
     SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency,
         CASE WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END AS commitment,
         coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
+        r.sku_description IS NULL AND coalesce(r.billing_account_id = account, false) AS is_payers,
         sum(r.effective_cost) AS cost, count(*) AS rows, list(r.source_file || ':' || r.source_row ORDER BY r.source_file, r.source_row)[:5] AS first_rows
     FROM bill_rows AS r JOIN bills AS b USING (bill_id)
     WHERE r.kind = 'discount' AND r.effective_cost <> 0 AND r.instance_key IS NULL AND coalesce(r.service_category, '') NOT IN ('Storage', 'Networking')
@@ -33,13 +34,17 @@ scopes AS (
 ),
 -- the narrowest that bears it: the same usage, else its product in the account, else in the whole bill; what names no product: the account, the bill
 asked AS (
-    SELECT * EXCLUDE (service, account, sku_description, commitment, cost, rows, first_rows), cost AS discount_cost, rows, first_rows, row_number() OVER () AS number, unnest(
-        CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'service': NULL, 'account': account, 'sku_description': NULL}, {'place': 5, 'scope': 'bill', 'service': NULL, 'account': NULL, 'sku_description': NULL}]
+    SELECT * EXCLUDE (service, account, sku_description, commitment, cost, rows, first_rows, is_for_all), cost AS discount_cost, rows, first_rows, row_number() OVER () AS number, unnest(
+        list_filter(CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'service': NULL, 'account': account, 'sku_description': NULL}, {'place': 5, 'scope': 'bill', 'service': NULL, 'account': NULL, 'sku_description': NULL}]
             ELSE [{'place': 1, 'scope': 'usage', 'service': service, 'account': account, 'sku_description': sku_description},
                 {'place': 2, 'scope': 'account', 'service': service, 'account': account, 'sku_description': NULL},
-                {'place': 3, 'scope': 'product', 'service': service, 'account': NULL, 'sku_description': NULL}] END, recursive := true)
-    FROM told
-    WHERE commitment IS NULL AND $is_spread
+                {'place': 3, 'scope': 'product', 'service': service, 'account': NULL, 'sku_description': NULL}] END, lambda place: place.account IS NULL OR NOT is_for_all), recursive := true)
+    FROM (
+        -- one row in the payer's account is of all accounts; beside rows of the others it is of the payer's own usage
+        SELECT * EXCLUDE (is_payers), is_payers AND count(DISTINCT account) OVER (PARTITION BY bill_id, currency, service, sku_description) = 1 AS is_for_all
+        FROM told
+        WHERE commitment IS NULL AND $is_spread
+    )
 ),
 borne AS (
     SELECT a.*, s.cost AS discounted_cost
@@ -51,19 +56,23 @@ borne AS (
 ),
 spread AS (
     SELECT scope, provider, billing_period, currency, bill_id, service, account, sku_description,
-        greatest(sum(discount_cost), -discounted_cost) / discounted_cost AS rate, sum(rows) AS rows, flatten(list(first_rows ORDER BY number)) AS first_rows
+        greatest(sum(discount_cost), -discounted_cost) / discounted_cost AS rate, sum(rows) AS rows, flatten(list(first_rows ORDER BY number))[:5] AS first_rows
     FROM borne
     GROUP BY scope, provider, billing_period, currency, bill_id, service, account, sku_description, discounted_cost
+),
+-- by scope, as columns that are equal: an OR of them would be tried on each pair
+named AS (
+    SELECT d.*, u.scope, CASE WHEN u.scope IN ('usage', 'account', 'product') THEN d.service END AS of_service,
+        CASE WHEN u.scope IN ('usage', 'account', 'payer') THEN d.account END AS of_account, CASE WHEN u.scope = 'usage' THEN d.sku_description END AS of_description
+    FROM discounted AS d CROSS JOIN (SELECT DISTINCT scope FROM spread) AS u
+    WHERE d.cost > 0
 ),
 parts AS (
     SELECT s.provider, s.billing_period, d.currency, d.bill_id, d.service, d.account, d.sku_description, d.commitment, d.cost AS discounted_cost,
         sum(d.cost * s.rate)::DECIMAL(38, 12) AS discount_cost, sum(s.rows) AS rows, flatten(list(s.first_rows ORDER BY s.scope DESC))[:5] AS first_rows
-    FROM discounted AS d
-    JOIN spread AS s ON s.bill_id = d.bill_id AND s.currency = d.currency
-        AND (s.scope IN ('payer', 'bill') OR s.service = d.service)
-        AND (s.scope IN ('product', 'bill') OR s.account IS NOT DISTINCT FROM d.account)
-        AND (s.scope <> 'usage' OR s.sku_description IS NOT DISTINCT FROM d.sku_description)
-    WHERE d.cost > 0
+    FROM named AS d
+    JOIN spread AS s ON s.scope = d.scope AND s.bill_id = d.bill_id AND s.currency = d.currency AND s.service IS NOT DISTINCT FROM d.of_service
+        AND s.account IS NOT DISTINCT FROM d.of_account AND s.sku_description IS NOT DISTINCT FROM d.of_description
     GROUP BY ALL
 ),
 -- what is taken off a commitment's fee is that commitment's discount

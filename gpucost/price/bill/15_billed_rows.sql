@@ -96,17 +96,22 @@ fitting AS (
         AND r.start_ms >= c.from_ms
     WHERE r.start_ms < c.to_ms AND r.end_ms <= c.to_ms
 ),
--- a day's or a month's is on the hours that it spans, by their cost; one that spans none, on all of the bill
-spanning AS (
-    SELECT r.*, c.from_ms, c.to_ms, c.cost, greatest(0, least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS overlap,
-        CASE WHEN max(overlap) OVER (PARTITION BY rider) > 0 THEN overlap ELSE 1 END AS part
-    FROM (FROM riders ANTI JOIN fitting USING (rider)) AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency)
+-- a day's or a month's is on the hours that it spans, by their cost
+overlapping AS (
+    SELECT r.*, c.from_ms, c.to_ms, c.cost, (least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS part
+    FROM (FROM riders ANTI JOIN fitting USING (rider)) AS r
+    JOIN ridden AS c ON c.instance_key = r.instance_key AND c.billing_period = r.billing_period AND c.format = r.format AND c.currency = r.currency
+        AND c.from_ms < r.end_ms AND r.start_ms < c.to_ms
+),
+-- one that spans none, on all of the bill
+outside AS MATERIALIZED (
+    FROM riders ANTI JOIN fitting USING (rider) ANTI JOIN overlapping USING (rider)
 ),
 placed AS (
     SELECT rider, from_ms, to_ms, effective_cost FROM fitting
     UNION ALL
     SELECT rider, from_ms, to_ms, effective_cost * CASE WHEN sum(part * cost) OVER w > 0 THEN part * cost / sum(part * cost) OVER w ELSE part / sum(part) OVER w END
-    FROM spanning
+    FROM (FROM overlapping UNION ALL SELECT r.*, c.from_ms, c.to_ms, c.cost, 1 FROM outside AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency))
     WINDOW w AS (PARTITION BY rider)
 )
 FROM (SELECT * EXCLUDE (format) FROM charged)
