@@ -370,3 +370,16 @@ def test_rows_of_an_export_split_at_random_load_together(bills: Bills, seed: int
         bills.write(f"d/{number}.csv", csv_text(some))
     run = bills.load(bills.directory / "d")
     assert not run.errors and costs(bills)[0] == 100
+
+
+@pytest.mark.parametrize("where", ["together", "one by one"])
+def test_rows_that_differ_in_a_column_nobody_reads_are_charges_of_their_own_across_files_too(bills: Bills, where: str) -> None:
+    def told(row: dict[str, str], entity: str) -> dict[str, str]:
+        return row | {"lineItem/LegalEntity": entity}
+
+    one = [told(line(f"a{number}", ResourceId=f"i-{number}"), "AWS Inc.") for number in range(11)]
+    two = [told(line(f"b{number}", ResourceId=f"j-{number}"), "AWS Inc.") for number in range(10)] + [told(one[0], "AWS EMEA")]
+    paths = [bills.write("d/a.csv", csv_text(one)), bills.write("d/b.csv", csv_text(two))]
+    runs = [bills.load(*paths)] if where == "together" else [bills.load(path) for path in paths]
+    assert not [found for run in runs for found in (*run.errors, *repeated(run))]
+    assert costs(bills)[0] == 22
