@@ -85,8 +85,8 @@ def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
     """Writes the wanted columns of a file to a Parquet file, as text and in the file's order: its rows are the file's rows.
 
     Columns that are not there are left out, and what says that there is no value is null; each of `maps` is a column, a map of
-    its columns' values; `source_file` is the file's name, `row_digest` tells rows that name their line item apart: by what is
-    read of them, and where rows of the file agree in that, by every other column.
+    its columns' values; `source_file` is the file's name, `row_digest` tells rows that name their line item apart, by all of
+    their columns, whether they are read or not.
     Raises DataError with the line for a file that breaks off, is ragged, or is not UTF-8.
     """
     import duckdb
@@ -107,29 +107,11 @@ def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
 
 # A sixth of the time of writing it with Bloom filters, which nobody asks.
 _COPY = "COPY rows_staged TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
-# Rows that agree in what is read of them, and among these the ones that differ in another column.
-_AGAIN = """CREATE OR REPLACE TEMP TABLE rows_again AS SELECT row_digest FROM rows_read WHERE row_digest IS NOT NULL
-    GROUP BY row_digest HAVING count(*) > 1"""
-_APART = """CREATE OR REPLACE TEMP TABLE rows_apart AS SELECT row_digest FROM rows_whole SEMI JOIN rows_again USING (row_digest)
-    GROUP BY row_digest HAVING min(whole_digest) <> max(whole_digest)"""
-_TOLD_APART = """SELECT * EXCLUDE (whole_digest)
-    REPLACE (CASE WHEN row_digest IN (FROM rows_apart) THEN whole_digest ELSE row_digest END AS row_digest) FROM rows_whole"""
 
 
 def _write(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
     _relation(con, file).create_view("rows_staged", replace=True)
     con.execute(_COPY, [str(target)])
-    if file.line_item is None:
-        return
-    # Columns that nobody reads are looked at only where rows agree in all others: hashing them takes a third of a load.
-    con.read_parquet(str(target)).create_view("rows_read", replace=True)
-    con.execute(_AGAIN)
-    if con.execute("SELECT 1 FROM rows_again LIMIT 1").fetchall():
-        _relation(con, file, is_whole=True).create_view("rows_whole", replace=True)
-        con.execute(_APART)
-        if con.execute("SELECT 1 FROM rows_apart LIMIT 1").fetchall():
-            con.sql(_TOLD_APART).create_view("rows_staged", replace=True)
-            con.execute(_COPY, [str(target)])
 
 
 def _even_line_ends(file: RawFile, target: Path) -> None:
@@ -160,8 +142,8 @@ def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Path], columns:
     relation.select(duckdb.StarExpression(), *lacking).create_view("staged", replace=True)
 
 
-def _relation(con: duckdb.DuckDBPyConnection, file: RawFile, *, is_whole: bool = False) -> duckdb.DuckDBPyRelation:
-    """The wanted columns as text, with `is_whole` and a digest of all columns besides."""
+def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyRelation:
+    """The wanted columns as text, and a digest of all columns."""
     import duckdb
 
     names = [f"c{i}" for i in range(len(file.header))]
@@ -215,20 +197,16 @@ def _relation(con: duckdb.DuckDBPyConnection, file: RawFile, *, is_whole: bool =
 
     wanted = [as_text(at).alias(name) for name, at in file.columns.items() if at is not None]
 
-    def digest(columns: Iterable[int | None]) -> duckdb.Expression:
-        if file.line_item is None:
-            return duckdb.ConstantExpression(None).cast("UBIGINT")
+    row_digest: duckdb.Expression = duckdb.ConstantExpression(None).cast("UBIGINT")
+    if file.line_item is not None:
         # In the order of their names, for files that have the same columns otherwise ordered.
-        ordered = sorted({at for at in columns if at is not None}, key=lambda at: file.header[at])
+        ordered = sorted(range(len(names)), key=lambda at: file.header[at])
         hashed = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(names[at]) for at in ordered))
-        return duckdb.CaseExpression(as_text(file.line_item).isnotnull(), hashed)
-
-    read = [*file.columns.values(), *(at for columns in file.maps.values() for at in columns.values())]
-    digests = {"row_digest": digest(read)} | ({"whole_digest": digest(range(len(names)))} if is_whole else {})
+        row_digest = duckdb.CaseExpression(as_text(file.line_item).isnotnull(), hashed)
     return relation.select(
         *wanted,
         *(as_map(columns).cast("MAP(VARCHAR, VARCHAR)").alias(name) for name, columns in file.maps.items()),
-        *(expression.alias(name) for name, expression in digests.items()),
+        row_digest.alias("row_digest"),
         duckdb.ConstantExpression(file.name).alias("source_file"),
     )
 

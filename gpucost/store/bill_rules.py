@@ -39,9 +39,14 @@ class Telling:
 def is_torn(new: Telling, old: Telling, common: int) -> bool:
     """Whether each of two loose bills holds charges of the other and others besides: snapshots, or parts that share rows.
 
-    Where all that they share is alike, row by row and named by the same line items, they are parts: both stand, each charge once.
+    `bill_twins.are_parts` tells which; of parts both stand, each charge once.
     """
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
+
+
+def is_mostly_shared(new: Telling, old: Telling, common: int) -> bool:
+    """Whether two tellings have so much in common that they are of the same bill."""
+    return common >= _SAME * min(new.charges, old.charges)
 
 
 def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:

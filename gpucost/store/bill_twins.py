@@ -8,31 +8,43 @@ from typing import TYPE_CHECKING, Any
 from gpucost.errors import DataError
 from gpucost.store import sqlfiles
 from gpucost.store.bill_files import rows
-from gpucost.store.bill_rules import Telling, is_torn, verdict
+from gpucost.store.bill_rules import Telling, is_mostly_shared, is_torn, verdict
 
 if TYPE_CHECKING:
     import duckdb
 
 
 # The rows of one telling, for bill_lines_alike. Hours have the quantity that they had; a month's tax or support grows with it.
-_LINES = """CREATE OR REPLACE TEMP TABLE {} AS SELECT charge_key, row_digest,
-    hash(CAST(tags AS VARCHAR), zone, sku_id, sku_price_id, charge_description,
-        CASE WHEN charge_period_end <= charge_period_start + INTERVAL 1 DAY THEN pricing_quantity END) AS detail FROM """
+_LINES = """CREATE OR REPLACE TEMP TABLE {} AS
+    SELECT charge_key, row_digest, charge_period_start, charge_period_end, instance_key, instance_hours,
+        charge_period_end <= charge_period_start + INTERVAL 1 DAY AS is_short,
+        hash(CAST(tags AS VARCHAR), zone, sku_id, sku_price_id, charge_description,
+            CASE WHEN is_short THEN pricing_quantity END) AS detail
+    FROM """
 SOME_LINES, OTHER_LINES = _LINES.format("some_lines"), _LINES.format("other_lines")
 
 
-def alike(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether some_lines and other_lines share charges, and tell each of those alike."""
-    ((same, otherwise),) = sqlfiles.run(con, "bill_lines_alike").fetchall()
-    return bool(same) and not otherwise
+def are_parts(con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool) -> bool:
+    """Whether some_lines and other_lines, which share charges, are parts of one bill and not its state at two times.
+
+    Parts tell what they share alike. Where both cover the same time they leave out nothing of each other: they are parts by time,
+    and `some` is the newer one. Parts by rows, which leave out, are told from a later state by what they share, less than half,
+    by their machines, which have no hour twice, and where they come one by one by covering the very same time.
+    """
+    ((same, otherwise, alone, missing, machine_hours),) = sqlfiles.run(con, "bill_lines_alike").fetchall()
+    if not same or otherwise:
+        return False
+    if not missing and (not alone or some.latest >= other.latest):
+        return True
+    is_same_time = (some.earliest, some.latest) == (other.earliest, other.latest)
+    return (is_one_run or is_same_time) and not machine_hours and not is_mostly_shared(some, other, common)
 
 
 def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Files of the rows `incoming` that another one supersedes, and which one: final over not final, the longer over the shorter.
 
-    Files that share only rows that are alike in every column, line items by line items, stand beside each other. Raises DataError
-    where two files hold the same charges and nothing says which of them is the newer, and where others supersede only some of the
-    bills that a file holds.
+    Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges
+    and nothing says which of them is the newer, and where others supersede only some of the bills that a file holds.
     """
     bills = rows(con.execute("FROM bills_told"))
     if len({bill["file"] for bill in bills}) < 2:
@@ -43,7 +55,7 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
         said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
         if "beside" in said:
             continue
-        if (said[0] == said[1] or is_torn(a, b, pair["common"])) and _share_alike(con, a.source, b.source):
+        if (said[0] == said[1] or is_torn(a, b, pair["common"])) and _are_parts(con, a, b, pair["common"]):
             continue
         if "overlap" in said:
             raise DataError(
@@ -69,10 +81,11 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return lost
 
 
-def _share_alike(con: duckdb.DuckDBPyConnection, a: str, b: str) -> bool:
-    con.execute(SOME_LINES + "incoming WHERE source_file = $1", [a])
-    con.execute(OTHER_LINES + "incoming WHERE source_file = $1", [b])
-    return alike(con)
+def _are_parts(con: duckdb.DuckDBPyConnection, a: Telling, b: Telling, common: int) -> bool:
+    newer, older = (a, b) if a.latest >= b.latest else (b, a)
+    con.execute(SOME_LINES + "incoming WHERE source_file = $1", [newer.source])
+    con.execute(OTHER_LINES + "incoming WHERE source_file = $1", [older.source])
+    return are_parts(con, newer, older, common, is_one_run=True)
 
 
 def _bill(row: dict[str, Any], side: str = "") -> tuple[str, ...]:

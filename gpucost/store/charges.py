@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.store import sqlfiles
 from gpucost.store.bill_files import rows
 from gpucost.store.bill_rules import PAIR, Telling, Verdict, is_torn, verdict
-from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, alike
+from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, are_parts
 from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
         met_ids.add(met["old_id"])
         telling, old = _new_telling(new[met["new_id"]], met, files), _telling(met)
         said = verdict(telling, old, met["common"], force=force)
-        if said != "beside" and not force and is_torn(telling, old, met["common"]) and _share_alike(con, met):
+        if said != "beside" and not force and is_torn(telling, old, met["common"]) and _are_parts(con, met, telling, old):
             said = "beside"
         if said == "beside":
             other = met["source"] != result.source and {met["format"], result.format} != PAIR
@@ -199,14 +199,13 @@ def _amounts(con: duckdb.DuckDBPyConnection) -> dict[int, list[tuple[str, Decima
     return amounts
 
 
-def _share_alike(con: duckdb.DuckDBPyConnection, met: dict[str, Any]) -> bool:
-    """Whether an incoming bill and a stored one share charges, and tell each of those alike."""
+def _are_parts(con: duckdb.DuckDBPyConnection, met: dict[str, Any], new: Telling, old: Telling) -> bool:
     con.execute(
         SOME_LINES + "incoming WHERE provider = $1 AND billing_period = $2 AND coalesce(billing_account_id, '') = $3",
         [met["provider"], met["billing_period"], met["new_account"]],
     )
     con.execute(OTHER_LINES + "bill_rows WHERE bill_id = $1", [met["old_id"]])
-    return alike(con)
+    return are_parts(con, new, old, met["common"], is_one_run=False)
 
 
 def _any_known(con: duckdb.DuckDBPyConnection) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -311,3 +312,74 @@ def test_reconcile_shows_a_machine_as_its_bill_spells_it(bills: Bills) -> None:
     azure.load(bills, [azure.row(ResourceId=vm, AdditionalInfo=json.dumps({"ServiceType": "Standard_NC24ads_A100_v4"}))])
     (seen,) = pipeline.reconcile(Config(), bills.store, "2026-03", ("node",)).unseen
     assert seen.name == vm
+
+
+def covered(hour: int) -> list[dict[str, str]]:
+    """An hour that AWS has put under a savings plan since."""
+    plan = {"savingsPlan/SavingsPlanARN": "arn:plan", "savingsPlan/SavingsPlanEffectiveCost": "12"}
+    return [
+        line(f"cov{hour}", hour, LineItemType="SavingsPlanCoveredUsage") | plan,
+        line(f"neg{hour}", hour, LineItemType="SavingsPlanNegation", UnblendedCost="-32.77") | plan,
+    ]
+
+
+CREDIT = line("credit", 1, LineItemType="Credit", ResourceId="", UnblendedCost="-50")
+BLANK = {"savingsPlan/SavingsPlanARN": "", "savingsPlan/SavingsPlanEffectiveCost": ""}
+SNAPSHOTS = {
+    "retyped": ([row | BLANK for row in LINES[:3]], [row | BLANK for row in (*LINES[:2], *covered(2), *LINES[3:5])]),
+    "withdrawn": ([*LINES[:3], CREDIT], LINES[:4]),
+    "withdrawn, no later": ([*LINES[:3], CREDIT], [*LINES[:3], line("more", 2, ResourceId="i-2")]),
+}
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_a_later_snapshot_takes_the_place_of_the_earlier_and_of_what_was_withdrawn_since(bills: Bills, name: str) -> None:
+    early, late = SNAPSHOTS[name]
+    bills.load(bills.write("d/early.csv", csv_text(early)))
+    run = bills.load(bills.write("d/late.csv", csv_text(late)))
+    assert not run.errors and [result.verdict for result in run.results] == ["replace"]
+    assert costs(bills)[0] == len(late)
+
+
+def test_of_snapshots_in_one_directory_the_later_counts_also_where_charges_were_retyped(bills: Bills) -> None:
+    for name, rows in zip(("early", "late"), SNAPSHOTS["retyped"], strict=True):
+        bills.write(f"d/{name}.csv", csv_text(rows))
+    run = bills.load(bills.directory / "d")
+    assert not run.errors and run.findings[0].code == "superseded"
+    assert costs(bills)[0] == 6
+    # and the earlier one after it is the older one
+    (result,) = bills.load(bills.write("d/early.csv", csv_text(SNAPSHOTS["retyped"][0]))).results
+    assert result.verdict == "older" and costs(bills)[0] == 6
+
+
+@pytest.mark.parametrize("where", ["together", "one by one"])
+def test_snapshots_that_share_less_than_half_are_refused_where_a_machine_would_count_twice(bills: Bills, where: str) -> None:
+    early = [row | BLANK for row in LINES[:5]]
+    late = [row | BLANK for row in (LINES[0], *(row for hour in range(1, 6) for row in covered(hour)))]
+    paths = [bills.write("d/early.csv", csv_text(early)), bills.write("d/late.csv", csv_text(late))]
+    (error,) = bills.load(*paths).errors if where == "together" else [e for path in paths for e in bills.load(path).errors]
+    assert "some of the" in error.message and "in one export" in (error.fix or "")
+    assert costs(bills)[0] == (0 if where == "together" else 5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_an_export_split_at_random_load_together(bills: Bills, seed: int) -> None:
+    rows = [line(f"id{hour}-{machine}", hour, ResourceId=f"i-{machine}") for hour in range(20) for machine in range(5)]
+    random.Random(seed).shuffle(rows)
+    for number, some in enumerate((rows[:40], rows[35:70], rows[65:])):
+        bills.write(f"d/{number}.csv", csv_text(some))
+    run = bills.load(bills.directory / "d")
+    assert not run.errors and costs(bills)[0] == 100
+
+
+@pytest.mark.parametrize("where", ["together", "one by one"])
+def test_rows_that_differ_in_a_column_nobody_reads_are_charges_of_their_own_across_files_too(bills: Bills, where: str) -> None:
+    def told(row: dict[str, str], entity: str) -> dict[str, str]:
+        return row | {"lineItem/LegalEntity": entity}
+
+    one = [told(line(f"a{number}", ResourceId=f"i-{number}"), "AWS Inc.") for number in range(11)]
+    two = [told(line(f"b{number}", ResourceId=f"j-{number}"), "AWS Inc.") for number in range(10)] + [told(one[0], "AWS EMEA")]
+    paths = [bills.write("d/a.csv", csv_text(one)), bills.write("d/b.csv", csv_text(two))]
+    runs = [bills.load(*paths)] if where == "together" else [bills.load(path) for path in paths]
+    assert not [found for run in runs for found in (*run.errors, *repeated(run))]
+    assert costs(bills)[0] == 22
