@@ -1,6 +1,6 @@
 -- reads: catalog_prices, list_prices, $instance_types (lower-cased; null: all)
 -- writes: price_list, THE list prices: what a type costs, bought so, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*')
--- invariant: per place, type and option, [from_ms, to_ms) covers all time without gap or overlap; a fact that never holds has neither; text is lower-cased, but for type_name
+-- invariant: per place, type and option, [from_ms, to_ms) has no gap or overlap, and covers all time unless the first fact was announced ahead; a fact that never holds has neither; text is lower-cased, but for type_name
 CREATE OR REPLACE TEMP TABLE price_list AS
 WITH facts AS (
     SELECT provider, region, zone, instance_type, purchase_option, coalesce(term_years, 0) AS term_years,
@@ -34,8 +34,11 @@ in_force AS (
 ),
 dated AS (
     SELECT * EXCLUDE (newness, holds, begins_on),
-        -- before the first fact, the first stands for what is not known
-        CASE WHEN holds THEN coalesce(epoch_ms(CASE WHEN lag(begins_on) OVER steps IS NOT NULL THEN begins_on END), -4611686018427387904) END AS from_ms,
+        -- before the first fact, the first stands for what is not known; one that was announced ahead says that another held until then
+        CASE
+            WHEN holds AND lag(begins_on) OVER steps IS NULL AND begins_on <= price_as_of THEN -4611686018427387904
+            WHEN holds THEN epoch_ms(begins_on)
+        END AS from_ms,
         CASE WHEN holds THEN coalesce(epoch_ms(lead(begins_on) OVER steps), 4611686018427387904) END AS to_ms
     FROM in_force
     WINDOW steps AS (

@@ -136,6 +136,13 @@ def test_the_newest_fact_wins_and_both_stay_visible(work: Path) -> None:
     assert "upcoming" not in call("p5.48xlarge", "--region", "us-east-1", "-q")[0]
 
 
+def test_the_only_price_of_a_place_is_upcoming_until_it_begins(work: Path) -> None:
+    fill(work, ("aws", "us-east-1", "us-east-1a", *on_demand("1", "2026-11-20", starts="2027-01-01")[3:]))
+    document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
+    assert [row["price_per_hour"] for row in document["rows"]] == [55.04]
+    assert [(row["price_per_hour"], row["status"]) for row in document["superseded"]] == [(1, "upcoming")]
+
+
 def test_an_older_fact_of_the_store_does_not_win(work: Path) -> None:
     fill(work, on_demand("98.32", "2025-01-01"))
     assert asked("p5.48xlarge", "--region", "us-east-1")["rows"][-1]["price_per_hour"] == 55.04
