@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP TABLE price_list AS
 WITH facts AS (
     SELECT provider, region, zone, instance_type, purchase_option, coalesce(term_years, 0) AS term_years,
-        coalesce(payment_option, '') AS payment_option, '' AS offering, price_per_hour::DECIMAL(24, 12) AS price_per_hour, currency,
+        coalesce(payment_option, '') AS payment_option, offering, price_per_hour::DECIMAL(24, 12) AS price_per_hour, currency,
         NULL::DATE AS effective_start, price_as_of, 'catalog' AS origin, source_id AS source
     FROM catalog_prices
     UNION ALL

@@ -143,6 +143,29 @@ def test_the_only_price_of_a_place_is_upcoming_until_it_begins(work: Path) -> No
     assert [(row["price_per_hour"], row["status"]) for row in document["superseded"]] == [(1, "upcoming")]
 
 
+@pytest.mark.parametrize(
+    ("offerings", "current"),
+    [
+        (["standard", "convertible"], [(30, "standard"), (31, "convertible")]),
+        (["convertible"], [(20, "standard"), (30, "convertible")]),
+    ],
+)
+def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
+    work: Path, offerings: list[str], current: list[tuple[int, str]]
+) -> None:
+    with (work / "pricing/prices.csv").open("a") as file:
+        file.write(f"aws,us-east-1,,p5.48xlarge,reserved,1,no_upfront,20,USD,2026-01-21,test\n")
+    kind = ("aws", "us-east-1", "", "p5.48xlarge", "reserved", 1, "no_upfront")
+    fill(work, *((*kind, name, 30 + at, "USD", None, "2026-11-20", "asked") for at, name in enumerate(offerings)))
+    rows = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
+    assert [(row["price_per_hour"], row["offering"]) for row in rows] == current
+    words = ("--nodes", "4", "--instance-type", "p5.48xlarge", "--region", "us-east-1", "--format", "json", "-q")
+    answer = CliRunner().invoke(app, ["whatif", "reserve", *words])
+    assert answer.exit_code == 0, answer.output
+    [best] = json.loads(answer.stdout)["best"]
+    assert (best["committed_price_per_node_hour"], best["offering"]) == min(current)
+
+
 def test_an_older_fact_of_the_store_does_not_win(work: Path) -> None:
     fill(work, on_demand("98.32", "2025-01-01"))
     assert asked("p5.48xlarge", "--region", "us-east-1")["rows"][-1]["price_per_hour"] == 55.04
