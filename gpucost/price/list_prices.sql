@@ -1,5 +1,5 @@
 -- reads: catalog_prices, list_prices, $instance_types (lower-cased; null: all)
--- writes: price_list, THE list prices: what a type costs, bought so, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*')
+-- writes: price_list, THE list prices: what a type costs, bought so, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*') in the currency of most
 -- invariant: per place, type and option, [from_ms, to_ms) has no gap or overlap, and covers all time unless the first fact was announced ahead; a fact that never holds has neither; text is lower-cased, but for type_name
 CREATE OR REPLACE TEMP TABLE price_list AS
 WITH facts AS (
@@ -60,10 +60,14 @@ pieces AS (
 FROM dated
 UNION ALL BY NAME
 SELECT provider, region, '*' AS zone, instance_type, min(z.type_name) AS type_name, purchase_option, 0 AS term_years, payment_option, offering,
-    quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, min(z.currency) AS currency, min(z.price_as_of) AS price_as_of, 'median' AS origin,
+    quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, z.currency, min(z.price_as_of) AS price_as_of, 'median' AS origin,
     'lower median of ' || count(*) || CASE count(*) WHEN 1 THEN ' zone' ELSE ' zones' END || ', ' || min(CASE z.origin WHEN 'catalog' THEN 'catalog of gpucost: ' ELSE '' END || z.source) AS source,
     p.begins_ms AS from_ms, p.ends_ms AS to_ms
 FROM pieces AS p
 JOIN zones AS z USING (provider, region, instance_type, purchase_option, payment_option, offering)
 WHERE z.from_ms <= p.begins_ms AND p.begins_ms < z.to_ms
-GROUP BY ALL;
+GROUP BY provider, region, instance_type, purchase_option, payment_option, offering, z.currency, p.begins_ms, p.ends_ms
+-- the currency that most zones have; none where as many have another, for the peers of a row are counted with it
+QUALIFY count(*) OVER (
+    PARTITION BY provider, region, instance_type, purchase_option, payment_option, offering, p.begins_ms ORDER BY count(*) DESC
+) = 1;
