@@ -103,7 +103,18 @@ def test_what_nobody_sells_on_demand_says_how_it_is_sold(tmp_path: Path, monkeyp
     assert "not sold on demand by gcp: no price is public (absent from the price sheet" in asked("a4x-maxgpu-4g", code=1)
     assert "no SKU in the Retail Prices API" in asked("nd gb300 v6", code=1)
     assert "not sold" not in asked("p5.48xlarge", "--region", "us-east-1")
+    elsewhere = asked("p5e.48xlarge", "--region", "us-east-1", code=1)
+    assert "for the region us-east-1; there are" in elsewhere
+    assert "not sold on demand by aws: sold as capacity blocks" in elsewhere
+    assert "not sold on demand by aws: sold as capacity blocks" in asked("p5e.48xlarge", "--provider", "gcp", code=1)
+    assert "not sold" not in asked("a4-highgpu-8g", "--region", "us-east-1", code=1)
     assert "flex start" in asked("a3-megagpu-8g", "--purchase-option", "flex_start")
+
+
+def test_what_has_a_price_on_demand_is_not_called_unsold(con: duckdb.DuckDBPyConnection) -> None:
+    found = listing(con, "a4-highgpu-8g", Asked(TODAY, "USD", 90), FX)
+    assert "on_demand" in {row.purchase_option for row in found.rows}
+    assert found.not_sold_on_demand == ()
 
 
 def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:
