@@ -271,8 +271,6 @@ def test_next_months_price_of_a_zone_is_not_charged_today() -> None:
         ((("a", "10", "EUR"), ("b", "9", "EUR")), [(9, "EUR")]),
     ],
 )
-def test_the_median_of_zones_is_of_one_currency(
-    zones: tuple[tuple[str, str, str], ...], median: list[tuple[int, str]]
-) -> None:
+def test_the_median_of_zones_is_of_one_currency(zones: tuple[tuple[str, str, str], ...], median: list[tuple[int, str]]) -> None:
     facts = [("r", zone, "x.large", "on_demand", price, currency, None, "2026-01-01") for zone, price, currency in zones]
     assert [(price, currency) for _, zone, price, currency, *_ in steps(*facts) if zone == "*"] == median
