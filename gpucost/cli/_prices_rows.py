@@ -16,9 +16,11 @@ SCHEMA = "gpucost.prices/1"
 _SHOWN = Decimal("0.0001")
 _PER_GPU_HOUR = "per GPU-h"
 _TYPE = "instance type"
+_DISCOUNT = "spot discount"
+_SOURCE = "source"
 
 # Columns that a narrow terminal may have no room for; the heaviest goes first.
-_WEIGHTS = {"per hour": 1, "spot discount": 1, "GPUs": 2, "more regions": 3}
+_WEIGHTS = {"per hour": 1, _DISCOUNT: 1, "GPUs": 2, "more regions": 3, _SOURCE: 4}
 
 # What a CSV file and JSON hold of each price.
 FIELDS = (
@@ -65,14 +67,14 @@ def to_rows(
         if whole:
             return _whole_overview(answer)
         columns, lines = _short_overview(answer)
-        if width is not None and natural_width(columns, lines) > width:
+        if _is_wide(columns, lines, width):
             columns, lines = _long_overview(answer)
-        return fitted(columns, lines, [0] * len(columns), width)
+        return fitted(columns, lines, [_WEIGHTS[_SOURCE] * (name == _SOURCE) for name in columns], width)
     rows = [*answer.rows, *(answer.superseded if superseded else ())]
     if whole:
         return list(FIELDS), [list(_fields(row).values()) for row in rows]
     columns, lines = _short(answer, rows, superseded=superseded)
-    if width is not None and natural_width(columns, lines) > width:
+    if _is_wide(columns, lines, width):
         columns, lines = _short(answer, rows, superseded=superseded, tight=True)
     weights = _WEIGHTS | ({_TYPE: 2} if len({row.instance_type for row in rows}) == 1 else {})
     return fitted(columns, lines, [weights.get(name, 0) for name in columns], width)
@@ -84,9 +86,8 @@ def remarks(answer: Listing | Overview) -> list[str]:
     said = []
     stale = sum(row.is_stale for row in rows)
     if stale:
-        said.append(
-            f"{stale} of {len(rows)} prices are over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
-        )
+        old = f"{stale} of {len(rows)} prices {'is' if stale == 1 else 'are'}" if len(rows) > 1 else "the price is"
+        said.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
     if isinstance(answer, Overview):
         return said
     said = [*answer.not_sold_on_demand, *said]
@@ -110,21 +111,29 @@ def remarks(answer: Listing | Overview) -> list[str]:
     return said
 
 
+def _is_wide(columns: list[str], lines: list[list[Any]], width: int | None) -> bool:
+    """Whether a table of `width` has no room even without sources."""
+    kept = [index for index, name in enumerate(columns) if name != _SOURCE]
+    narrowest = natural_width([columns[index] for index in kept], [[line[index] for index in kept] for line in lines])
+    return width is not None and narrowest > width
+
+
 def _short(
     answer: Listing, rows: list[ListedPrice], *, superseded: bool, tight: bool = False
 ) -> tuple[list[str], list[list[Any]]]:
     mixed = any(row.currency != answer.currency for row in rows)
     columns = [_PER_GPU_HOUR, "per hour", *(["currency"] if mixed else [])]
-    columns += ["provider", "place", _TYPE, "GPUs", "bought", "spot discount", "as of"]
+    discounted = any(row.spot_discount_percent is not None for row in rows)
+    columns += ["provider", "place", _TYPE, "GPUs", "bought", *([_DISCOUNT] if discounted else []), "as of"]
     columns += ["more regions"] if any(row.more_regions is not None for row in rows) else []
-    columns += ["status"] if superseded else []
+    columns += [*(["status"] if superseded else []), _SOURCE]
     lines = []
     for row in rows:
         line: list[Any] = [_money(row.price_per_gpu_hour), _money(row.price_per_hour), *([row.currency] if mixed else [])]
         line += [row.provider, _place(row), row.instance_type, _gpus(row), bought(row, tight=tight)]
-        line += [_percent(row.spot_discount_percent), _as_of(row, answer.today, tight=tight)]
+        line += [*([_percent(row.spot_discount_percent)] if discounted else []), _as_of(row, answer.today, tight=tight)]
         line += [row.more_regions] if "more regions" in columns else []
-        line += [row.status if row.origin == "catalog" else f"{row.status} ({row.source})"] if superseded else []
+        line += [*([row.status] if superseded else []), row.source]
         lines.append(line)
     return columns, lines
 
@@ -132,16 +141,16 @@ def _short(
 def _short_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
     columns = ["GPU"]
     for option in answer.purchase_options:
-        columns += [option.replace("_", " "), "where", "as of"]
+        columns += [option.replace("_", " "), "where", "as of", _SOURCE]
     lines = []
     for model, found in answer.rows:
         line: list[Any] = [model]
         for option in answer.purchase_options:
             row = found.get(option)
             if row is None:
-                line += [None, None, None]
+                line += [None, None, None, None]
             else:
-                line += [_money(row.price_per_gpu_hour), _where(row), _as_of(row, answer.today)]
+                line += [_money(row.price_per_gpu_hour), _where(row), _as_of(row, answer.today), row.source]
         lines.append(line)
     return columns, lines
 
@@ -155,12 +164,13 @@ def _long_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
             _money(found[option].price_per_gpu_hour),
             _where(found[option]),
             _as_of(found[option], answer.today, tight=True),
+            found[option].source,
         ]
         for model, found in answer.rows
         for option in answer.purchase_options
         if option in found
     ]
-    return ["GPU", "bought", _PER_GPU_HOUR, "where", "as of"], lines
+    return ["GPU", "bought", _PER_GPU_HOUR, "where", "as of", _SOURCE], lines
 
 
 def _whole_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:

@@ -131,9 +131,10 @@ def prices(
     columns, rows = _prices_rows.to_rows(answer, whole=format in FLAT, superseded=superseded, width=width)
     write_rows(columns, rows, format, target)
     remarks = _prices_rows.remarks(answer)
-    if name is not None and width is not None:
+    if width is not None:
         every, _ = _prices_rows.to_rows(answer, whole=False, superseded=superseded)
-        remarks += filter(None, [left_out(every, columns)])
+        # without a name a narrow table has the same in other columns, but for the source
+        remarks += filter(None, [left_out(every if name is not None else every[-1:], columns)])
     for remark in remarks:
         note(remark, quiet=quiet)
 

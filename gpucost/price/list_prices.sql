@@ -1,10 +1,10 @@
 -- reads: catalog_prices, list_prices, $instance_types (lower-cased; null: all)
--- writes: price_list, THE list prices: what a type costs, bought so, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*')
--- invariant: per place, type and option, [from_ms, to_ms) covers all time without gap or overlap; a fact that never holds has neither; text is lower-cased, but for type_name
+-- writes: price_list, THE list prices: what a type costs, bought so, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*') in the currency of most
+-- invariant: per place, type and option, [from_ms, to_ms) has no gap or overlap, and covers all time unless the first fact was announced ahead; a fact that never holds has neither; text is lower-cased, but for type_name
 CREATE OR REPLACE TEMP TABLE price_list AS
 WITH facts AS (
     SELECT provider, region, zone, instance_type, purchase_option, coalesce(term_years, 0) AS term_years,
-        coalesce(payment_option, '') AS payment_option, '' AS offering, price_per_hour::DECIMAL(24, 12) AS price_per_hour, currency,
+        coalesce(payment_option, '') AS payment_option, offering, price_per_hour::DECIMAL(24, 12) AS price_per_hour, currency,
         NULL::DATE AS effective_start, price_as_of, 'catalog' AS origin, source_id AS source
     FROM catalog_prices
     UNION ALL
@@ -34,8 +34,11 @@ in_force AS (
 ),
 dated AS (
     SELECT * EXCLUDE (newness, holds, begins_on),
-        -- before the first fact, the first stands for what is not known
-        CASE WHEN holds THEN coalesce(epoch_ms(CASE WHEN lag(begins_on) OVER steps IS NOT NULL THEN begins_on END), -4611686018427387904) END AS from_ms,
+        -- before the first fact, the first stands for what is not known; one that was announced ahead says that another held until then
+        CASE
+            WHEN holds AND lag(begins_on) OVER steps IS NULL AND begins_on <= price_as_of THEN -4611686018427387904
+            WHEN holds THEN epoch_ms(begins_on)
+        END AS from_ms,
         CASE WHEN holds THEN coalesce(epoch_ms(lead(begins_on) OVER steps), 4611686018427387904) END AS to_ms
     FROM in_force
     WINDOW steps AS (
@@ -57,10 +60,14 @@ pieces AS (
 FROM dated
 UNION ALL BY NAME
 SELECT provider, region, '*' AS zone, instance_type, min(z.type_name) AS type_name, purchase_option, 0 AS term_years, payment_option, offering,
-    quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, min(z.currency) AS currency, min(z.price_as_of) AS price_as_of, 'median' AS origin,
+    quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, z.currency, min(z.price_as_of) AS price_as_of, 'median' AS origin,
     'lower median of ' || count(*) || CASE count(*) WHEN 1 THEN ' zone' ELSE ' zones' END || ', ' || min(CASE z.origin WHEN 'catalog' THEN 'catalog of gpucost: ' ELSE '' END || z.source) AS source,
     p.begins_ms AS from_ms, p.ends_ms AS to_ms
 FROM pieces AS p
 JOIN zones AS z USING (provider, region, instance_type, purchase_option, payment_option, offering)
 WHERE z.from_ms <= p.begins_ms AND p.begins_ms < z.to_ms
-GROUP BY ALL;
+GROUP BY provider, region, instance_type, purchase_option, payment_option, offering, z.currency, p.begins_ms, p.ends_ms
+-- the currency that most zones have; none where as many have another, for the peers of a row are counted with it
+QUALIFY count(*) OVER (
+    PARTITION BY provider, region, instance_type, purchase_option, payment_option, offering, p.begins_ms ORDER BY count(*) DESC
+) = 1;

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from datetime import date
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from typer.testing import CliRunner
 
+from gpucost.cli import prices as command
 from gpucost.cli._prices_rows import remarks
 from gpucost.cli.app import app
 from gpucost.errors import GpucostError
@@ -69,16 +73,32 @@ ASKED_OF_ALL = Asked(TODAY, "USD", 90, all_regions=True)
 FX = FxRates("USD", {})
 
 
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    """The rows that `gpucost prices` prints of a GPU."""
+    folder = tmp_path_factory.mktemp("printed")
+
+    @cache
+    def rows(gpu: str) -> list[dict[str, Any]]:
+        return list(json.loads(asked(gpu, "--all-regions", "--format", "json", "-q"))["rows"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HOME", str(folder))
+        patch.setattr(command, "_today", lambda _: TODAY)
+        yield rows
+
+
 @pytest.mark.parametrize(("name", "region"), ASKED)
-def test_what_people_rent_has_a_price_an_age_and_a_source(con: duckdb.DuckDBPyConnection, name: str, region: str) -> None:
-    found = con.execute(
-        "SELECT price_per_hour / gpu_count, purchase_option, price_as_of, source, gpu_model FROM listed_prices"
-        " WHERE status = 'current' AND instance_type = ? AND region = ?",
-        [name, region],
-    ).fetchall()
-    options = {option for _, option, *_ in found}
+def test_what_people_rent_has_a_price_an_age_and_a_source(
+    con: duckdb.DuckDBPyConnection, printed: Callable[[str], list[dict[str, Any]]], name: str, region: str
+) -> None:
+    [(gpu,)] = con.execute("SELECT DISTINCT gpu_model FROM listed_instances WHERE instance_type = ?", [name.lower()]).fetchall()
+    found = [row for row in printed(gpu) if row["instance_type"] == name and (row["region"] or "") == region]
+    options = {row["purchase_option"] for row in found}
     assert "on_demand" in options or (name in {"p5e.48xlarge", "p6-b200.48xlarge"} and "capacity_block" in options)
-    assert all(price > 0 and as_of <= TODAY and source and model for price, _, as_of, source, model in found)
+    assert all(row["price_per_gpu_hour"] > 0 and row["source"] for row in found)
+    assert all(date.fromisoformat(row["price_as_of"]) <= TODAY for row in found)
 
 
 @pytest.mark.parametrize("name", ["H100", "H200", "B200", "MI300X", "v5e", "v6e"])
@@ -103,7 +123,18 @@ def test_what_nobody_sells_on_demand_says_how_it_is_sold(tmp_path: Path, monkeyp
     assert "not sold on demand by gcp: no price is public (absent from the price sheet" in asked("a4x-maxgpu-4g", code=1)
     assert "no SKU in the Retail Prices API" in asked("nd gb300 v6", code=1)
     assert "not sold" not in asked("p5.48xlarge", "--region", "us-east-1")
+    elsewhere = asked("p5e.48xlarge", "--region", "us-east-1", code=1)
+    assert "for the region us-east-1; there are" in elsewhere
+    assert "not sold on demand by aws: sold as capacity blocks" in elsewhere
+    assert "not sold on demand by aws: sold as capacity blocks" in asked("p5e.48xlarge", "--provider", "gcp", code=1)
+    assert "not sold" not in asked("a4-highgpu-8g", "--region", "us-east-1", code=1)
     assert "flex start" in asked("a3-megagpu-8g", "--purchase-option", "flex_start")
+
+
+def test_what_has_a_price_on_demand_is_not_called_unsold(con: duckdb.DuckDBPyConnection) -> None:
+    found = listing(con, "a4-highgpu-8g", Asked(TODAY, "USD", 90), FX)
+    assert "on_demand" in {row.purchase_option for row in found.rows}
+    assert found.not_sold_on_demand == ()
 
 
 def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:

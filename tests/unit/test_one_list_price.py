@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from gpucost import catalog, pipeline
 from gpucost.cli.app import app
 from gpucost.config import Config, load_config
-from gpucost.price import load_offers
+from gpucost.price import load_offers, load_price_list
 from gpucost.price.explain import explain_node
 from gpucost.store import Store
 from gpucost.whatif.rightsize.offers import list_offers
@@ -23,6 +23,7 @@ from tests import own_catalog
 from tests.replay.cases.words import MORNING, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.unit.price_nodes import NODE, empty_store, run
 
 P5, L4 = "p5.48xlarge", "g6.12xlarge"
 FLEET = fleet(
@@ -222,3 +223,54 @@ def test_what_has_not_begun_is_upcoming_and_what_was_replaced_superseded(work: P
     assert sorted((row["status"], row["price_per_hour"]) for row in rows) == [
         ("superseded", 70), ("superseded", 98), ("upcoming", 11), ("upcoming", 60)
     ]  # fmt: skip
+
+
+def steps(*facts: tuple[str, str, str, str, str, str, str | None, str]) -> list[tuple[Any, ...]]:
+    """price_list of facts: region, zone, type, option, price, currency, effective start, as of."""
+    with empty_store() as con:
+        for region, zone, kind, option, price, currency, start, as_of in facts:
+            con.execute(
+                "INSERT INTO list_prices VALUES ('aws', ?, ?, ?, ?, 0, '', '', ?, ?, ?, ?, 'asked')",
+                [region, zone, kind, option, price, currency, start, as_of],
+            )
+        catalog.load_catalog(con)
+        load_price_list(con, [kind for _, _, kind, *_ in facts])
+        return con.execute(
+            "SELECT region, zone, price_per_hour::INTEGER, currency, from_ms, to_ms FROM price_list ORDER BY ALL"
+        ).fetchall()
+
+
+ALWAYS, FOREVER = -4611686018427387904, 4611686018427387904
+JANUARY, JUNE = 1767225600000, 1780272000000
+
+
+def test_only_a_price_that_had_begun_when_it_was_asked_for_reaches_back() -> None:
+    begun = ("r", "r-a", "x.large", "on_demand", "9", "USD", "2025-06-01", "2026-01-01")
+    ahead = ("r", "r-a", "x.large", "on_demand", "8", "USD", "2026-06-01", "2026-01-01")
+    assert [row[2:] for row in steps(begun) if row[1] == "r-a"] == [(9, "USD", ALWAYS, FOREVER)]
+    assert [row[2:] for row in steps(ahead) if row[1] == "r-a"] == [(8, "USD", JUNE, FOREVER)]
+
+
+def test_next_months_price_of_a_zone_is_not_charged_today() -> None:
+    now = ("us-east-1", "", 33, None, "2026-01-01")
+    soon = ("us-east-1", "us-east-1a", 99, "2027-01-01", "2026-09-30")
+    with empty_store() as con:
+        for region, zone, price, start, as_of in (now, soon):
+            con.execute(
+                "INSERT INTO list_prices VALUES ('aws', ?, ?, 'p4d.24xlarge', 'on_demand', 0, '', '', ?, 'USD', ?, ?, 'asked')",
+                [region, zone, price, start, as_of],
+            )
+        assert [segment[3] for segment in run(con, [NODE], [])] == [33]
+
+
+@pytest.mark.parametrize(
+    ("zones", "median"),
+    [
+        ((("a", "10", "USD"), ("b", "9", "EUR"), ("c", "12", "USD")), [(10, "USD")]),
+        ((("a", "10", "USD"), ("b", "9", "EUR")), []),
+        ((("a", "10", "EUR"), ("b", "9", "EUR")), [(9, "EUR")]),
+    ],
+)
+def test_the_median_of_zones_is_of_one_currency(zones: tuple[tuple[str, str, str], ...], median: list[tuple[int, str]]) -> None:
+    facts = [("r", zone, "x.large", "on_demand", price, currency, None, "2026-01-01") for zone, price, currency in zones]
+    assert [(price, currency) for _, zone, price, currency, *_ in steps(*facts) if zone == "*"] == median

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,38 @@ def test_the_newest_fact_wins_and_both_stay_visible(work: Path) -> None:
     lost = [(row["price_per_hour"], row["origin"], row["status"]) for row in document["superseded"]]
     assert lost == [(45, "store", "upcoming"), (52, "store", "superseded"), (55.04, "catalog", "superseded")]
     shown = call("p5.48xlarge", "--region", "us-east-1", "--superseded", "-q")[0]
-    assert "superseded" in shown and "upcoming (asked)" in shown
+    assert "superseded" in shown and re.search("upcoming +asked", shown)
     assert "upcoming" not in call("p5.48xlarge", "--region", "us-east-1", "-q")[0]
+
+
+def test_the_only_price_of_a_place_is_upcoming_until_it_begins(work: Path) -> None:
+    fill(work, ("aws", "us-east-1", "us-east-1a", *on_demand("1", "2026-11-20", starts="2027-01-01")[3:]))
+    document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
+    assert [row["price_per_hour"] for row in document["rows"]] == [55.04]
+    assert [(row["price_per_hour"], row["status"]) for row in document["superseded"]] == [(1, "upcoming")]
+
+
+@pytest.mark.parametrize(
+    ("offerings", "current"),
+    [
+        (["standard", "convertible"], [(30, "standard"), (31, "convertible")]),
+        (["convertible"], [(20, "standard"), (30, "convertible")]),
+    ],
+)
+def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
+    work: Path, offerings: list[str], current: list[tuple[int, str]]
+) -> None:
+    with (work / "pricing/prices.csv").open("a") as file:
+        file.write("aws,us-east-1,,p5.48xlarge,reserved,1,no_upfront,20,USD,2026-01-21,test\n")
+    kind = ("aws", "us-east-1", "", "p5.48xlarge", "reserved", 1, "no_upfront")
+    fill(work, *((*kind, name, 30 + at, "USD", None, "2026-11-20", "asked") for at, name in enumerate(offerings)))
+    rows = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
+    assert [(row["price_per_hour"], row["offering"]) for row in rows] == current
+    words = ("--nodes", "4", "--instance-type", "p5.48xlarge", "--region", "us-east-1", "--format", "json", "-q")
+    answer = CliRunner().invoke(app, ["whatif", "reserve", *words])
+    assert answer.exit_code == 0, answer.output
+    [best] = json.loads(answer.stdout)["best"]
+    assert (best["committed_price_per_node_hour"], best["offering"]) == min(current)
 
 
 def test_an_older_fact_of_the_store_does_not_win(work: Path) -> None:
@@ -186,6 +217,22 @@ def test_a_cheap_price_of_long_ago_says_its_age(work: Path, monkeypatch: pytest.
         assert age in first if columns == "" else age in shown
         assert "prices are over 90 days old" in said
     assert "days old" not in call("a3-highgpu-8g")[0]
+
+
+@pytest.mark.parametrize("words", [["p5.48xlarge"], []])
+def test_a_table_says_where_a_price_is_from_or_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    shown, said = call(*words)
+    assert shown.splitlines()[0].endswith("  source") and shown.splitlines()[2].split()[-1] == "test"
+    assert "lack of room" not in said
+    monkeypatch.setenv("COLUMNS", "80")
+    shown, said = call(*words)
+    assert "source" not in shown and re.search(r"Left out for lack of room: .*source;", said)
+
+
+def test_one_price_is_one_and_has_no_empty_column() -> None:
+    shown, said = call("gpu_1x_h100_pcie")
+    assert "spot discount" not in shown and "spot discount" in call("p5.48xlarge")[0]
+    assert said.startswith("the price is over 90 days old;")
 
 
 def test_csv_holds_every_field_and_goes_to_a_file(work: Path) -> None:

@@ -1,6 +1,6 @@
 -- reads: list_prices, catalog_prices, $provider, and new prices as parallel lists
 -- writes: nothing; answers each new price beside the newest that was known of the same thing, if any
--- invariant: one row per new price; the catalog does not tell offerings apart, and holds the standard one of what has several
+-- invariant: one row per new price
 WITH fresh AS (
     SELECT unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone, unnest($instance_type::VARCHAR[]) AS instance_type,
         unnest($purchase_option::VARCHAR[]) AS purchase_option, unnest($term_years::INTEGER[]) AS term_years,
@@ -13,7 +13,7 @@ known AS (
     FROM list_prices WHERE provider = $provider
     UNION ALL
     SELECT coalesce(region, ''), coalesce(zone, ''), lower(instance_type), purchase_option, coalesce(term_years, 0),
-        coalesce(payment_option, ''), CASE WHEN provider = 'aws' AND purchase_option = 'reserved' THEN 'standard' ELSE '' END, currency,
+        coalesce(payment_option, ''), offering, currency,
         price_per_hour::DECIMAL(21, 12), price_as_of
     FROM catalog_prices WHERE provider = $provider
 ),

@@ -159,16 +159,16 @@ def _nothing(con: DuckDBPyConnection, name: str, meant: Meant, asked: Asked) -> 
         fitting = [
             row for row in left if not words or any(fnmatchcase((getattr(row, field) or "").lower(), w.lower()) for w in words)
         ]
-        facts = not_sold_on_demand(con, meant.instance_types) if field == "purchase_option" and "on_demand" in words else ()
-        if not fitting and facts:
-            return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
         if not fitting:
+            facts = not_sold_on_demand(con, meant.instance_types)
+            if facts and "on_demand" in words:
+                return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
             there = [value for value in known if value]
             some = f"; there are {len(there)}, such as " if len(there) > _ALL_OFFERED else "; there is " if there else ""
             offered = nearest(words[0], there) if len(there) > _ALL_OFFERED else there
+            missing = f"no price of {name} is known for the {what} {' or '.join(words)}{some}{', '.join(offered)}"
             return GpucostError(
-                f"no price of {name} is known for the {what} {' or '.join(words)}{some}{', '.join(offered)}",
-                "name one of these, or gpucost collect prices asks the clouds for more",
+                "; ".join((missing, *facts)), "name one of these, or gpucost collect prices asks the clouds for more"
             )
         left = fitting
     return GpucostError(f"no price of {name} is known in {asked.currency}", "[prices] fx gives the rates of other currencies")

@@ -18,8 +18,13 @@ FIX_UNPRICED = "gpucost collect prices asks the clouds; what they do not list, y
 
 _OFFERED = 4
 _NOT_SOLD = """
-SELECT provider, instance_type, sold_as, fact, as_of, source_id FROM not_sold_on_demand
-WHERE list_contains($1::VARCHAR[], lower(instance_type)) ORDER BY ALL"""
+SELECT provider, instance_type, sold_as, fact, as_of, source_id FROM not_sold_on_demand AS n
+WHERE list_contains($1::VARCHAR[], lower(instance_type)) AND NOT EXISTS (
+    FROM listed_prices AS p
+    WHERE p.provider = n.provider AND lower(p.instance_type) = lower(n.instance_type) AND p.purchase_option = 'on_demand'
+        AND p.status = 'current'
+)
+ORDER BY ALL"""
 _SOLD_AS = {"capacity_block": "capacity blocks", "cud": "commitments", "flex_start": "flex start", "calendar": "calendar mode"}
 _MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
 
@@ -58,7 +63,7 @@ def resolve(con: DuckDBPyConnection, name: str) -> Meant:
 def not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each of `instance_types`, in lower case, that its cloud does not sell on demand: how it is sold instead.
 
-    Reads not_sold_on_demand.
+    A current list price on demand, such as one collected since, says otherwise. Reads not_sold_on_demand and listed_prices.
     """
     rows = con.execute(_NOT_SOLD, [list(instance_types)]).fetchall()
     sentences = []
