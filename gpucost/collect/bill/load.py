@@ -116,8 +116,8 @@ class _Run:
         if over := tree.passed_over():
             what = "1 file is" if len(over) == 1 else f"{len(over):,} files are"
             listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
-            said = f"{tree.name}: {what} passed over by name: {listed}"
-            self._find("note", "passed_over", said, "name a file itself to have it read, whatever its name")
+            fix = "name a file itself to have it read, whatever its name"
+            self._find("note", "passed_over", f"{tree.name}: {what} passed over by name: {listed}", fix)
         told = tree.told()
         others = []
         for entry in entries:
