@@ -38,8 +38,8 @@ def bill(
     """Puts a bill of rows, each some of ROW's keys (hours count from DAY), and its load; returns its number."""
     number: int = con.execute("SELECT coalesce(max(bill_id), 0) + 1 FROM bills").fetchall()[0][0]
     con.execute(
-        "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final,"
-        " digest, rows, load_id, loaded_at) VALUES ($1, $2, $2, $3, '', $4, false, NULL, '', $5, $1, now()::TIMESTAMP)",
+        "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final, digest,"
+        " load_bills, rows, load_id, loaded_at) VALUES ($1, $2, $2, $3, '', $4, false, NULL, '', 1, $5, $1, now()::TIMESTAMP)",
         [number, provider, told_as, period, len(rows)],
     )
     for place, told in enumerate(rows):

@@ -234,6 +234,19 @@ def test_files_of_no_bill_in_a_directory_are_named_and_left_out(bills: Bills) ->
     assert "notes.csv" in run.findings[0].message
 
 
+def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills) -> None:
+    for name in ("export_00001", "cur.csv.bak"):
+        bills.write(f"d/{name}", csv_text(ROWS))
+    bills.write("d/.hidden", "")
+    run = bills.load(bills.directory / "d")
+    over = f"{bills.directory / 'd'}: 2 files are passed over by name: cur.csv.bak, export_00001"
+    assert [found.message for found in run.findings] == [over]
+    assert "by its files' names" in run.errors[0].message and "named itself is read" in (run.errors[0].fix or "")
+    bills.write("d/notes.csv", "a,b\n1,2\n")
+    assert "none of the files read is a billing export" in bills.load(bills.directory / "d").errors[0].message
+    assert not bills.load(bills.directory / "d/export_00001").errors and bills.sums()[0][2] == 6
+
+
 def test_an_export_of_another_command_in_a_directory_is_named_and_left_out(bills: Bills) -> None:
     bucket = _report(bills, {"one": ROWS}, live="one")
     alone = bills.load(bucket, provider="gcp")

@@ -231,6 +231,20 @@ def test_a_zero_with_a_named_cause_is_a_price(con: duckdb.DuckDBPyConnection, ca
     assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
 
 
+def test_a_bill_of_aws_that_an_earlier_version_loaded_is_told(con: duckdb.DuckDBPyConnection) -> None:
+    asked = "SELECT message, fix FROM warnings WHERE code = 'old_bill' ORDER BY from_ms"
+    bill(con, *hours(0))
+    old = [bill(con, *hours(1), period="2026-09"), bill(con, *hours(2), provider="gcp", told_as="gcp")]
+    con.execute("UPDATE bills SET load_bills = NULL WHERE bill_id IN (SELECT unnest($1))", [old])
+    run(con, [NODE], BOOK)
+    [(message, fix)] = con.execute(asked).fetchall()
+    assert message.startswith("the bill of aws, 2026-09, was loaded by an earlier gpucost: ")
+    assert fix == "gpucost collect aws PATH"
+    con.execute("UPDATE bills SET load_bills = 1")
+    run(con, [NODE], BOOK)
+    assert not con.execute(asked).fetchall()
+
+
 def test_what_is_billed_beside_a_machine_is_no_part_of_its_price(con: duckdb.DuckDBPyConnection) -> None:
     bill(
         con,

@@ -49,8 +49,8 @@ def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-
     """A bill of rows, each with some of: kind, key, hour, hours, type, billed, cost (effective), currency, category, ..."""
     number: int = con.execute("SELECT coalesce(max(bill_id), 0) + 1 FROM bills").fetchall()[0][0]
     con.execute(
-        "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final,"
-        " digest, rows, load_id, loaded_at) VALUES ($1, 'aws', $2, $2, '', $3, false, true, '', $4, $1, now()::TIMESTAMP)",
+        "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final, digest,"
+        " load_bills, rows, load_id, loaded_at) VALUES ($1, 'aws', $2, $2, '', $3, false, true, '', 1, $4, $1, now()::TIMESTAMP)",
         [number, form, MONTH, len(rows)],
     )
     start = DAY.replace(tzinfo=None)

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from gpucost.store.charges import BillResult, Load
 
 # What is found where there is no export.
-_NOTHING = ("not_loaded", "leftovers")
+_NOTHING = ("not_loaded", "leftovers", "passed_over")
+# How many of the files that are passed over are named.
+_LISTED = 3
 
 
 @dataclass(slots=True)
@@ -105,12 +107,17 @@ class _Run:
         self._loose(loose)
         if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
             self.run.errors.append(
-                DataError("nothing was loaded: none of the files is a billing export with charges that this command takes")
+                DataError("nothing was loaded: none of the files read is a billing export with charges that this command takes")
             )
 
     def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
         """The billing periods that manifests vouch for, and the loose files."""
         entries = tree.entries()
+        if over := tree.passed_over():
+            what = "1 file is" if len(over) == 1 else f"{len(over):,} files are"
+            listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
+            fix = "name a file itself to have it read, whatever its name"
+            self._find("note", "passed_over", f"{tree.name}: {what} passed over by name: {listed}", fix)
         told = tree.told()
         others = []
         for entry in entries:
@@ -148,7 +155,10 @@ class _Run:
         if left:
             self._find("note", "leftovers", f"{tree.name}: {len(left)} files that no manifest names do not count")
         if not sets and not loose and not self.run.errors:
-            raise DataError(f"there is no billing export below {tree.name}", "files end in .csv, .parquet, .json, .gz or .zip")
+            raise DataError(
+                f"there is no billing export below {tree.name} by its files' names",
+                "files end in .csv, .parquet, .json, .gz or .zip; one that is named itself is read whatever its name",
+            )
         return sets, loose
 
     def _whole(self, tree: Tree, told: Manifest, entries: list[Entry]) -> None:

@@ -40,6 +40,10 @@ class Tree(ABC):
         """Where one file is named: every file beside and below it, which a manifest may name."""
         return []
 
+    def passed_over(self) -> list[str]:
+        """Files of which nobody looks inside, since their names end like no export's. Only files on disk are told."""
+        return []
+
     def told(self) -> list[Manifest]:
         """Billing periods that this source vouches for by itself, without manifests among its files."""
         return []
@@ -74,18 +78,17 @@ class LocalTree(Tree):
         return self.around()
 
     def around(self) -> list[Entry]:
+        return [Entry(key, size) for key, size in self._found() if key.lower().endswith(ENDINGS)]
+
+    def passed_over(self) -> list[str]:
+        return [] if self.is_file else [key for key, _ in self._found() if not key.lower().endswith(ENDINGS)]
+
+    def _found(self) -> list[tuple[str, int]]:
         try:
-            found = [
-                (path.relative_to(self.root), path.stat().st_size)
-                for path in self.root.rglob("*")
-                if path.is_file() and path.name.lower().endswith(ENDINGS)
-            ]
+            found = [(path.relative_to(self.root), path.stat().st_size) for path in self.root.rglob("*") if path.is_file()]
         except OSError as error:
             raise SourceError(f"cannot read {self.root}: {error.strerror or error}") from None
-        return sorted(
-            (Entry(path.as_posix(), size) for path, size in found if not any(part.startswith(".") for part in path.parts)),
-            key=lambda entry: entry.key,
-        )
+        return sorted((path.as_posix(), size) for path, size in found if not any(part.startswith(".") for part in path.parts))
 
     def fetch(self, entry: Entry, directory: Path) -> Path:  # noqa: ARG002  (it lies on disk already)
         return self.root / entry.key

@@ -1,7 +1,7 @@
--- reads: billed_hours, billed_nodes, nodes
--- writes: warnings (stored), code unexplained_zero: machines that a bill says ran for nothing, or without a part of their cost, and not why
--- invariant: such hours have no price from the bill
-DELETE FROM warnings WHERE code = 'unexplained_zero';
+-- reads: billed_hours, billed_nodes, nodes, bills
+-- writes: warnings (stored), code unexplained_zero: machines that a bill says ran for nothing, or without a part of their cost, and not why; code old_bill: AWS bills read before rows had today's kinds
+-- invariant: hours that are unexplained have no price from the bill
+DELETE FROM warnings WHERE code IN ('unexplained_zero', 'old_bill');
 INSERT INTO warnings BY NAME
 SELECT 'unexplained_zero' AS code, CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,
     coalesce(h.instance_type, h.instance_key) AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
@@ -13,3 +13,11 @@ LEFT JOIN billed_nodes AS b USING (instance_key)
 LEFT JOIN nodes AS n USING (node_id)
 WHERE h.is_unexplained
 GROUP BY h.provider, h.billing_period, coalesce(h.instance_type, h.instance_key), h.instance_type;
+
+-- Bills have had load_bills since discounts, fees on machines and unused reservations are kinds of their own.
+INSERT INTO warnings BY NAME
+SELECT 'old_bill' AS code, source AS subject, epoch_ms(month) AS from_ms, epoch_ms(month + INTERVAL 1 MONTH) AS to_ms,
+    format('the bill of aws, {}, was loaded by an earlier gpucost: discounts, fees on machines and reservations are not told apart: load it again',
+        billing_period) AS message,
+    'gpucost collect aws PATH' AS fix
+FROM (SELECT DISTINCT source, billing_period, strptime(billing_period, '%Y-%m') AS month FROM bills WHERE provider = 'aws' AND load_bills IS NULL);
