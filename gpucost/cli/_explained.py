@@ -193,6 +193,9 @@ def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> 
 
 
 def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
+    from gpucost.cli._fit import wrapped
+    from gpucost.price.explain import shown_rows
+
     kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
     put(f"\nNode {node.node} in cluster {node.cluster}: {kind}")
     put(f"  {node.machine_id or 'no provider id: no bill can name it'}")
@@ -230,9 +233,8 @@ def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
         if machine.more_rows and machine.more_cost is not None:
             put(f"  and {machine.more_rows:,} more rows, {money(machine.more_cost)} {currency}: --rows {machine.rows}")
         if machine.discount_cost:
-            left = machine.discount_rows - len(machine.first_discount_rows)
-            shown_rows = ", ".join(machine.first_discount_rows) + (f" and {left:,} more" if left else "")
-            put(f"  discounts in it: {money(machine.discount_cost)} {currency}, by {shown_rows}")
+            by = shown_rows(machine.first_discount_rows, machine.discount_rows)
+            put(wrapped(f"discounts in it: {money(machine.discount_cost)} {currency}, by {by}", "  "))
     _print_difference(node, currency)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Container, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -94,6 +95,21 @@ def figures_right(
             for line in lines:
                 line[index] = (line[index] or "").rjust(most)
     return columns, lines
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """`text` as lines no longer than the terminal's, broken between words; one line where nothing limits it."""
+    width = line_width()
+    if width is None:
+        return indent + text
+    return textwrap.fill(
+        text,
+        max(width, 20),
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"

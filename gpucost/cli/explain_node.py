@@ -74,9 +74,10 @@ def explain_node(
 
 
 def _print(answer: NodePrice) -> None:
-    from gpucost.cli._fit import fitted, left_out, line_width
+    from gpucost.cli._fit import fitted, left_out, line_width, wrapped
     from gpucost.cli._rows import RowFormat, write_rows
     from gpucost.model import iso
+    from gpucost.price.explain import shown_price
 
     node = answer.node
     place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
@@ -102,10 +103,10 @@ def _print(answer: NodePrice) -> None:
         put(below)
     put()
     for step in answer.steps[1:]:
-        put(f"x {_digits(step.factor)}  {step.detail}: {_digits(step.price_per_hour)}")
+        put(wrapped(f"x {_digits(step.factor)}  {step.detail}: {shown_price(step.price_per_hour)}"))
     if answer.price_per_hour is not None and answer.price_per_gpu_hour is not None:
-        per_gpu = _digits(round(answer.price_per_gpu_hour, 6))
-        put(f"{_digits(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour")
+        per_gpu = shown_price(answer.price_per_gpu_hour)
+        put(f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour")
 
 
 def _document(answer: NodePrice) -> dict[str, Any]:

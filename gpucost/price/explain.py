@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine.local import answer_rows
@@ -15,6 +16,8 @@ from gpucost.price import price_nodes
 from gpucost.price.reasons import why_lost, why_won
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duckdb import DuckDBPyConnection
 
     from gpucost.config import Config
@@ -103,6 +106,20 @@ def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetim
     return NodePrice(node, from_ms(at_ms), config.currency, candidates, steps, price, None if steps else _fix(con, node, at_ms))
 
 
+def shown_price(price: Decimal) -> str:
+    """A price per hour as it is read: at most six decimals."""
+    return f"{round(price, 6).normalize():f}"
+
+
+def shown_rows(named: Sequence[str], count: int) -> str:
+    """The rows of bills that `named` names as path:row, short: `cur.csv:12, 57 and 8 more` where they are `count` in all."""
+    files: dict[str, list[str]] = {}
+    for path, _, row in (name.rpartition(":") for name in named):
+        files.setdefault(path, []).append(row)
+    texts = [f"{PurePath(path).name}:{', '.join(numbers)}" for path, numbers in files.items()]
+    return "; ".join(texts) + (f" and {count - len(named):,} more" if count > len(named) else "")
+
+
 def _why(rows: list[tuple[Any, ...]], place: int) -> str:
     (_, _, source, _, _, _, _, rank), best = rows[place], rows[0]
     if place:
@@ -122,11 +139,9 @@ def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) ->
     steps = [Step("price", f"{origin}, in {currency}", Decimal(1), price)]
     if source == "bill":
         for row in answer_rows(con, "gpucost.price.bill", "70_discount_step", {"node_id": node_id, "at_ms": at_ms}):
-            gross, shown = row["gross_per_hour"], ", ".join(row["first_rows"])
-            more = f" and {row['rows'] - len(row['first_rows']):,} more" if row["rows"] > len(row["first_rows"]) else ""
-            detail = (
-                f"{gross.normalize():f} less {-row['per_hour'].normalize():f} {currency} by discounts of the bill, {shown}{more}"
-            )
+            gross = row["gross_per_hour"]
+            less = f"{shown_price(gross)} less {shown_price(-row['per_hour'])} {currency}"
+            detail = f"{less} by discounts of the bill, {shown_rows(row['first_rows'], row['rows'])}"
             before = Step(
                 "price", f"{origin.replace(', less discounts', '')}, before discounts, in {currency}", Decimal(1), gross
             )

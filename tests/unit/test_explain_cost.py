@@ -112,8 +112,8 @@ def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
     assert f"all of it: ${alone.totals.cost:,.2f}" in render_terminal.render(alone, 120, color=False)
 
 
-def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
-    monkeypatch.setenv("COLUMNS", "120")
+def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str, columns: int = 120) -> Result:
+    monkeypatch.setenv("COLUMNS", str(columns))
     return CliRunner().invoke(app, ["explain", *options, "--config", str(fleet.folder / "gpucost.toml")])
 
 
@@ -268,9 +268,15 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
             lines = (tmp_path / "cur.csv").read_text().splitlines()
             assert "EdpDiscount" in lines[int(named.rpartition(":")[2])]
     text = run(made, monkeypatch, "namespace", "batch").stdout
-    assert re.search(r"discounts in it: -\d+\.\d\d USD, by .*cur\.csv:\d+", text)
+    assert re.search(r"discounts in it: -\d+\.\d\d USD, by cur\.csv:\d+(, \d+)* and [\d,]+ more", text)
     assert "price/bill/12_discount_rates.sql" in text
     step = json.loads(run(made, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout)["steps"]
     assert [part["step"] for part in step] == ["price", "bill discount"]
     assert step[1]["factor"] == pytest.approx(0.9) and "before discounts" in step[0]["detail"] and "cur.csv:" in step[1]["detail"]
     assert step[1]["price_per_hour"] == pytest.approx(step[0]["price_per_hour"] * 0.9)
+    for words in (("namespace", "batch"), ("node", "n3", "--at", "2026-03-10T12:00Z")):
+        text = run(made, monkeypatch, *words, columns=80).stdout
+        found_at = text.index("discounts in it" if words[0] == "namespace" else "x 0.9")
+        block = text[found_at:].split("\n\n")[0]
+        assert "cur.csv:" in block and str(tmp_path) not in block and not re.search(r"\.\d{7}", block)
+        assert max(map(len, block.splitlines())) <= 80
