@@ -82,7 +82,7 @@ riders AS (
     SELECT row_number() OVER () AS rider, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, r.billing_currency AS currency,
         epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, r.effective_cost, r.kind = 'discount' AS is_discount
     FROM machine_riders AS r JOIN bills AS b USING (bill_id)
-    WHERE r.instance_key IN (FROM machines)
+    WHERE r.instance_key IN (FROM machines) AND r.effective_cost <> 0
 ),
 ridden AS (
     SELECT instance_key, billing_period, format, currency, from_ms, to_ms, greatest(sum(effective_cost), 0) AS cost

@@ -67,7 +67,7 @@ CREATE TABLE discount_rates (
 CREATE VIEW machine_riders AS
 WITH riders AS (
     FROM bill_rows
-    WHERE kind IN ('node_fee', 'discount') AND instance_key IS NOT NULL AND effective_cost <> 0 AND coalesce(service_category, '') NOT IN ('Storage', 'Networking')
+    WHERE kind IN ('node_fee', 'discount') AND instance_key IS NOT NULL AND coalesce(service_category, '') NOT IN ('Storage', 'Networking')
 )
 FROM riders
 ANTI JOIN (
