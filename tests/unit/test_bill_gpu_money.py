@@ -44,6 +44,13 @@ def test_eks_auto_modes_fee_is_part_of_its_machines_price_and_no_hours(bills: Bi
     assert (charge["instance_key"], charge["instance_type"], charge["instance_hours"]) == (A, "p4d.24xlarge", None)
 
 
+def test_a_discount_on_eks_auto_modes_fee_lowers_its_machine(bills: Bills) -> None:
+    """Each by the rate of its own product."""
+    discounts = [edp("-3"), edp("-0.4", ProductCode="AmazonEKS", UsageType="")]
+    fees = [auto(10, UnblendedCost="4")]
+    assert priced(bills, machine(10), *fees, *discounts) == {(A, 10): (30.6, -3.4, 1, 30.6)}
+
+
 def test_a_fee_alone_is_no_price_of_a_machine(bills: Bills) -> None:
     """Its hours are charged nothing, and nothing says why."""
     priced(bills, machine(10, cost="0"), auto(10), edp("-0.36", ResourceId=A))
