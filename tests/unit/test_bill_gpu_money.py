@@ -119,6 +119,18 @@ def test_a_capacity_blocks_fee_is_on_its_hours_and_they_are_in_a_block(bills: Bi
     assert [row[1] for row in pools(bills)] == ["capacity_block"] * 2
 
 
+def test_a_discount_on_a_block_without_its_id_lowers_the_blocks_hours(bills: Bills) -> None:
+    p5, block = {"UsageType": "BoxUsage:p5.48xlarge"}, {"UsageType": "USE1-CapacityBlock:p5.48xlarge"}
+    rows = [
+        machine(0, "", "1000", LineItemType="Fee", LineItemDescription="Capacity Block fee", **block),
+        machine(10, A, "0", **p5),
+        machine(11, A, "0", **p5),
+        machine(10, B, "60", **p5),
+        edp("-100", 0, LineItemDescription="Discount on Capacity Block fee", **block),
+    ]
+    assert priced(bills, *rows) == {(A, 10): (450, -50, 1, 450), (A, 11): (450, -50, 1, 450), (B, 10): (60, 0, 1, 60)}
+
+
 @pytest.mark.parametrize(
     ("other", "is_shared"),
     [

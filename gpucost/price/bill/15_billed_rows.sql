@@ -31,7 +31,7 @@ told AS (
         r.effective_cost = 0 AND r.cost_cause = 'same' AS is_free
     FROM bill_rows AS r
     JOIN bills AS b USING (bill_id)
-    LEFT JOIN rates AS c ON c.commitment = CASE WHEN r.is_net THEN NULL WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END
+    LEFT JOIN rates AS c ON c.commitment = CASE WHEN NOT coalesce(r.is_net, false) THEN commitment_of(r) END
         AND c.provider = b.provider AND c.billing_period = b.billing_period AND c.currency = r.billing_currency
     LEFT JOIN rates AS u ON u.bill_id = CASE WHEN NOT coalesce(r.is_net, false) AND r.commitment_discount_id IS NULL AND r.capacity_reservation_type IS NULL THEN r.bill_id END
         AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
