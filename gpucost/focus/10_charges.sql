@@ -1,4 +1,4 @@
--- reads: bill_rows, bills, billed_hours; $month the billing period
+-- reads: bill_rows, machine_riders, bills, billed_hours; $month the billing period
 -- writes: focus_charges, the charges of machines with GPUs in the bills of the billing period, each with its machine's charge period
 -- invariant: a charge is there once; where exports of two formats tell of a machine's time, only the one that prices it
 CREATE OR REPLACE TEMP TABLE focus_charges AS
@@ -11,10 +11,9 @@ WITH charges AS (
     UNION ALL BY NAME
     -- discounts and fees on a machine have periods of their own: an hour, or the month
     SELECT epoch_ms(r.charge_period_start) AS from_ms, epoch_ms(r.charge_period_end) AS to_ms, r.*
-    FROM bill_rows AS r
+    FROM machine_riders AS r
     SEMI JOIN billed_hours AS h ON h.bill_id = r.bill_id AND h.instance_key = r.instance_key AND h.currency = r.billing_currency
         AND h.from_ms < epoch_ms(r.charge_period_end) AND epoch_ms(r.charge_period_start) < h.to_ms
-    WHERE r.kind IN ('discount', 'node_fee')
 )
 SELECT row_number() OVER (ORDER BY b.provider, b.source, c.charge_period_start, c.source_file, c.source_row, c.charge_key, c.bill_id) AS charge_id,
     b.provider, b.billing_period, coalesce(c.billing_account_id, nullif(b.billing_account_id, ''), c.sub_account_id, b.provider) AS payer, c.*

@@ -44,6 +44,13 @@ def test_eks_auto_modes_fee_is_part_of_its_machines_price_and_no_hours(bills: Bi
     assert (charge["instance_key"], charge["instance_type"], charge["instance_hours"]) == (A, "p4d.24xlarge", None)
 
 
+def test_a_discount_on_eks_auto_modes_fee_lowers_its_machine(bills: Bills) -> None:
+    """Each by the rate of its own product."""
+    discounts = [edp("-3"), edp("-0.4", ProductCode="AmazonEKS", UsageType="")]
+    fees = [auto(10, UnblendedCost="4")]
+    assert priced(bills, machine(10), *fees, *discounts) == {(A, 10): (30.6, -3.4, 1, 30.6)}
+
+
 def test_a_fee_alone_is_no_price_of_a_machine(bills: Bills) -> None:
     """Its hours are charged nothing, and nothing says why."""
     priced(bills, machine(10, cost="0"), auto(10), edp("-0.36", ResourceId=A))
@@ -110,6 +117,18 @@ def test_a_capacity_blocks_fee_is_on_its_hours_and_they_are_in_a_block(bills: Bi
     found = priced(bills, fee, *hours, machine(10, C, "0", UsageType="USE1-UnusedBox:p4d.24xlarge"), discount)
     assert found == {(A, 10): (45, -5, 1, 45), (B, 10): (45, -5, 1, 45)}
     assert [row[1] for row in pools(bills)] == ["capacity_block"] * 2
+
+
+def test_a_discount_on_a_block_without_its_id_lowers_the_blocks_hours(bills: Bills) -> None:
+    p5, block = {"UsageType": "BoxUsage:p5.48xlarge"}, {"UsageType": "USE1-CapacityBlock:p5.48xlarge"}
+    rows = [
+        machine(0, "", "1000", LineItemType="Fee", LineItemDescription="Capacity Block fee", **block),
+        machine(10, A, "0", **p5),
+        machine(11, A, "0", **p5),
+        machine(10, B, "60", **p5),
+        edp("-100", 0, LineItemDescription="Discount on Capacity Block fee", **block),
+    ]
+    assert priced(bills, *rows) == {(A, 10): (450, -50, 1, 450), (A, 11): (450, -50, 1, 450), (B, 10): (60, 0, 1, 60)}
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,21 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp
             assert {row[column] is None for row in added} == {category != "Usage"}
 
 
+def test_discounts_are_those_of_charges_in_the_file_those_that_net_costs_hold_too(tmp_path: Path) -> None:
+    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+    with fleet.store.write() as con:
+        for name in ("traffic", "net"):
+            values = {"name": name, "kind": "discount", "category": "Credit", "cost": Decimal(-2), "monthly": False}
+            con.execute(MORE, values)
+        con.execute("UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'")
+        con.execute("UPDATE bill_rows SET effective_cost = 0 WHERE charge_description = 'net'")
+        (count,) = con.execute("SELECT count(*) FROM bill_rows WHERE charge_description = 'net'").fetchone() or (0,)
+    found = rows(save(fleet)[1])
+    assert "traffic" not in {row["ChargeDescription"] for row in found}
+    assert sum(row["BilledCost"] for row in found if row["ChargeDescription"] == "net") == -2 * count
+
+
 @pytest.mark.slow
 def test_what_was_written_loads_again_and_gives_the_same_money(billed: tuple[str, Billed], tmp_path: Path) -> None:
     """The same sums, and the same cost of each team where metrics are the same."""

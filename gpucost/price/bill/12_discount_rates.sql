@@ -5,7 +5,7 @@ DELETE FROM discount_rates;
 INSERT INTO discount_rates BY NAME
 WITH told AS (
     SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency,
-        CASE WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END AS commitment,
+        commitment_of(r) AS commitment,
         coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
         r.sku_description IS NULL AND coalesce(r.billing_account_id = account, false) AS is_payers,
         sum(r.effective_cost) AS cost, count(*) AS rows, list(r.source_file || ':' || r.source_row ORDER BY r.source_file, r.source_row)[:5] AS first_rows
@@ -18,7 +18,7 @@ WITH told AS (
 -- what they may be taken off: usage at its cost, commitments at their fees as billed
 discounted AS (
     SELECT r.bill_id, r.billing_currency AS currency, coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
-        CASE WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END AS commitment,
+        commitment_of(r) AS commitment,
         sum(CASE WHEN commitment IS NULL THEN r.effective_cost ELSE r.billed_cost END) AS cost
     FROM bill_rows AS r
     WHERE $is_spread AND r.bill_id IN (SELECT bill_id FROM told WHERE commitment IS NULL)
@@ -92,7 +92,7 @@ committed AS (
     FROM bill_rows AS r
     JOIN bills AS b USING (bill_id)
     JOIN by_commitment AS c ON c.provider = b.provider AND c.billing_period = b.billing_period AND c.currency = r.billing_currency
-        AND c.commitment = CASE WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END
+        AND c.commitment = commitment_of(r)
     WHERE r.kind NOT IN ('discount', 'credit', 'refund', 'tax', 'split')
     GROUP BY ALL
 )

@@ -31,7 +31,7 @@ told AS (
         r.effective_cost = 0 AND r.cost_cause = 'same' AS is_free
     FROM bill_rows AS r
     JOIN bills AS b USING (bill_id)
-    LEFT JOIN rates AS c ON c.commitment = CASE WHEN r.is_net THEN NULL WHEN r.capacity_reservation_type = 'capacity_block' THEN r.capacity_reservation_id ELSE r.commitment_discount_id END
+    LEFT JOIN rates AS c ON c.commitment = CASE WHEN NOT coalesce(r.is_net, false) THEN commitment_of(r) END
         AND c.provider = b.provider AND c.billing_period = b.billing_period AND c.currency = r.billing_currency
     LEFT JOIN rates AS u ON u.bill_id = CASE WHEN NOT coalesce(r.is_net, false) AND r.commitment_discount_id IS NULL AND r.capacity_reservation_type IS NULL THEN r.bill_id END
         AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
@@ -80,9 +80,15 @@ charged AS (
 -- what is charged on a machine besides what runs it: a fee, a discount
 riders AS (
     SELECT row_number() OVER () AS rider, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, r.billing_currency AS currency,
-        epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, r.effective_cost, r.kind = 'discount' AS is_discount
-    FROM machine_riders AS r JOIN bills AS b USING (bill_id)
-    WHERE r.instance_key IN (FROM machines)
+        epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, (r.effective_cost * coalesce(u.rate, 0))::DECIMAL(38, 12) AS discount_on_fee,
+        r.effective_cost + discount_on_fee AS effective_cost, CASE WHEN r.kind = 'discount' THEN r.effective_cost ELSE discount_on_fee END AS discount_cost, u.rate_id
+    FROM machine_riders AS r
+    JOIN bills AS b USING (bill_id)
+    -- a fee's product has discounts as any other
+    LEFT JOIN rates AS u ON u.bill_id = CASE WHEN r.kind = 'node_fee' AND NOT coalesce(r.is_net, false) THEN r.bill_id END
+        AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
+        AND u.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id) AND u.sku_description IS NOT DISTINCT FROM r.sku_description
+    WHERE r.instance_key IN (FROM machines) AND r.effective_cost <> 0
 ),
 ridden AS (
     SELECT instance_key, billing_period, format, currency, from_ms, to_ms, greatest(sum(effective_cost), 0) AS cost
@@ -108,17 +114,17 @@ outside AS MATERIALIZED (
     FROM riders ANTI JOIN fitting USING (rider) ANTI JOIN overlapping USING (rider)
 ),
 placed AS (
-    SELECT rider, from_ms, to_ms, effective_cost FROM fitting
+    SELECT rider, from_ms, to_ms, 1 AS share FROM fitting
     UNION ALL
-    SELECT rider, from_ms, to_ms, effective_cost * CASE WHEN sum(part * cost) OVER w > 0 THEN part * cost / sum(part * cost) OVER w ELSE part / sum(part) OVER w END
+    SELECT rider, from_ms, to_ms, CASE WHEN sum(part * cost) OVER w > 0 THEN part * cost / sum(part * cost) OVER w ELSE part / sum(part) OVER w END
     FROM (FROM overlapping UNION ALL SELECT r.*, c.from_ms, c.to_ms, c.cost, 1 FROM outside AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency))
     WINDOW w AS (PARTITION BY rider)
 )
 FROM (SELECT * EXCLUDE (format) FROM charged)
 UNION ALL BY NAME
-SELECT r.bill_id, r.instance_key, r.provider, r.billing_period, r.currency, p.effective_cost::DECIMAL(38, 12) AS effective_cost,
-    CASE WHEN r.is_discount THEN p.effective_cost ELSE 0 END::DECIMAL(38, 12) AS discount_cost, p.from_ms, p.to_ms,
+SELECT r.bill_id, r.instance_key, r.provider, r.billing_period, r.currency, (r.effective_cost * p.share)::DECIMAL(38, 12) AS effective_cost,
+    (r.discount_cost * p.share)::DECIMAL(38, 12) AS discount_cost, r.rate_id, p.from_ms, p.to_ms,
     -- as a correction of the price alone: it has no hours, and is no price by itself
     true AS is_correction, true AS is_rider, false AS lacks_cost, false AS is_free, false AS is_spot, false AS is_reserved, false AS is_block
 FROM placed AS p JOIN riders AS r USING (rider)
-WHERE p.effective_cost <> 0;
+WHERE p.share <> 0;

@@ -15,7 +15,7 @@ told AS (
     SELECT r.source_file || ':' || r.source_row, 1, [r.source_file || ':' || r.source_row]
     FROM machine_riders AS r
     JOIN shared AS s ON s.instance_key = r.instance_key AND epoch_ms(r.charge_period_start) < s.to_ms AND s.from_ms < epoch_ms(r.charge_period_end)
-    WHERE r.kind = 'discount'
+    WHERE r.kind = 'discount' AND r.effective_cost <> 0
 )
 SELECT a.per_hour, a.gross_per_hour, a.currency, t.rows, t.first_rows
 FROM (

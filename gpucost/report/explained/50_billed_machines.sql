@@ -23,7 +23,7 @@ discounts AS (
     FROM machine_riders AS r
     JOIN (SELECT instance_key, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM periods WHERE discount_cost <> 0 GROUP BY instance_key) AS p
         ON p.instance_key = r.instance_key AND epoch_ms(r.charge_period_start) < p.to_ms AND p.from_ms < epoch_ms(r.charge_period_end)
-    WHERE r.kind = 'discount'
+    WHERE r.kind = 'discount' AND r.effective_cost <> 0
 ),
 told AS (
     SELECT instance_key, sum(rows) AS rows, flatten(list(first_rows ORDER BY discount))[:5] AS first_rows FROM discounts GROUP BY instance_key

@@ -43,6 +43,11 @@ CREATE TABLE node_stops (
 -- A machine as its bill spells it: keys are lower-case, a scale set's machine is its set and a number.
 CREATE MACRO machine_name(instance_key, resource_id) AS
     CASE WHEN starts_with(instance_key, lower(resource_id)) THEN resource_id || instance_key[length(resource_id) + 1:] ELSE instance_key END;
+-- What a row of bill_rows is of: a capacity block, without its id the account's block of that machine type; else a plan or reservation.
+CREATE MACRO commitment_of(row) AS
+    CASE WHEN row.capacity_reservation_type = 'capacity_block'
+        THEN coalesce(row.capacity_reservation_id, coalesce(row.sub_account_id, row.billing_account_id) || ' ' || regexp_extract(row.sku_description, '[^:]+$'))
+        ELSE row.commitment_discount_id END;
 ALTER TABLE billed_hours ADD COLUMN discount_rates INTEGER[];   -- discount_rates.rate_id of those in it; others name the machine
 ALTER TABLE billed_hours ADD COLUMN pool UBIGINT;               -- machines that share a price in a charge period have the same
 
@@ -67,7 +72,7 @@ CREATE TABLE discount_rates (
 CREATE VIEW machine_riders AS
 WITH riders AS (
     FROM bill_rows
-    WHERE kind IN ('node_fee', 'discount') AND instance_key IS NOT NULL AND effective_cost <> 0 AND coalesce(service_category, '') NOT IN ('Storage', 'Networking')
+    WHERE kind IN ('node_fee', 'discount') AND instance_key IS NOT NULL AND coalesce(service_category, '') NOT IN ('Storage', 'Networking')
 )
 FROM riders
 ANTI JOIN (
