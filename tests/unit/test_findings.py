@@ -142,7 +142,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
     with Store(demo.store).write() as con:
         con.execute(
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
-            " 1.1, 'USD', NULL, DATE '2026-02-01', 'test'"
+            " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
     question = Question("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     answer = _findings._commit(demo, MONTH, question)(lambda fleet: costing.cost_of(demo, fleet))
