@@ -1,5 +1,5 @@
--- reads: priced_nodes, price_candidates
--- writes: price_winners, the candidate with the highest rank at each moment of a node's life
+-- reads: priced_nodes, price_candidates, purchase_fits
+-- writes: price_winners, the candidate with the highest rank at each moment of a node's life, and whether it is a price of capacity on demand
 -- invariant: per node, half-open intervals that do not overlap; where no candidate is in force there is no row
 CREATE OR REPLACE TEMP TABLE price_winners AS
 WITH ranks AS (
@@ -17,7 +17,9 @@ asked AS (
     )
 ),
 contenders AS (
-    SELECT c.*, a.is_alone FROM price_candidates AS c JOIN asked AS a USING (node_id, rank)
+    SELECT c.*, a.is_alone,
+        coalesce(c.purchase_option IN (SELECT purchase_option FROM purchase_fits WHERE capacity_type = 'on_demand'), false) AS is_on_demand
+    FROM price_candidates AS c JOIN asked AS a USING (node_id, rank)
 ),
 rivals AS (
     SELECT * FROM contenders WHERE NOT is_alone
@@ -32,10 +34,10 @@ pieces AS (
 moments AS (
     SELECT p.*, a.rank FROM pieces AS p JOIN asked AS a USING (node_id) WHERE p.to_ms IS NOT NULL
 )
-SELECT node_id, from_ms, to_ms, price_per_hour, currency, price_source, price_as_of, purchase_option, rank, origin FROM contenders WHERE is_alone
+SELECT node_id, from_ms, to_ms, price_per_hour, currency, price_source, price_as_of, is_on_demand, rank, origin FROM contenders WHERE is_alone
 UNION ALL
 SELECT * FROM (
-    SELECT m.node_id, m.from_ms, m.to_ms, r.price_per_hour, r.currency, r.price_source, r.price_as_of, r.purchase_option, r.rank, r.origin
+    SELECT m.node_id, m.from_ms, m.to_ms, r.price_per_hour, r.currency, r.price_source, r.price_as_of, r.is_on_demand, r.rank, r.origin
     FROM moments AS m
     ASOF JOIN rivals AS r ON r.node_id = m.node_id AND r.rank = m.rank AND m.from_ms >= r.from_ms
     WHERE m.from_ms < r.to_ms

@@ -3,7 +3,7 @@
 -- invariant: per (node, price source, is_on_demand) with any discount, half-open intervals that cover all time without overlap
 CREATE OR REPLACE TEMP TABLE node_discounts AS
 WITH kinds AS (
-    SELECT DISTINCT node_id, price_source, coalesce(purchase_option IN ('on_demand', 'savings_plan', 'cud'), false) AS is_on_demand FROM price_winners
+    SELECT DISTINCT node_id, price_source, is_on_demand FROM price_winners
 ),
 matched AS (
     SELECT n.node_id, k.price_source, k.is_on_demand, d.number, d.factor, d.from_ms, d.to_ms

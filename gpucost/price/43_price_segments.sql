@@ -11,5 +11,5 @@ FROM price_winners AS w
 LEFT JOIN fx_rates AS r ON r.currency = w.currency AND r.from_ms < w.to_ms AND w.from_ms < r.to_ms
 LEFT JOIN node_discounts AS d
     ON d.node_id = w.node_id AND d.price_source = w.price_source
-    AND d.is_on_demand = coalesce(w.purchase_option IN ('on_demand', 'savings_plan', 'cud'), false)
+    AND d.is_on_demand = w.is_on_demand
     AND d.from_ms < least(w.to_ms, r.to_ms) AND greatest(w.from_ms, r.from_ms) < d.to_ms;
