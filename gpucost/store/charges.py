@@ -114,6 +114,7 @@ def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
 
 def lacking(con: duckdb.DuckDBPyConnection) -> bool:
     """Tells the bills that the view `charges_read` holds, and answers whether any of its rows lacks what every charge has."""
+    sqlfiles.run(con, "charge_lack")
     sqlfiles.run(con, "bills_told")
     return bool(con.execute("SELECT 1 FROM bills_told WHERE lacking > 0 LIMIT 1").fetchall())
 
