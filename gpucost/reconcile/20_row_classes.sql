@@ -1,6 +1,6 @@
--- reads: bill_rows, bills, machine_hours, billed_hours, billed_nodes, catalog_instances, fx_rates; $month, $currency the report's
+-- reads: effective_rows, machine_hours, billed_hours, billed_nodes, catalog_instances, fx_rates; $month, $currency the report's
 -- writes: row_classes, the bill rows of the billing period, summed by what they are: the machine hour, or for a fee of longer the machine, that they belong to, else their class on the invoice and in effective cost
--- invariant: each bill row is counted once; amounts are in the report's currency, in the bill's where that has no rate
+-- invariant: each bill row is counted once; amounts are in the report's currency, in the bill's where that has no rate; effective_cost is before discount_cost and after amortized_cost
 CREATE OR REPLACE TEMP TABLE row_classes AS
 WITH gpu_types AS (
     SELECT DISTINCT lower(instance_type) AS instance_type FROM catalog_instances WHERE gpu_count > 0
@@ -12,24 +12,23 @@ gpu_machines AS (
 ),
 told AS (
     -- what a savings plan covers is billed at its price without one, and taken back beside it
-    SELECT r.bill_id, b.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, r.kind,
+    SELECT r.bill_id, r.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, r.kind,
         r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back,
         g.instance_key AS machine_key,
         CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN lower(r.instance_type) END AS instance_type,
         CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN r.sku_description END AS sku_description,
-        count(*) AS rows, sum(r.billed_cost) AS billed_cost, sum(r.effective_cost) AS effective_cost
-    FROM bill_rows AS r
-    JOIN bills AS b USING (bill_id)
+        count(*) AS rows, sum(r.billed_cost) AS billed_cost, sum(r.effective_cost) AS effective_cost, sum(r.discount_cost) AS discount_cost, sum(r.amortized_cost) AS amortized_cost
+    FROM effective_rows AS r
     LEFT JOIN gpu_machines AS g
         ON g.instance_key = r.instance_key AND (r.kind IN ('instance', 'node_fee') OR r.kind = 'commitment_fee' AND r.charge_category = 'Usage')
-    WHERE b.billing_period = $month
+    WHERE r.billing_period = $month
     GROUP BY ALL
 ),
 machines AS (
     SELECT DISTINCT machine, format, instance_key, currency FROM machine_hours
 ),
 placed AS (
-    SELECT t.kind, t.takes_back, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, h.rate AS machine_rate,
+    SELECT t.kind, t.takes_back, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, t.discount_cost, t.amortized_cost, h.rate AS machine_rate,
         t.instance_type IN (FROM gpu_types) OR coalesce(regexp_matches(t.sku_description, '\bgpu\b|nvidia', 'i'), false) AS has_gpu_type,
         coalesce(CASE WHEN t.start_ms < h.to_ms THEN h.machine_hour END, CASE WHEN t.kind = 'node_fee' THEN m.machine END) AS place
     FROM told AS t
@@ -54,7 +53,8 @@ named AS (
     FROM placed
 ),
 summed AS (
-    SELECT place, class, currency, start_ms, machine_rate, sum(rows) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost
+    SELECT place, class, currency, start_ms, machine_rate, sum(rows) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost,
+        sum(discount_cost) AS discount_cost, sum(amortized_cost) AS amortized_cost
     FROM named
     GROUP BY ALL
 ),
@@ -67,6 +67,7 @@ SELECT place, currency, class AS effective_class,
     -- of a fee, the invoice knows no unused part
     CASE class WHEN 'unused_commitments' THEN 'commitment_fees' ELSE class END AS billed_class,
     sum(rows)::BIGINT AS rows,
-    sum((billed_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS billed_cost, sum((effective_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS effective_cost
+    sum((billed_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS billed_cost, sum((effective_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS effective_cost,
+    sum((discount_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS discount_cost, sum((amortized_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS amortized_cost
 FROM rated
 GROUP BY ALL;

@@ -8,8 +8,10 @@ WITH machine_classes AS (
     UNION ALL
     SELECT 'effective', line, team, 0, cost::DECIMAL(38, 12) FROM machine_parts
     UNION ALL
-    -- of discounts, machines have theirs in their cost
+    -- of discounts, machines have theirs in their cost; what is of an upfront fee's stands in no row of kind discount any more
     SELECT 'effective', 'discounts', NULL, 0, -discount_cost::DECIMAL(38, 12) FROM machine_hours WHERE discount_cost <> 0
+    UNION ALL
+    SELECT 'effective', 'discounts', NULL, 0, amortized_cost FROM row_classes WHERE place IS NOT NULL AND amortized_cost <> 0
 )
 SELECT basis, currency, class, team, sum(rows)::BIGINT AS rows, sum(cost)::DECIMAL(38, 12) AS cost
 FROM (
@@ -17,7 +19,9 @@ FROM (
     UNION ALL
     SELECT 'billed', currency, billed_class, NULL, rows, billed_cost FROM row_classes WHERE place IS NULL
     UNION ALL
-    SELECT 'effective', currency, effective_class, NULL, rows, effective_cost FROM row_classes WHERE place IS NULL
+    SELECT 'effective', currency, effective_class, NULL, rows, effective_cost + discount_cost FROM row_classes WHERE place IS NULL
+    UNION ALL
+    SELECT 'effective', currency, 'discounts', NULL, 0, -discount_cost FROM row_classes WHERE place IS NULL AND discount_cost <> 0
 )
 GROUP BY ALL
 ORDER BY basis, currency, class, cost DESC, team;

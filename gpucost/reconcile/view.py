@@ -56,7 +56,7 @@ CLASSES = LINES | OTHER_CLASSES
 # Where the same class means less in effective cost than on an invoice.
 _EFFECTIVE = {
     "commitment_fees": "fees of commitments, spread over what they cover",
-    "discounts": "discounts that are in no machine's cost",
+    "discounts": "discounts that are in no other class",
 }
 
 

@@ -140,6 +140,12 @@ SELECT 'aws' AS provider,
             ELSE 'same'
        END AS cost_cause,
        is_net,
+       CASE line_type
+           WHEN 'DiscountedUsage' THEN reservation_upfront / nullif(reservation_cost, 0)
+           WHEN 'RIFee' THEN unused_upfront / nullif(unused_upfront + unused_recurring, 0)
+           WHEN 'SavingsPlanRecurringFee'
+               THEN TRY_CAST(savings_plan_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)) / nullif(plan_fee, 0)
+       END AS upfront_share,
        line_item_product_code AS service_code,
        CASE WHEN kind = 'instance'
             THEN coalesce(product_operating_system, product_facts ->> '$.operating_system',

@@ -13,6 +13,8 @@ WITH typed AS (
            TRY_CAST(savings_plan_net_savings_plan_effective_cost AS DECIMAL(38, 12)) AS net_plan_cost,
            TRY_CAST(reservation_effective_cost AS DECIMAL(38, 12)) AS reservation_cost,
            TRY_CAST(reservation_net_effective_cost AS DECIMAL(38, 12)) AS net_reservation_cost,
+           coalesce(TRY_CAST(reservation_amortized_upfront_cost_for_usage AS DECIMAL(38, 12)),
+                    reservation_cost - TRY_CAST(reservation_recurring_fee_for_usage AS DECIMAL(38, 12))) AS reservation_upfront,
            TRY_CAST(savings_plan_total_commitment_to_date AS DECIMAL(38, 12)) AS committed,
            TRY_CAST(savings_plan_used_commitment AS DECIMAL(38, 12)) AS used,
            -- What a plan's hour costs, and what of it is left after discounts.
