@@ -10,9 +10,18 @@ gpu_machines AS (
     UNION
     SELECT instance_key FROM billed_nodes
 ),
+-- discounts that name a resource are of its class; machines with GPUs have theirs in their cost
+discounted AS (
+    SELECT r.bill_id, r.resource_id, r.sku_description, min(r.kind) AS kind
+    FROM effective_rows AS r
+    LEFT JOIN gpu_machines AS g ON g.instance_key = r.instance_key AND r.kind IN ('instance', 'node_fee')
+    WHERE r.billing_period = $month AND r.kind IN ('instance', 'node_fee', 'managed', 'storage', 'network', 'other') AND g.instance_key IS NULL
+        AND r.resource_id IN (SELECT resource_id FROM effective_rows WHERE billing_period = $month AND kind = 'discount')
+    GROUP BY ALL
+),
 told AS (
     -- what a savings plan covers is billed at its price without one, and taken back beside it
-    SELECT r.bill_id, r.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, r.kind,
+    SELECT r.bill_id, r.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, coalesce(d.kind, r.kind) AS kind, r.kind = 'discount' AS is_discount,
         r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back,
         g.instance_key AS machine_key,
         CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN lower(r.instance_type) END AS instance_type,
@@ -21,6 +30,8 @@ told AS (
     FROM effective_rows AS r
     LEFT JOIN gpu_machines AS g
         ON g.instance_key = r.instance_key AND (r.kind IN ('instance', 'node_fee') OR r.kind = 'commitment_fee' AND r.charge_category = 'Usage')
+    LEFT JOIN discounted AS d ON d.bill_id = CASE WHEN r.kind = 'discount' AND (r.instance_key IS NOT NULL OR bearer_of(r) IS NULL) THEN r.bill_id END
+        AND d.resource_id = r.resource_id AND d.sku_description IS NOT DISTINCT FROM r.sku_description
     WHERE r.billing_period = $month
     GROUP BY ALL
 ),
@@ -28,7 +39,7 @@ machines AS (
     SELECT DISTINCT machine, format, instance_key, currency FROM machine_hours
 ),
 placed AS (
-    SELECT t.kind, t.takes_back, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, t.discount_cost, t.amortized_cost, h.rate AS machine_rate,
+    SELECT t.kind, t.is_discount, t.takes_back, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, t.discount_cost, t.amortized_cost, h.rate AS machine_rate,
         t.instance_type IN (FROM gpu_types) OR coalesce(regexp_matches(t.sku_description, '\bgpu\b|nvidia', 'i'), false) AS has_gpu_type,
         coalesce(CASE WHEN t.start_ms < h.to_ms THEN h.machine_hour END, CASE WHEN t.kind = 'node_fee' THEN m.machine END) AS place
     FROM told AS t
@@ -53,7 +64,7 @@ named AS (
     FROM placed
 ),
 summed AS (
-    SELECT place, class, currency, start_ms, machine_rate, sum(rows) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost,
+    SELECT place, class, is_discount, currency, start_ms, machine_rate, sum(rows) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost,
         sum(discount_cost) AS discount_cost, sum(amortized_cost) AS amortized_cost
     FROM named
     GROUP BY ALL
@@ -65,7 +76,7 @@ rated AS (
 )
 SELECT place, currency, class AS effective_class,
     -- of a fee, the invoice knows no unused part
-    CASE class WHEN 'unused_commitments' THEN 'commitment_fees' ELSE class END AS billed_class,
+    CASE WHEN is_discount THEN 'discounts' WHEN class = 'unused_commitments' THEN 'commitment_fees' ELSE class END AS billed_class,
     sum(rows)::BIGINT AS rows,
     sum((billed_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS billed_cost, sum((effective_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS effective_cost,
     sum((discount_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS discount_cost, sum((amortized_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS amortized_cost

@@ -24,13 +24,13 @@ scopes AS (
     WHERE $is_spread
     GROUP BY GROUPING SETS ((bill_id, currency, service, account, sku_description), (bill_id, currency, service, account), (bill_id, currency, service), (bill_id, currency, account), (bill_id, currency))
 ),
--- the narrowest that bears it: the same usage, else its product in the account, else in the whole bill; what names no product: the account, the bill
+-- the narrowest that bears it: the same usage, else, but for traffic and volumes, its product in the account, else in the whole bill; what names no product: the account, the bill
 asked AS (
     SELECT * EXCLUDE (is_for_all), row_number() OVER () AS number, unnest(
         list_filter(CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'of_service': NULL, 'of_account': account, 'of_description': NULL}, {'place': 5, 'scope': 'bill', 'of_service': NULL, 'of_account': NULL, 'of_description': NULL}]
             ELSE [{'place': 1, 'scope': 'usage', 'of_service': service, 'of_account': account, 'of_description': sku_description},
                 {'place': 2, 'scope': 'account', 'of_service': service, 'of_account': account, 'of_description': NULL},
-                {'place': 3, 'scope': 'product', 'of_service': service, 'of_account': NULL, 'of_description': NULL}] END, lambda place: place.of_account IS NULL OR NOT is_for_all), recursive := true)
+                {'place': 3, 'scope': 'product', 'of_service': service, 'of_account': NULL, 'of_description': NULL}] END, lambda place: (place.of_account IS NULL OR NOT is_for_all) AND (place.place = 1 OR NOT is_beside)), recursive := true)
     FROM (
         -- one row in the payer's account is of all accounts; beside rows of the others it is of the payer's own usage
         SELECT *, is_payers AND count(DISTINCT account) OVER (PARTITION BY bill_id, currency, service, sku_description) = 1 AS is_for_all
