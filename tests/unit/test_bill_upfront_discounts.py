@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ UPFRONT, RECURRING = Decimal(1), Decimal(2)
 PLAN_UPFRONT, PLAN_RECURRING = Decimal(4), Decimal(6)
 YEAR = 8760
 #: What is taken off: the reservation's upfront and monthly fees, and all else.
-OFF = {"upfront": Decimal("0.10"), "recurring": Decimal("0.05"), "rest": Decimal("0.08")}
-EVEN = dict.fromkeys(OFF, Decimal("0.08"))
+UNEVEN = {"upfront": Decimal("0.10"), "recurring": Decimal("0.05"), "rest": Decimal("0.08")}
+OFF = {"uneven": UNEVEN} | {str(part): dict.fromkeys(UNEVEN, Decimal(part)) for part in ("0", "0.08")}
 NET = "lineItem/NetUnblendedCost"
 CENT = Decimal("0.01")
 Row = dict[str, str]
+Tell = Callable[..., dict[str, Reconciliation]]
 
 
 def span(month: str, first: int = 0, hours: int = 1) -> Row:
@@ -43,15 +45,16 @@ def span(month: str, first: int = 0, hours: int = 1) -> Row:
 def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tuple[Row, Decimal]]:
     """Rows with net columns, and what is taken off what each is billed. With `parts` they say what of a cost is upfront."""
     kept = {name: 1 - part for name, part in off.items()}
-    hours, bought = MONTHS[month], {"BillingPeriodStartDate": f"{month}-01T00:00:00Z", "UsageAccountId": PAYER, "ResourceId": ""}
+    hours, period = MONTHS[month], {"BillingPeriodStartDate": f"{month}-01T00:00:00Z"}
+    bought = {"UsageAccountId": PAYER, "ResourceId": ""}
     reserved = bought | {"UsageType": "HeavyUsage:p4d.24xlarge"} | RESERVATION
     planned = bought | {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrPartialUpfront"} | PLAN
     found: list[tuple[Row, Decimal]] = []
 
     def add(told: Mapping[str, Any], billed: Decimal, taken: Decimal = Decimal(0)) -> None:
-        row = {name: str(value) for name, value in told.items()}
-        net = {NET: str(billed - taken)}
-        found.append((usage(0, **({"BillingPeriodStartDate": bought["BillingPeriodStartDate"], "UnblendedCost": str(billed)} | row | net)), taken))
+        costs = {"UnblendedCost": str(billed), NET: str(billed - taken)}
+        row = period | costs | {name: str(value) for name, value in told.items()}
+        found.append((usage(0, **row), taken))
 
     if month == min(MONTHS):
         fee = YEAR * UPFRONT
@@ -84,7 +87,8 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
         whole = PLAN_UPFRONT + PLAN_RECURRING
         cost = whole * share
         if share:
-            machine = {"ResourceId": "i-0ccc", "UsageAccountId": OTHER, "UsageType": "BoxUsage:p5.48xlarge"} | PLAN | span(month, hour)
+            p5 = {"ResourceId": "i-0ccc", "UsageAccountId": OTHER, "UsageType": "BoxUsage:p5.48xlarge"}
+            machine = p5 | PLAN | span(month, hour)
             paid = {"savingsPlan/SavingsPlanEffectiveCost": cost, "savingsPlan/NetSavingsPlanEffectiveCost": cost * kept["rest"]}
             add(machine | paid | {"LineItemType": "SavingsPlanCoveredUsage"}, Decimal(30))
             add(machine | {"LineItemType": "SavingsPlanNegation"}, Decimal(-30))
@@ -111,12 +115,11 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
     return found
 
 
-def bill(month: str, way: str, off: Mapping[str, Decimal] = OFF, *, parts: bool = True) -> list[Row]:
-    """The month's bill, its discounts told in net columns, in rows that name what they are on ('rows'), or that do not ('spread')."""
+def bill(month: str, way: str, off: Mapping[str, Decimal] = UNEVEN, *, parts: bool = True) -> list[Row]:
+    """The month's bill, its discounts in net columns, in rows that name what they are on ('rows'), or that do not ('spread')."""
     told = charges(month, off, parts=parts)
-    discounts = [
-        row | {"lineItem/LineItemType": "EdpDiscount", "lineItem/UnblendedCost": str(-taken), NET: "0"} for row, taken in told if taken
-    ]
+    edp = {"lineItem/LineItemType": "EdpDiscount", NET: "0"}
+    discounts = [row | edp | {"lineItem/UnblendedCost": str(-taken)} for row, taken in told if taken]
     rows = [row for row, _ in told] + discounts
     if way == "net columns":
         return rows
@@ -126,16 +129,21 @@ def bill(month: str, way: str, off: Mapping[str, Decimal] = OFF, *, parts: bool 
     return [{name: value for name, value in row.items() if "/Net" not in name} for row in rows]
 
 
-def accounts(folder: Path, bills: Mapping[str, list[Row]]) -> dict[str, Reconciliation]:
-    """By month, the account of bills that were loaded in their order, each priced before the next came."""
-    folder.mkdir()
-    made = Bills(folder)
-    for month, rows in bills.items():
-        made.aws(rows, f"{month}.csv")
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Tell:
+    """By month, the account of bills that were loaded one after the other, each priced before the next came."""
+
+    @cache
+    def tell(way: str, off: str = "uneven", backward: bool = False, parts: bool = True) -> dict[str, Reconciliation]:
+        made = Bills(tmp_path_factory.mktemp("bills"))
+        for month in sorted(MONTHS, reverse=backward):
+            made.aws(bill(month, way, OFF[off], parts=parts), f"{month}.csv")
+            with made.store.write() as con:
+                price.stage(con, Config())
         with made.store.write() as con:
-            price.stage(con, Config())
-    with made.store.write() as con:
-        return {month: _account(con, month) for month in bills}
+            return {month: _account(con, month) for month in MONTHS}
+
+    return tell
 
 
 def _account(con: duckdb.DuckDBPyConnection, month: str) -> Reconciliation:
@@ -166,19 +174,17 @@ def agree(some: Reconciliation, other: Reconciliation) -> None:
 
 
 @pytest.mark.parametrize("parts", [True, False], ids=["parts told", "parts worked out"])
-@pytest.mark.parametrize("order", [1, -1], ids=["in order", "backward"])
-def test_discount_rows_cost_what_net_columns_do(tmp_path: Path, order: int, parts: bool) -> None:
-    months = [*MONTHS][::order]
-    rows = accounts(tmp_path / "rows", {month: bill(month, "rows", parts=parts) for month in months})
-    net = accounts(tmp_path / "net", {month: bill(month, "net columns") for month in months})
+@pytest.mark.parametrize("backward", [False, True], ids=["in order", "backward"])
+def test_discount_rows_cost_what_net_columns_do(told: Tell, backward: bool, parts: bool) -> None:
+    rows, net = told("rows", backward=backward, parts=parts), told("net columns")
+    kept = UPFRONT * (1 - UNEVEN["upfront"]) + RECURRING * (1 - UNEVEN["recurring"])
+    plan = (PLAN_UPFRONT + PLAN_RECURRING) * (1 - UNEVEN["rest"])
     for month, hours in MONTHS.items():
         agree(rows[month], net[month])
         found = effective(rows[month])
         assert "discounts" not in found and "commitment_fees" not in found
-        kept = UPFRONT * (1 - OFF["upfront"]) + RECURRING * (1 - OFF["recurring"])
-        plan = (PLAN_UPFRONT + PLAN_RECURRING) * (1 - OFF["rest"])
         assert found["unused_commitments"] == pytest.approx((hours - 3) * kept + plan * Decimal("1.5"), abs=CENT / 2)
-        assert found["unused_gpu_reservations"] == pytest.approx(55 * (1 - OFF["rest"]))
+        assert found["unused_gpu_reservations"] == pytest.approx(55 * (1 - UNEVEN["rest"]))
         # bought by the payer, used in two accounts
         machines = {one.name: one.cost for one in rows[month].unseen}
         assert machines["i-0aaa"] == pytest.approx(2 * kept)
@@ -186,26 +192,22 @@ def test_discount_rows_cost_what_net_columns_do(tmp_path: Path, order: int, part
         assert machines["i-0ccc"] == pytest.approx(plan * Decimal("1.5"))
 
 
-def test_discounts_that_name_nothing_cost_what_net_columns_do(tmp_path: Path) -> None:
-    rows, net = (accounts(tmp_path / way, {month: bill(month, way, EVEN) for month in MONTHS}) for way in ("spread", "net columns"))
+def test_discounts_that_name_nothing_cost_what_net_columns_do(told: Tell) -> None:
     for month in MONTHS:
-        agree(rows[month], net[month])
+        agree(told("spread", "0.08")[month], told("net columns", "0.08")[month])
 
 
-def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(tmp_path: Path) -> None:
+def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(told: Tell) -> None:
     """Each month takes off of the discount what it bears of the fee."""
-    at_list = dict.fromkeys(OFF, Decimal(0))
-    full, less = (
-        accounts(tmp_path / str(way), {month: bill(month, "rows", off) for month in MONTHS}) for way, off in enumerate((at_list, OFF))
-    )
+    full, less = told("rows", "0"), told("rows")
     for month, hours in MONTHS.items():
         taken = effective(full[month])["all"] - effective(less[month])["all"]
         # the plan's hours are three in a month
-        upfront = (hours * UPFRONT * OFF["upfront"], 3 * PLAN_UPFRONT * OFF["rest"])
-        recurring = hours * RECURRING * OFF["recurring"] + (3 * PLAN_RECURRING + 50 + 55 + 3 + 7 + 2) * OFF["rest"]
-        assert taken == pytest.approx(sum(upfront) + recurring, abs=CENT / 2)
+        upfront = hours * UPFRONT * UNEVEN["upfront"] + 3 * PLAN_UPFRONT * UNEVEN["rest"]
+        recurring = hours * RECURRING * UNEVEN["recurring"] + (3 * PLAN_RECURRING + 50 + 55 + 3 + 7 + 2) * UNEVEN["rest"]
+        assert taken == pytest.approx(upfront + recurring, abs=CENT / 2)
         invoices = [sum(i.billed_cost for i in one[month].invoices) for one in (full, less)]
-        bought = YEAR * (UPFRONT * OFF["upfront"] + PLAN_UPFRONT * OFF["rest"]) if month == min(MONTHS) else 0
+        bought = YEAR * (UPFRONT * UNEVEN["upfront"] + PLAN_UPFRONT * UNEVEN["rest"]) if month == min(MONTHS) else 0
         assert invoices[0] - invoices[1] == bought + recurring
 
 
@@ -219,3 +221,17 @@ def test_a_month_whose_fee_is_not_there_is_before_its_discount_until_it_is(tmp_p
             sql = "SELECT sum(effective_cost) FROM billed_hours WHERE instance_key = 'i-0bbb' AND billing_period = '2026-04'"
             costs += con.execute(sql).fetchall()[0]
     assert [float(cost) for cost in costs] == pytest.approx([3 - 2 * 0.05, 3 - 2 * 0.05 - 0.1])
+
+
+@pytest.mark.parametrize("column", [{"AmortizedUpfrontCostForUsage": "1"}, {"RecurringFeeForUsage": "2"}])
+def test_while_a_month_runs_the_export_says_what_is_upfront(tmp_path: Path, column: dict[str, str]) -> None:
+    """The month's fee is billed whole before its hours are."""
+    made, reserved = Bills(tmp_path), {"UsageType": "HeavyUsage:p4d.24xlarge", "ResourceId": ""} | RESERVATION
+    hour = {"LineItemType": "DiscountedUsage", "UnblendedCost": "0", "reservation/EffectiveCost": "3"} | RESERVATION
+    fee = usage(0, LineItemType="Fee", UnblendedCost="8760", **reserved)
+    recurring = usage(1, LineItemType="RIFee", UnblendedCost="1488", **reserved)
+    edp = usage(0, LineItemType="EdpDiscount", UnblendedCost="-876", **reserved)
+    made.aws([fee, recurring, usage(5, **hour, **{f"reservation/{name}": cost for name, cost in column.items()}), edp])
+    with made.store.write() as con:
+        price.stage(con, Config())
+        assert con.execute("SELECT discount_cost::DOUBLE FROM billed_hours").fetchall() == [(pytest.approx(-0.1),)]
