@@ -269,7 +269,7 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
             assert "EdpDiscount" in lines[int(named.rpartition(":")[2])]
     text = run(made, monkeypatch, "namespace", "batch").stdout
     assert re.search(r"discounts in it: -\d+\.\d\d USD, by cur\.csv:\d+(, \d+)* and [\d,]+ more", text)
-    assert "price/bill/13_discount_rates.sql" in text
+    assert "price/bill/14_discount_rates.sql" in text
     step = json.loads(run(made, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout)["steps"]
     assert [part["step"] for part in step] == ["price", "bill discount"]
     assert step[1]["factor"] == pytest.approx(0.9) and "before discounts" in step[0]["detail"] and "cur.csv:" in step[1]["detail"]
