@@ -118,10 +118,10 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
 def bill(month: str, way: str, off: Mapping[str, Decimal] = UNEVEN, *, parts: bool = True) -> list[Row]:
     """The month's bill, its discounts in net columns, in rows that name what they are on ('rows'), or that do not ('spread')."""
     told = charges(month, off, parts=parts)
-    edp = {"lineItem/LineItemType": "EdpDiscount", NET: "0"}
+    edp = {"lineItem/LineItemType": "EdpDiscount", NET: "0" if way == "net columns" else ""}
     discounts = [row | edp | {"lineItem/UnblendedCost": str(-taken)} for row, taken in told if taken]
     rows = [row for row, _ in told] + discounts
-    if way == "net columns":
+    if way in ("net columns", "net columns, blank discounts"):
         return rows
     if way == "spread":
         discounts = [row | dict.fromkeys((*RESERVATION, *PLAN, "lineItem/ResourceId"), "") for row in discounts]
@@ -195,6 +195,11 @@ def test_discount_rows_cost_what_net_columns_do(told: Tell, backward: bool, part
 def test_discounts_that_name_nothing_cost_what_net_columns_do(told: Tell) -> None:
     for month in MONTHS:
         agree(told("spread", "0.08")[month], told("net columns", "0.08")[month])
+
+
+def test_net_columns_have_the_discounts_also_where_their_rows_are_blank_there(told: Tell) -> None:
+    for month in MONTHS:
+        agree(told("net columns, blank discounts")[month], told("net columns")[month])
 
 
 def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(told: Tell) -> None:
