@@ -12,7 +12,6 @@ from gpucost.store import sqlfiles
 from gpucost.store.bill_files import rows
 from gpucost.store.bill_rules import PAIR, Telling, Verdict, is_torn, verdict
 from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, are_parts
-from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -219,6 +218,8 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[i
         sqlfiles.run(con, "bills_delete", {"bill_ids": gone})
     if not taken:
         return
+    from gpucost.store.runs import log_load  # numpy, which what is known to be unchanged does without
+
     now = datetime.now(UTC).replace(tzinfo=None)
     for bill in rows(con.execute("FROM bills_incoming WHERE list_contains($1, bill_id) ORDER BY bill_id", [taken])):
         span = {"billing_period": bill["billing_period"], "provider": bill["provider"]}

@@ -221,20 +221,19 @@ class _Run:
             else:
                 files[digest] = (tree, entry)
         loaded = self._loaded(files)
-        known = {digest for _, load in loaded for digest in load.file_digests}
+        known = {digest for _, load, _ in loaded for digest in load.file_digests}
         groups: dict[str, _Group] = {}
         self._read_loose({digest: file for digest, file in files.items() if digest not in known}, groups)
         # What is new beside them is judged together with them.
-        beside = {digest for kind, load in loaded if kind.name in groups for digest in load.file_digests}
+        beside = {digest for kind, load, _ in loaded if kind.name in groups for digest in load.file_digests}
         self._read_loose({digest: file for digest, file in files.items() if digest in beside}, groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is broken: nothing of the batch is loaded.
             self._leave(sum(len(group.staged) for group in groups.values()))
             return
-        for kind, load in loaded:
+        for kind, load, results in loaded:
             if kind.name not in groups:
-                with self.store.read() as con:
-                    self.run.results += charges.unchanged(con, load.digest)
+                self.run.results += results
                 self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
         for group in groups.values():
             try:
@@ -243,19 +242,18 @@ class _Run:
                 self.run.errors.append(error)
                 self._leave(len(group.staged) - 1)
 
-    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load]]:
+    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load, list[BillResult]]]:
         """What the store has of just these files, read by the rules of today, as this command would load it."""
         if self.force or not self.store.exists:
             return []
         with self.store.read() as con:
-            loads = charges.loads(con, digests)
-        return [
-            (kind, load)
-            for load in loads
-            for kind in formats.all_formats()
-            if self._digest(kind, load.file_digests) == load.digest
-            and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
-        ]
+            return [
+                (kind, load, charges.unchanged(con, load.digest))
+                for load in charges.loads(con, digests)
+                for kind in formats.all_formats()
+                if self._digest(kind, load.file_digests) == load.digest
+                and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
+            ]
 
     def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
         for digest, (tree, entry) in files.items():
