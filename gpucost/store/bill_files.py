@@ -238,17 +238,21 @@ def _read(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[duc
 
 
 def _blanks(con: duckdb.DuckDBPyConnection, file: RawFile) -> frozenset[int]:
-    """Positions of the wanted columns that hold blanks: to look costs less than to replace them where there are none."""
+    """Positions of the wanted columns that may hold blanks: to look costs less than to replace them where there are none.
+
+    Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
+    """
     import duckdb
 
     relation, names = _read(con, [file])
     kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
-    there = sorted({at for at in file.columns.values() if at is not None})
-    wanted = [at for at in there if kinds[names[at]] in ("varchar", "blob")]
-    nested = [at for at in there if kinds[names[at]] in _NESTED]
-    if file.kind == "jsonl" or not wanted:
-        return frozenset(wanted + nested)
-    columns = {at: duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in wanted}
+    wanted = sorted({at for at in file.columns.values() if at is not None})
+    texts = [at for at in wanted if kinds[names[at]] in ("varchar", "blob", "enum")]
+    nested = [at for at in wanted if kinds[names[at]] in _NESTED]
+    if file.kind != "parquet" or not texts:
+        return frozenset(texts + nested)
+    columns = {at: duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
+    typed = {*wanted, *(at for entries in file.maps.values() for at in entries.values())} - set(texts)
 
     def shortest(column: duckdb.Expression) -> duckdb.Expression:
         return duckdb.FunctionExpression("min", duckdb.FunctionExpression("strlen", column))
@@ -257,8 +261,13 @@ def _blanks(con: duckdb.DuckDBPyConnection, file: RawFile) -> frozenset[int]:
         return duckdb.FunctionExpression("bool_or", column.isin(*map(duckdb.ConstantExpression, BLANK)))
 
     # A length is worked out once for each value of a dictionary.
-    (lengths,) = relation.aggregate([shortest(columns[at]) for at in wanted]).fetchall()
-    short = [at for at, length in zip(wanted, lengths, strict=True) if length is not None and length <= max(map(len, BLANK))]
+    seen = [
+        duckdb.FunctionExpression("hash", duckdb.ConstantExpression(0), *(duckdb.ColumnExpression(names[at]) for at in typed))
+    ]
+    lengths = relation.aggregate([*(shortest(columns[at]) for at in texts), duckdb.FunctionExpression("max", *seen)]).fetchall()[
+        0
+    ]
+    short = [at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= max(map(len, BLANK))]
     found = relation.aggregate([is_any_blank(columns[at]) for at in short]).fetchall()[0] if short else ()
     return frozenset(nested + [at for at, is_blank in zip(short, found, strict=True) if is_blank])
 

@@ -55,7 +55,9 @@ def repeated(run: BillRun) -> list[str]:
 def test_a_row_that_stands_in_a_file_twice_is_one_charge(bills: Bills, spell: Any) -> None:
     run = bills.load(bills.write("cur.csv", csv_text(spell(LINES + LINES[1:3] + LINES[1:2]))))
     assert not run.errors and costs(bills) == (6, pytest.approx(6 * 32.77))
-    assert repeated(run) == ["3 rows repeat charges of these files, the same in every column: each charge counts once"]
+    assert repeated(run) == [
+        "3 rows repeat charges of these files, the same in every column that is read: each charge counts once"
+    ]
     assert {charge["line_item_id"] for charge in bills.charges()} == {f"id{hour}" for hour in range(6)}
 
 
@@ -91,7 +93,7 @@ def test_parts_loaded_one_by_one_that_share_rows_count_each_once(bills: Bills) -
     bills.load(bills.write("a.csv", csv_text(LINES[:4])))
     run = bills.load(bills.write("b.csv", csv_text(LINES[3:])))
     assert not run.errors and costs(bills)[0] == 6
-    said = "1 row repeats a charge that the store has with another part of aws/111122223333 2026-03, the same in every column"
+    said = "1 row repeats a charge that the store has with another part of aws/111122223333 2026-03, the same in every column that is read"
     assert repeated(run)[0].startswith(said)
     assert [(result.rows, result.amounts[0][1]) for result in run.results] == [(2, Decimal("65.54"))]
     assert [result.verdict for result in bills.load(bills.directory / "b.csv").results] == ["unchanged"]

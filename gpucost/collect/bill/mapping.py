@@ -97,7 +97,7 @@ def repeated_rows(count: int, where: str) -> list[Finding]:
     if not count:
         return []
     said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
-    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column: each charge counts once")]
+    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")]
 
 
 def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
