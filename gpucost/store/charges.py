@@ -179,7 +179,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
-    """Takes out of the incoming rows what other bills of the store tell of, alike in every column that is read, and counts again."""
+    """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
     if not sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": known}).fetchall()[0][0]:
         return
     sqlfiles.run(con, "bills_counted")
