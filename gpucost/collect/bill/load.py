@@ -67,7 +67,7 @@ class _Group:
     """Loose files of one format; `named` are those that were named themselves."""
 
     kind: Format
-    staged: list[mapping.Staged] = field(default_factory=list)
+    staged: list[bill_files.Staged] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     has_archive: bool = False
@@ -169,7 +169,7 @@ class _Run:
             self._find("note", "unchanged", f"{told.source} {told.billing_period}: already loaded, unchanged")
             self.meter.advance(sum(entry.size for entry in entries))
             return
-        read: list[tuple[Format, mapping.Staged]] = []
+        read: list[tuple[Format, bill_files.Staged]] = []
         for entry in entries:
             read += self._read(tree, entry)
             self.meter.advance(entry.size)
@@ -221,20 +221,19 @@ class _Run:
             else:
                 files[digest] = (tree, entry)
         loaded = self._loaded(files)
-        known = {digest for _, load in loaded for digest in load.file_digests}
+        known = {digest for _, load, _ in loaded for digest in load.file_digests}
         groups: dict[str, _Group] = {}
         self._read_loose({digest: file for digest, file in files.items() if digest not in known}, groups)
         # What is new beside them is judged together with them.
-        beside = {digest for kind, load in loaded if kind.name in groups for digest in load.file_digests}
+        beside = {digest for kind, load, _ in loaded if kind.name in groups for digest in load.file_digests}
         self._read_loose({digest: file for digest, file in files.items() if digest in beside}, groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is broken: nothing of the batch is loaded.
             self._leave(sum(len(group.staged) for group in groups.values()))
             return
-        for kind, load in loaded:
+        for kind, load, results in loaded:
             if kind.name not in groups:
-                with self.store.read() as con:
-                    self.run.results += charges.unchanged(con, load.digest)
+                self.run.results += results
                 self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
         for group in groups.values():
             try:
@@ -243,26 +242,25 @@ class _Run:
                 self.run.errors.append(error)
                 self._leave(len(group.staged) - 1)
 
-    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load]]:
+    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load, list[BillResult]]]:
         """What the store has of just these files, read by the rules of today, as this command would load it."""
         if self.force or not self.store.exists:
             return []
         with self.store.read() as con:
-            loads = charges.loads(con, digests)
-        return [
-            (kind, load)
-            for load in loads
-            for kind in formats.all_formats()
-            if self._digest(kind, load.file_digests) == load.digest
-            and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
-        ]
+            return [
+                (kind, load, charges.unchanged(con, load.digest))
+                for load in charges.loads(con, digests)
+                for kind in formats.all_formats()
+                if self._digest(kind, load.file_digests) == load.digest
+                and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
+            ]
 
     def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
         for digest, (tree, entry) in files.items():
             try:
                 read = self._read(tree, entry)
                 for kind, file in read:
-                    if not mapping.has_rows(self.con, file.path):
+                    if not mapping.has_rows(self.con, file):
                         self._pass_over(
                             tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a month that has charges")
                         )
@@ -342,8 +340,8 @@ class _Run:
             where = f"that the store has with another part of {result.source} {result.billing_period}"
             self.run.findings += mapping.repeated_rows(result.repeated, where)
 
-    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, mapping.Staged]]:
-        """A file, or those in an archive, as text columns in Parquet; what was fetched for that is not kept."""
+    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, bill_files.Staged]]:
+        """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
         directory = self.work / f"files-{self._number()}"
         directory.mkdir()
         found = []
@@ -353,8 +351,9 @@ class _Run:
                 self._check_provider(kind, file.name)
                 staged = mapping.stage(self.con, kind, file, self.work / f"staged-{self._number()}.parquet")
                 self._check_holders(kind, file.name, staged)
-                found.append((kind, mapping.Staged(staged, file.name)))
-        rmtree(directory)
+                found.append((kind, staged))
+        if all(staged.raw is None for _, staged in found):
+            rmtree(directory)
         return found
 
     def _check_provider(self, known: Format, name: str) -> None:
@@ -363,7 +362,7 @@ class _Run:
         if self.provider is not None and known.providers and self.provider not in known.providers:
             raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.command} loads it")
 
-    def _check_holders(self, known: Format, name: str, staged: Path) -> None:
+    def _check_holders(self, known: Format, name: str, staged: bill_files.Staged) -> None:
         """A format of any provider's, whose rows say whose they are."""
         if self.provider is None or known.providers:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from gpucost.catalog import load_catalog
@@ -19,21 +18,14 @@ if TYPE_CHECKING:
 
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.opening import Opened
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A file as text columns on disk, and what it is called for the user."""
-
-    path: Path
-    name: str
+    from gpucost.store.bill_files import Staged
 
 
 # What the rows of every format pass first: a charge that stands there twice is one.
 _ONCE = ("once_1_repeated", "once_2_raw")
 
 
-def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Path:
+def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Staged:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
     if opened.kind == "json":
         raise DataError(f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line")
@@ -54,8 +46,7 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target:
         opened.delimiter,
         where.columns[known.line_item] if known.line_item else None,
     )
-    bill_files.stage(con, file, target)
-    return target
+    return bill_files.stage(con, file, target)
 
 
 def write_rows(
@@ -72,8 +63,10 @@ def write_rows(
     A charge that two files tell of counts twice where not `across_files`. Raises DataError, with file and row, where a charge
     lacks what every charge has.
     """
-    bill_files.staged_view(con, [file.path for file in staged], known.columns)
+    bill_files.staged_view(con, staged, known.columns, formats.MAPS)
     con.execute("SET VARIABLE across_files = $1", [across_files])
+    may_repeat = any(file.repeats for file in staged) or (across_files and len(staged) > 1)
+    con.execute("SET VARIABLE may_repeat = $1", [may_repeat])
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
@@ -104,7 +97,7 @@ def repeated_rows(count: int, where: str) -> list[Finding]:
     if not count:
         return []
     said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
-    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column: each charge counts once")]
+    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")]
 
 
 def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
@@ -129,9 +122,9 @@ def _stand_in_two_files(con: duckdb.DuckDBPyConnection) -> bool:
     return bool(con.execute("SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1").fetchall())
 
 
-def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Path) -> set[str]:
+def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> set[str]:
     """Whose charges a staged FOCUS file holds."""
-    bill_files.staged_view(con, [staged], known.columns)
+    bill_files.staged_view(con, [staged], known.columns, formats.MAPS)
     con.execute(formats.sql_text("focus_provider"))
     con.execute(
         "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
@@ -139,6 +132,6 @@ def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Path) -> set[
     return {str(row[0]) for row in con.fetchall()}
 
 
-def has_rows(con: duckdb.DuckDBPyConnection, staged: Path) -> bool:
+def has_rows(con: duckdb.DuckDBPyConnection, staged: Staged) -> bool:
     """Whether a staged file holds any row."""
-    return bool(con.read_parquet(str(staged)).limit(1).fetchall())
+    return bool(con.read_parquet(str(staged.path)).limit(1).fetchall())
