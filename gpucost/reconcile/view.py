@@ -253,7 +253,7 @@ class Reconciliation:
 
 
 def _cents(amount: Decimal) -> Decimal:
-    return amount.quantize(Decimal("0.01"))
+    return amount.quantize(Decimal("0.01")) + 0  # no -0.00
 
 
 def statement_dict(statement: Statement) -> dict[str, Any]:

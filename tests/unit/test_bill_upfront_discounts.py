@@ -218,7 +218,7 @@ def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(told: Tell) ->
 
 def test_a_month_whose_fee_is_not_there_is_before_its_discount_until_it_is(tmp_path: Path) -> None:
     made = Bills(tmp_path)
-    costs = []
+    costs: list[Decimal] = []
     for month in reversed(MONTHS):
         made.aws(bill(month, "rows"), f"{month}.csv")
         with made.store.write() as con:

@@ -313,6 +313,7 @@ def test_cents_that_rounding_leaves_are_a_line() -> None:
     assert one.classes[-1] == ClassRow("rounding", None, 0, Decimal("1E-12"))
     assert one.lines()[-1] == ("rounding", None, Decimal("0.01"))
     assert in_cents([("a", 1, Decimal("1.00"))], Decimal("1.00")) == [("a", 1, Decimal("1.00"))]
+    assert [str(cost) for *_, cost in in_cents([("a", 1, Decimal("-1E-8"))], Decimal("-1E-8"))] == ["0.00"]
     assert list(CLASSES)[-1] == "rounding"
 
 

@@ -11,7 +11,7 @@ WITH unsettled AS (
     SELECT payer, period, discounted, sum(unblended) AS unsettled FROM unsettled GROUP BY ALL
 ), settled AS (
     SELECT a.payer, a.period, a.discounted,
-           coalesce(sum(c.unblended) FILTER (c.is_discount), 0) AS discount, 
+           coalesce(sum(c.unblended) FILTER (c.is_discount), 0) AS discount,
            -- An upfront fee's own net cost has all of its discount, amortized rows only this month's part.
            coalesce(sum(CASE WHEN c.line_type IN ('Fee', 'SavingsPlanUpfrontFee') THEN c.unblended - c.net_unblended ELSE c.gross - c.net END) FILTER (NOT c.is_discount), 0) AS taken
     FROM cur_costs AS c
