@@ -105,7 +105,7 @@ BILLED = {
     "collect-gcp": "collect gcp gcp.jsonl --store new.duckdb",
     "collect-azure": "collect azure azure.csv --store new.duckdb",
 }
-#: Those that a run of the quick tests asks, where everything is printed for people in a terminal.
+#: Those that a run of the quick tests asks at a terminal; they are asked without one, too, where tables have any width.
 QUICK = {
     "estimated": {
         "report-by", "waste", "diff", "budget-check", "explain-team", "prices-gpu", "unit-epoch", "queue", "sql", "config-show",
@@ -201,7 +201,8 @@ def answers() -> list[Answer]:
             if "--waste" in words:
                 ways = [way for way in ways if way not in ("csv", "parquet")]
             ways = [way for way in ways if way not in ("table", "focus")]
-            found += [Answer(fleet, name, way) for way in (["terminal", "pipe", *ways] if ways else ["only"])]
+            people = ["terminal", "pipe"] if name in QUICK[fleet] else ["terminal"]
+            found += [Answer(fleet, name, way) for way in ([*people, *ways] if ways else ["only"])]
     return found
 
 

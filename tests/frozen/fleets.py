@@ -125,11 +125,10 @@ def estimated(folder: Path) -> None:
     described = _two_weeks()
     store = load(described, [*scrape(described), *_queues()], config, hours_per_window=HOURS)
     _work(store)
-    pipeline.attribute(config, store)
     _run(folder, "collect spot", folder / "history.json")
-    for name, hours in (("ten.json", 10), ("six.json", 6)):
-        described = "whatif schedule --nodes 8 --on-demand-price 32.77 --days 30 --active-hours-per-day"
-        _run(folder, f"{described} {hours} -o", folder / name)
+    for name, starts in (("ten.json", 10), ("six.json", 6)):
+        _run(folder, f"whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o", folder / name)
+    pipeline.attribute(config, store)
 
 
 def billed(folder: Path) -> None:
