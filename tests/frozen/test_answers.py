@@ -25,7 +25,7 @@ from gpucost.cli.app import app
 from tests.asked_once import ask_findings_once
 from tests.frozen.commands import BILLED, ELSEWHERE, ESTIMATED, WRONG, Answer, all_commands, answers, command_of
 from tests.frozen.fleets import FLEETS
-from tests.frozen.world import standing_still
+from tests.frozen.world import PRICING, standing_still
 
 GOLDEN = Path(__file__).parent / "answers"
 WIDTH = "100"
@@ -35,12 +35,16 @@ _TEMPORARY = "/tmp"  # noqa: S108
 _PLACE = f"{_TEMPORARY}/frozen-________"
 
 
+def _place() -> Path:
+    """A new folder, whose path is as long as _PLACE."""
+    return Path(tempfile.mkdtemp(prefix="frozen-", dir=_TEMPORARY))
+
+
 class Fleet:
     """A folder that a fleet's commands run in, made anew where one of them has changed it."""
 
-    def __init__(self, made: Path) -> None:
-        self.made = made
-        self.folder = Path(tempfile.mkdtemp(prefix="frozen-", dir=_TEMPORARY))
+    def __init__(self, made: Path, first_place: str) -> None:
+        self.made, self.folder, self.first_place = made, _place(), first_place
         self._refill()
 
     def new_files(self) -> list[Path]:
@@ -99,12 +103,14 @@ def fleets(world: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) 
     with (base / "frozen.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name, make in FLEETS.items():
-            made, done = base / "frozen" / name, base / f"frozen-{name}-is-made"
+            done = base / f"frozen-{name}-is-made"
             if not done.exists():
-                made.mkdir(parents=True)
-                make(made)
-                done.touch()
-    found = {name: Fleet(base / "frozen" / name) for name in FLEETS}
+                # bills know by their paths where they were read
+                place = _place()
+                make(place)
+                shutil.move(place, base / f"frozen-{name}")
+                done.write_text(str(place))
+    found = {name: Fleet(base / f"frozen-{name}", (base / f"frozen-{name}-is-made").read_text()) for name in FLEETS}
     yield found
     for fleet in found.values():
         fleet.remove()
@@ -114,6 +120,7 @@ def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: 
     """What is called and what comes of it: the command on top, then exit code, stdout, stderr and files."""
     monkeypatch.chdir(fleet.folder)
     monkeypatch.setenv("HOME", str(fleet.folder))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # where no gpucost of this machine's is
     if width:
         monkeypatch.setenv("COLUMNS", width)
     result = CliRunner().invoke(app, words, prog_name="gpucost")
@@ -121,7 +128,8 @@ def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: 
     parts += [f"-- stderr\n{result.stderr}"]
     parts += [f"-- {path}\n{shown(fleet.folder / path)}" for path in fleet.new_files()]
     fleet.restore()
-    text = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts).replace(str(fleet.folder), _PLACE)
+    text = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+    text = text.replace(str(fleet.folder), _PLACE).replace(fleet.first_place, _PLACE).replace(str(PRICING), "pricing")
     # how large a file gets is DuckDB's affair
     text = re.sub(r"(?m)^size     .*", "size     of the file", text)
     return re.sub(r'("(?:wal_)?size"): \d+', r"\1: 0", text)
