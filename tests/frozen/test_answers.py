@@ -13,11 +13,13 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpucost import costing
@@ -75,6 +77,8 @@ def world() -> Iterator[pytest.MonkeyPatch]:
     with standing_still() as patch:
         ask_findings_once(patch)
         _cost_once(patch)
+        # built anew for each call it would take a third of the time
+        patch.setattr("typer.testing._get_command", cache(get_command))
         for name in os.environ:
             if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")):
                 patch.delenv(name)
@@ -181,6 +185,7 @@ def test_wrong_usage_is_what_it_was(fleets: dict[str, Fleet], monkeypatch: pytes
     check("\n".join(told), GOLDEN / "wrong-usage.txt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"), [("missing-store", "--store missing.duckdb"), ("broken-config", "--config broken.toml")]
 )
