@@ -146,6 +146,9 @@ def billed(folder: Path) -> None:
     store = load(described, scrape(described, lean=True), config, hours_per_window=48)
     for error in collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors:
         raise error
+    with store.write() as con:
+        # a path of this machine's, which FOCUS files tell, and of those the digests in a bundle's index
+        con.execute("UPDATE bill_rows SET source_file = 'cur.csv'")
     pipeline.attribute(config, store)
 
 
