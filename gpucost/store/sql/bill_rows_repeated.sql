@@ -1,4 +1,4 @@
--- reads: bills_incoming
+-- reads: bills_incoming, bill_rows
 -- writes: bill_rows: removes incoming rows that the stored bills in $bill_ids tell of, the same in every column that is read
 -- invariant: rows without a line item id have no digest and are never among them
 DELETE FROM bill_rows

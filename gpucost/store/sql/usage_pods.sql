@@ -1,4 +1,4 @@
--- reads: allocations, usage_teams; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $clusters filter (empty: all), workloads by globs of Kind/name or name
+-- reads: allocations, usage_teams; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $clusters filter (empty: all), workloads by globs of Kind/name or of name
 -- writes: usage_pods, the pods asked for, clipped to the period
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE usage_pods AS
