@@ -1,5 +1,5 @@
--- reads: nothing
--- writes: what of a commitment's cost its upfront fee is, and discounts on such fees
+-- reads: bill_rows, bills, discount_rates
+-- writes: amortized_discounts, bearer_of, bill_rows, charges, discount_rates, discounted_rows, effective_rows, machine_riders: the part of a commitment that its upfront fee is, and discounts on such fees
 -- invariant: what was loaded before has none of it: null
 
 DROP VIEW charges;
