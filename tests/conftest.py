@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -31,6 +32,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} may not be skipped where {SHARED} lies there: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_each(request: pytest.FixtureRequest) -> Iterator[None]:
+    """DuckDB works with one thread, since pytest has a worker per core; who measures speed has them all."""
+    if request.config.option.markexpr == "bench":
+        yield
+        return
+    connect = duckdb.connect
+
+    def connect_alone(*args: Any, config: dict[str, Any] | None = None, **more: Any) -> duckdb.DuckDBPyConnection:
+        return connect(*args, config={"threads": 1, **(config or {})}, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb, "connect", connect_alone)
+        yield
 
 
 @pytest.fixture(autouse=True)
