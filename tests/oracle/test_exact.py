@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from gpucost import pipeline
 from gpucost.model import Period
 from tests.oracle.exact.compare import unequal
 from tests.oracle.shared_cases import replayed, shared_cases
+from tests.replay.edits import relabel
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -22,10 +24,35 @@ from tests.shared import shared
 ON_GPUS_ALONE = [case for case in all_cases() if "cost_basis" not in read_fleet(case) and case.name != "kai-fractions"]
 
 
-@pytest.mark.parametrize("case", ON_GPUS_ALONE, ids=lambda case: case.name)
-def test_stored_cells_are_those_of_the_exact_bill(case: Path, tmp_path: Path) -> None:
-    fleet = read_fleet(case)
-    _compare(fleet, scrape(fleet, lean=True), case / "prices.csv", tmp_path)
+def by_book() -> dict[tuple[str, ...], list[Path]]:
+    """The cases that can stand side by side in one store: those of one price book, time zone and edge of the period."""
+    found: dict[tuple[str, ...], list[Path]] = {}
+    for case in ON_GPUS_ALONE:
+        fleet = read_fleet(case)
+        since, until = period_of(fleet)
+        alone = case.name if since % 3600 or until % 3600 or fleet.get("teams") else ""
+        found.setdefault(((case / "prices.csv").read_text(), fleet.get("timezone", "UTC"), alone), []).append(case)
+    return found
+
+
+@pytest.mark.parametrize("cases", by_book().values(), ids=lambda cases: f"{cases[0].name} and {len(cases) - 1} more")
+def test_stored_cells_are_those_of_the_exact_bill(cases: list[Path], tmp_path: Path) -> None:
+    """Each case's clusters are named after it."""
+    fleets = [read_fleet(case) for case in cases]
+    series: list[Series] = []
+    nodes: list[dict[str, Any]] = []
+    for case, fleet in zip(cases, fleets, strict=True):
+        scraped = scrape(fleet, lean=True)
+        for cluster in dict.fromkeys(node["cluster"] for node in fleet["nodes"]):
+            own = [one for one in scraped if one.labels.get("cluster", cluster) == cluster]
+            series += relabel(own, ".*", {"cluster": f"{case.name} {cluster}"})
+        nodes += [{**node, "cluster": f"{case.name} {node['cluster']}"} for node in fleet["nodes"]]
+    end = max(fleet["end"] for fleet in fleets)
+    together = {**fleets[0], "nodes": nodes, "end": end}
+    if len(cases) > 1:
+        assert {period_of(fleet) == (fleet["start"], fleet["end"]) for fleet in fleets} == {True}
+        assert len({fleet["start"] for fleet in fleets}) == 1
+    _compare(together, series, cases[0] / "prices.csv", tmp_path)
 
 
 @pytest.mark.shared
