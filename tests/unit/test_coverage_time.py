@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -82,6 +84,14 @@ class Seen:
 
 class Told(Seen):
     """The fleet in a store of its own, as its samples tell it, with further settings."""
+
+    def copy(self, folder: Path) -> Told:
+        """The same in another folder, for who changes what is stored."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        found = copy(self)
+        found.folder, found.store = folder, Store(folder / self.store.path.name)
+        found.config = self.config.model_copy(update={"store": found.store.path})
+        return found
 
     def __init__(self, folder: Path, described: dict[str, Any], series: list[Series] | None = None, settings: str = "") -> None:
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
