@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,10 @@ class Scenes:
 
         return test_of
 
-    def start(self, folder: Path, view: Callable[[Config, Store, str], Any]) -> dict[str, tuple[Scene, Any]]:
-        """Every scene, and `view` of the configuration, the store and the scene's cluster."""
+    def start(
+        self, folder: Path, view: Callable[[Config, Store, str], Any], book: Sequence[str] = BOOK
+    ) -> dict[str, tuple[Scene, Any]]:
+        """Every scene, and `view` of the configuration, the store and the scene's cluster; `book` prices them all."""
         begun = {name: body() for name, body in self.bodies.items()}
         nodes, series, described, lines = [], [], {}, []
         for name, scene in begun.items():
@@ -56,7 +58,7 @@ class Scenes:
             nodes += [{**node, "cluster": name} for node in described["nodes"]]
             series += relabel(scraped, ".*", {"cluster": name})
         prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
+        prices.write_text("\n".join([HEADER, *book]) + "\n")
         everything = {**described, "nodes": nodes}
         config = write_config(everything, folder, prices)
         assert config.path is not None
