@@ -57,7 +57,7 @@ class Seen:
         self.config, self.store, self.cluster = config, store, cluster
 
     def rows(self, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
-        """Of the gaps, but those without a begin or an end."""
+        """Columns of the cluster's stored gaps; `rest` goes on with AND or ORDER BY."""
         pipeline.attribute(self.config, self.store)
         assert not unpaid(self.store)
         query = f"SELECT {columns} FROM coverage_gaps WHERE cluster SIMILAR TO '{self.cluster}' {rest}"  # noqa: S608
