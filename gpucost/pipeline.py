@@ -83,6 +83,10 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     with store.read() as con:
         if state.is_current(con, inputs, period):
             return
+    _attribute(config, store, inputs, period)
+
+
+def _attribute(config: Config, store: Store, inputs: str, period: Period | None) -> None:
     with store.write() as con:
         if state.is_current(con, inputs, period):
             return
@@ -101,11 +105,11 @@ def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnec
     """
     inputs = _inputs_digest(config)
     for _ in range(_ATTEMPTS):
-        attribute(config, store, period)
         with store.read() as con:
-            # Between the two, another process may have attributed with another configuration.
+            # After this process attributed it, another may have done so with another configuration.
             if state.is_current(con, inputs, period):
                 return read(con)
+        _attribute(config, store, inputs, period)
     raise StoreError(
         f"other runs keep attributing {store.path} with another configuration",
         "give each configuration a store of its own, or let the other runs end",

@@ -31,7 +31,7 @@ INTERRUPTIONS = {"interruption_bands": "interruption.csv"}
 
 
 def load_catalog(con: DuckDBPyConnection) -> None:
-    """Create the catalog's temporary tables (the keys of TABLES) on this connection, replacing older ones."""
+    """Create the catalog's temporary tables (the keys of TABLES) on this connection, where it has none."""
     _load(con, TABLES)
 
 

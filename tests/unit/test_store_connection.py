@@ -15,6 +15,8 @@ from gpucost.errors import StoreError, UsageError
 from gpucost.store import Store
 from gpucost.store.migrate import latest_version
 
+pytestmark = pytest.mark.usefixtures("own_migrations")
+
 HOLD = """
 import sys, time
 from pathlib import Path
