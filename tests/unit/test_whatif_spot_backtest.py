@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -26,10 +27,17 @@ from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, an
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import Changes
 from tests.shared import shared
+from tests.unit.whatif_costs import stages_at_once
 
 MINUTE = 60_000
 START = datetime(2026, 10, 1, tzinfo=UTC)
 Prices = dict[str, list[tuple[int, Decimal]]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def cost_of(fleet: Fleet) -> Costs:
