@@ -150,7 +150,7 @@ def test_credits_of_old_exports_are_known_by_name(bills: Bills) -> None:
     assert (charge["billed_cost"], charge["effective_cost"]) == (Decimal("0.4"), Decimal("0.5"))
 
 
-@pytest.mark.parametrize("text", [repr, json.dumps])
+@pytest.mark.parametrize("text", [repr, pytest.param(json.dumps, marks=pytest.mark.slow)])
 def test_flattened_text_is_the_same_as_nested_records(bills: Bills, text: Any) -> None:
     rows = [
         row(

@@ -63,7 +63,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     return fleet
 
 
-@pytest.fixture(scope="module", params=FORMATS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in ("cur2", "gcp") else [pytest.mark.slow]) for name in FORMATS],
+)
 def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Billed]:
     """The fleet with its bill, by the format of the export."""
     kind, file, provider, write = FORMATS[request.param]
