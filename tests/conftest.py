@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.testing
 from hypothesis import HealthCheck, settings
 
 from tests.replay.server import prometheus_over, require_prometheus
@@ -19,9 +17,6 @@ from tests.shared import SHARED
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_machine")
-
-# CliRunner puts a command line of all commands together for each invocation; once is enough.
-typer.testing._get_command = cache(typer.testing._get_command)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,3 +53,15 @@ def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str
             return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(count)}"))
 
         yield serve
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line() -> Iterator[None]:
+    """CliRunner puts all commands together for each invocation; once is enough."""
+    from functools import cache
+
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield

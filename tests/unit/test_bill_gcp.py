@@ -358,6 +358,7 @@ def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills)
     )
 
 
+@pytest.mark.slow
 def test_loading_twice_and_in_any_order_is_loading_once(bills: Bills) -> None:
     days = [bills.write(f"{day}.json", json.dumps(row(CORE, 0.36, hour=day)) + "\n") for day in range(3)]
     for path in (days[2], days[0], days[1], days[0]):

@@ -316,6 +316,7 @@ def test_half_a_period_is_refused_and_what_was_there_stays(bills: Bills) -> None
     assert bills.sums()[0][2] == 6
 
 
+@pytest.mark.slow
 def test_a_delivery_broken_off_is_refused_and_what_was_there_stays(bills: Bills) -> None:
     bills.load(_report(bills, {"old": ROWS}, "old"))
     path = _report(bills, {"old": ROWS, "new": FINAL}, "new")
@@ -330,6 +331,7 @@ def test_deliveries_without_the_periods_manifest_are_refused(bills: Bills) -> No
     assert "deliveries of the same export and period" in run.errors[0].message
 
 
+@pytest.mark.slow
 def test_half_a_manifest_is_refused_and_what_was_there_stays(bills: Bills) -> None:
     bills.load(_report(bills, {"old": ROWS}, "old"))
     told = _report(bills, {"old": ROWS, "new": ROWS[:4]}, "new") / "exports/gpu/20260301-20260401/gpu-Manifest.json"
@@ -372,6 +374,7 @@ def test_data_exports_name_their_files_in_the_manifest(bills: Bills) -> None:
     assert [row[:3] for row in bills.sums()] == [("s3://billing/cur2", "2026-03", 6)]
 
 
+@pytest.mark.slow
 def test_a_loose_copy_of_an_exports_bill_is_the_same_bill(bills: Bills) -> None:
     bills.load(_report(bills, {"new": ROWS}, "new"))
     bills.load(bills.write("copy.csv", csv_text(ROWS)))

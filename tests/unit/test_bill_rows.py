@@ -186,8 +186,9 @@ def test_cost_categories_are_kept(bills: Bills) -> None:
     columns = usage(1) | {"costCategory/Department": "Research", "costCategory/Env": ""}
     athena = {"cost_category_department": "Serving"} | snake([usage(2)])[0]
     mapped = {"cost_category": '{"Department": "Research", "Env": ""}'} | snake([usage(3)])[0]
-    for number, row in enumerate((columns, athena, mapped)):
-        assert not bills.load(bills.write(f"{number}.csv", csv_text([row]))).errors
+    assert not bills.load(
+        *(bills.write(f"{number}.csv", csv_text([row])) for number, row in enumerate((columns, athena, mapped)))
+    ).errors
     assert [charge["cost_categories"] for charge in bills.charges()] == [
         {"Department": "Research"},
         {"department": "Serving"},

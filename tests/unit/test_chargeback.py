@@ -274,9 +274,15 @@ def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_pa
     out = tmp_path / "out"
     again = f"--month 2026-10 --out {out} --focus-version 1.2 --store {path}"
     assert result.stderr.endswith(f"fix: gpucost chargeback --collect {again}\n")
-    (tmp_path / "gpucost.toml").write_text("prometheus = []")
-    assert run(path, out, "--collect").stderr.endswith(f"fix: gpucost doctor --store {path}\n")
     assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
+
+
+@pytest.mark.slow
+def test_what_collecting_did_not_bring_is_for_the_doctor(tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    sample(hours=48).write(path)
+    (tmp_path / "gpucost.toml").write_text("prometheus = []")
+    assert run(path, tmp_path / "out", "--collect").stderr.endswith(f"fix: gpucost doctor --store {path}\n")
 
 
 def test_the_index_names_what_stands_between_the_charge_and_the_invoice(store: Path, tmp_path: Path) -> None:
@@ -318,6 +324,10 @@ def test_a_missing_bill_ends_with_4(store: Path, tmp_path: Path) -> None:
     result = run(store, tmp_path / "out")
     assert result.exit_code == 4
     assert "the bill of AWS is missing" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_missing_bill_of_a_configured_cloud_ends_with_4(store: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[gcp]\nexports = ["somewhere"]\n')
     assert "the bill of Google Cloud is missing" in run(store, tmp_path / "out").stderr
 

@@ -132,14 +132,24 @@ def answered(arguments: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of a short history, which tests only read."""
+    folder = tmp_path_factory.mktemp("history")
     rows = [("us-east-1a", 0, "1.0"), ("us-east-1b", 0, "1.2"), ("us-east-1a", 24, "1.5"), ("us-east-1b", 72, "1.25")]
-    history_file(tmp_path / "history.json", rows)
-    assert run("collect spot history.json").exit_code == 0
-    return tmp_path
+    history_file(folder / "history.json", rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
+        assert run("collect spot history.json").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def store(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(filled)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(filled / "none"))
+    return filled
 
 
 def test_a_job_is_started_once_a_day_over_the_history(store: Path) -> None:
