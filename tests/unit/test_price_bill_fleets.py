@@ -92,6 +92,12 @@ class Billed:
             _LOADED[key] = self.config.store.read_bytes()
         self.config.store.write_bytes(_LOADED[key])
 
+    def copy(self, folder: Path) -> Billed:
+        """The same with its bills, attributed if this is, to be changed."""
+        made = Billed(folder, self.fleet)
+        made.config.store.write_bytes(self.config.store.read_bytes())
+        return made
+
     def bill(self, text: str, name: str, provider: str | None) -> None:
         path = self.folder / name
         path.write_text(text)
