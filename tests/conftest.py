@@ -104,3 +104,15 @@ def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str
             return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(count)}"))
 
         yield serve
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line() -> Iterator[None]:
+    """CliRunner puts all commands together for each invocation; once is enough."""
+    from functools import cache
+
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield

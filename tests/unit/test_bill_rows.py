@@ -102,7 +102,7 @@ def test_parts_loaded_one_by_one_that_share_rows_count_each_once(bills: Bills) -
     assert costs(bills)[0] == 6
 
 
-@pytest.mark.parametrize("where", ["together", "one by one"])
+@pytest.mark.parametrize("where", ["together", pytest.param("one by one", marks=pytest.mark.slow)])
 def test_parts_without_resource_ids_load_where_line_items_have_ids(bills: Bills, where: str) -> None:
     a, b = NAMELESS[::2], [*NAMELESS[1::2], NAMELESS[0]]
     paths = [bills.write("d/a.csv", csv_text(a)), bills.write("d/b.csv", csv_text(b))]
@@ -158,7 +158,9 @@ NAMES_NO_CURRENCY: dict[str, tuple[str | None, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES_NO_CURRENCY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("aws", "focus") else [pytest.mark.slow]) for name in NAMES_NO_CURRENCY]
+)
 def test_a_row_without_a_currency_is_refused_or_read_as_configured(bills: Bills, name: str) -> None:
     provider, file, text = NAMES_NO_CURRENCY[name]
     path = bills.write(file, text)
@@ -187,8 +189,9 @@ def test_cost_categories_are_kept(bills: Bills) -> None:
     columns = usage(1) | {"costCategory/Department": "Research", "costCategory/Env": ""}
     athena = {"cost_category_department": "Serving"} | snake([usage(2)])[0]
     mapped = {"cost_category": '{"Department": "Research", "Env": ""}'} | snake([usage(3)])[0]
-    for number, row in enumerate((columns, athena, mapped)):
-        assert not bills.load(bills.write(f"{number}.csv", csv_text([row]))).errors
+    assert not bills.load(
+        *(bills.write(f"{number}.csv", csv_text([row])) for number, row in enumerate((columns, athena, mapped)))
+    ).errors
     assert [charge["cost_categories"] for charge in bills.charges()] == [
         {"Department": "Research"},
         {"department": "Serving"},
@@ -202,7 +205,7 @@ def test_cost_categories_of_a_focus_file_are_kept(bills: Bills) -> None:
     assert [charge["cost_categories"] for charge in bills.charges()] == [{"Department": "Research"}]
 
 
-@pytest.mark.parametrize("first", ["\n", "\r\n"])
+@pytest.mark.parametrize("first", ["\n", pytest.param("\r\n", marks=pytest.mark.slow)])
 def test_lines_that_end_in_two_ways_load(bills: Bills, first: str) -> None:
     other = "\r\n" if first == "\n" else "\n"
     said = "a quoted\r\nbreak, and\nanother"
@@ -335,7 +338,9 @@ SNAPSHOTS = {
 }
 
 
-@pytest.mark.parametrize("name", SNAPSHOTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "withdrawn, no later" else []) for name in SNAPSHOTS]
+)
 def test_a_later_snapshot_takes_the_place_of_the_earlier_and_of_what_was_withdrawn_since(bills: Bills, name: str) -> None:
     early, late = SNAPSHOTS[name]
     bills.load(bills.write("d/early.csv", csv_text(early)))
@@ -365,7 +370,7 @@ def test_snapshots_that_share_less_than_half_are_refused_where_a_machine_would_c
     assert costs(bills)[0] == (0 if where == "together" else 5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_rows_of_an_export_split_at_random_load_together(bills: Bills, seed: int) -> None:
     rows = [line(f"id{hour}-{machine}", hour, ResourceId=f"i-{machine}") for hour in range(20) for machine in range(5)]
     random.Random(seed).shuffle(rows)
@@ -398,7 +403,7 @@ def test_rows_of_a_file_that_differ_in_a_column_nobody_reads_are_charges_of_thei
     assert not run.errors and repeated(run)[0].startswith("2 rows repeat charges") and costs(bills)[0] == 22
 
 
-@pytest.mark.parametrize("where", ["together", "one by one"])
+@pytest.mark.parametrize("where", [pytest.param("together", marks=pytest.mark.slow), "one by one"])
 def test_across_files_the_columns_that_are_read_decide(bills: Bills, where: str) -> None:
     paths = [bills.write("d/a.csv", csv_text(ONE)), bills.write("d/b.csv", csv_text([*TWO, ELSEWHERE]))]
     runs = [bills.load(*paths)] if where == "together" else [bills.load(path) for path in paths]

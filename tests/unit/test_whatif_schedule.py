@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -25,10 +26,17 @@ from gpucost.whatif.schedule import stored
 from gpucost.whatif.schedule.hours import OfficeHours, intersect, subtract
 from gpucost.whatif.schedule.replay import replay
 from gpucost.whatif.schedule.rules import Piece, Rules, pieces
+from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
 MINUTE = 60_000
 NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Job/train") -> Pod:

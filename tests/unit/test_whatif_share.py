@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,15 @@ from gpucost.whatif.share.method import Method
 from gpucost.whatif.share.methods import Sizing
 from gpucost.whatif.share.mig import layout_name, layouts, profile_for
 from gpucost.whatif.share.packing import Item, pack, peak, slots
+from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 
@@ -20,9 +21,16 @@ from gpucost.whatif.spot.market import Changes, Market, Place
 from gpucost.whatif.spot.moving import Question
 from gpucost.whatif.spot.options import Options, Target
 from gpucost.whatif.spot.rates import Rate
+from tests.unit.whatif_costs import stages_at_once
 
 HOUR = MS_PER_HOUR
 TYPICAL = Rate(0.1, "test")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def cost_of(fleet: Fleet) -> Costs:
