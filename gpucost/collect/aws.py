@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.login import NoCredentials
-from gpucost.errors import ConfigError, SourceError
+from gpucost.errors import ConfigError, GpucostError, SourceError
 
 if TYPE_CHECKING:
     import boto3
 
-    from gpucost.config import Aws
+    from gpucost.config.model import Aws
+
+
+class NoCredentials(GpucostError):
+    """No credentials were found for this cloud: it is skipped in one line."""
+
 
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _REFUSED = {

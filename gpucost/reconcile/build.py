@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import answer_rows, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import IncompleteError, PriceError
-from gpucost.model import from_ms, to_ms
+from gpucost.periods import from_ms, to_ms
 from gpucost.reconcile.view import BASES, LINES, Cause, ClassRow, Invoice, LineRow, Machine, Reconciliation, Statement
 from gpucost.store import sqlfiles
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from gpucost.report.view import Gap
+    from gpucost.render.view import Gap
 
 DIMENSIONS = ("day", "node", "team")
 CENT = Decimal("0.005")  # half a cent: what rounding to cents hides

@@ -10,8 +10,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpucost import attribute
-from gpucost.engine.local import run_stage
-from gpucost.store import Store
+from gpucost.engine import run_stage
+from gpucost.store.connection import Store
 
 HOUR = 3_600_000
 UTC_ZONE = ZoneInfo("UTC")

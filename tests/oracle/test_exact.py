@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucost import pipeline
-from gpucost.model import Period
+from gpucost.periods import Period
 from tests.oracle.exact.compare import unequal
 from tests.oracle.shared_cases import replayed, shared_cases
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet

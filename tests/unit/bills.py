@@ -10,7 +10,7 @@ from typing import Any
 
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.collect.bill.trees import LocalTree
-from gpucost.store import Store
+from gpucost.store.connection import Store
 
 USAGE = {
     "bill/BillingPeriodStartDate": "2026-03-01T00:00:00Z",

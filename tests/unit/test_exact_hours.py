@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
 from tests.replay.edits import relabel, revalue

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.engine.local import answer_rows
+from gpucost.engine import answer_rows
 from gpucost.reconcile import Reconciliation
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges

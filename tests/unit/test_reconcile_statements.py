@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from gpucost.reconcile import Reconciliation, in_cents, reconcile
 from gpucost.reconcile.view import BASES, CENT, CLASSES, ClassRow, Statement
 from tests.unit.billed import KEY

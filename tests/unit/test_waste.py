@@ -12,9 +12,9 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
-from gpucost.config import Config, Waste
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.config.model import Config, Waste
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli._whatif_run import SCOPE, opened
 from gpucost.cli.app import app
+from gpucost.cli.whatif import SCOPE, opened
 
 SHARED = list(inspect.signature(opened).parameters)
 # a plan names whose usage it reads group by group; saved answers have no usage

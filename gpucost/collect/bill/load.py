@@ -11,9 +11,9 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from gpucost.collect.base import Finding
 from gpucost.collect.bill import azure_manifest, formats, manifest, mapping, opening
 from gpucost.collect.bill.meter import Meter, Progress
-from gpucost.collect.result import Finding
 from gpucost.errors import DataError, GpucostError
 from gpucost.store import bill_files, charges
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.collect.bill.trees import Entry, Tree
-    from gpucost.store import Store
     from gpucost.store.charges import BillResult, Load
+    from gpucost.store.connection import Store
 
 # What is found where there is no export.
 _NOTHING = ("not_loaded", "leftovers", "passed_over")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from gpucost.catalog import load_catalog
+from gpucost.collect.base import Finding
 from gpucost.collect.bill import formats
-from gpucost.collect.result import Finding
 from gpucost.errors import DataError
 from gpucost.store import bill_files, bill_twins, charges
 

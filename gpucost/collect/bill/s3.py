@@ -13,7 +13,7 @@ from gpucost.errors import SourceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpucost.config import Aws
+    from gpucost.config.model import Aws
 
 SCHEME = "s3://"
 _CHUNK = 8 << 20
