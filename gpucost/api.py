@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gpucost.config import Config
-    from gpucost.model import Period
-    from gpucost.store import Store
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.store.connection import Store
 
 __all__ = ["GpucostError", "query", "report"]
 
@@ -51,9 +51,9 @@ def report(
     import pandas as pd
 
     from gpucost import pipeline
+    from gpucost.periods import name_of
+    from gpucost.render.data import flat_table, to_json
     from gpucost.report import Query
-    from gpucost.report.render_data import flat_table, to_json
-    from gpucost.timeline import name_of
 
     settings, opened = _load(config, store)
     now = datetime.now(UTC)
@@ -94,8 +94,8 @@ def query(sql: str, *, config: PathLike | None = None, store: PathLike | None = 
 
 
 def _load(config: PathLike | None, store: PathLike | None) -> tuple[Config, Store]:
-    from gpucost.config import load_config
-    from gpucost.store import Store
+    from gpucost.config.load import load_config
+    from gpucost.store.connection import Store
 
     settings = load_config(Path(config) if config else None, store=Path(store) if store else None)
     return settings, Store(settings.store)
@@ -108,9 +108,8 @@ def _names(names: Iterable[str]) -> Iterable[str]:
 def _period(
     config: Config, store: Store, now: datetime, month: str | None, start: Instant | None, end: Instant | None
 ) -> tuple[Period, str | None]:
-    from gpucost.model import Period
+    from gpucost.periods import Period, month_period
     from gpucost.report import default_period
-    from gpucost.timeline import month_period
 
     if month is not None:
         if start is not None or end is not None:
@@ -131,7 +130,7 @@ def _period(
 
 
 def _instant(what: str, value: Instant, tz: ZoneInfo) -> datetime:
-    from gpucost.timeline import local_midnight
+    from gpucost.periods import local_midnight
 
     try:
         if isinstance(value, str):

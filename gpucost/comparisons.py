@@ -9,11 +9,11 @@ from gpucost import pipeline
 from gpucost.errors import GpucostError, StoreError
 
 if TYPE_CHECKING:
-    from gpucost.config import Config
-    from gpucost.diff import Diff
+    from gpucost.config.model import Config
+    from gpucost.render.view import ReportView
+    from gpucost.report.diff import Diff
     from gpucost.report.query import Query
-    from gpucost.report.view import ReportView
-    from gpucost.store import Store
+    from gpucost.store.connection import Store
 
 
 def compared_report(config: Config, store: Store, query: Query) -> ReportView:
@@ -21,8 +21,8 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
 
     Raises GpucostError where that period holds no data.
     """
+    from gpucost.periods import name_of
     from gpucost.report.changes import previous_period
-    from gpucost.timeline import name_of
 
     with store.read() as con:
         newest = con.execute("SELECT max(to_ms) FROM loads WHERE kind = 'prometheus' AND rows > 0").fetchall()[0][0]
@@ -45,8 +45,8 @@ def compare(config: Config, store: Store, before: Query, after: Query, by: tuple
 
     What was not collected of the earlier period is among the report's warnings, too.
     """
-    from gpucost.diff import CELL, diff
     from gpucost.report.changes import missed_before
+    from gpucost.report.diff import CELL, diff
 
     first, second = (
         pipeline.report(config, store, replace(query, by=CELL, with_sections=False, may_be_absent=True))

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
-    from gpucost.collect.prometheus_client import PrometheusClient
+    from gpucost.collect.prometheus.client import PrometheusClient
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -49,9 +49,9 @@ def first_server(urls: Iterable[str], timeout_seconds: float = 2.0) -> Server | 
 
 def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
     """The server at `url`; None where nothing answers or something else does. Sends no credentials."""
-    from gpucost.collect.prometheus_client import PrometheusClient, Retries
-    from gpucost.collect.prometheus_failures import Unauthorized
-    from gpucost.config import PrometheusSource
+    from gpucost.collect.prometheus.client import PrometheusClient, Retries
+    from gpucost.collect.prometheus.failures import Unauthorized
+    from gpucost.config.model import PrometheusSource
 
     try:
         client = PrometheusClient(PrometheusSource(url=url, timeout_seconds=timeout_seconds), Retries(attempts=1))

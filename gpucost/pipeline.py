@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
-from gpucost.attribute import state
-from gpucost.collect.needs import stored_needs
+from gpucost import attribute as state
+from gpucost.collect.prometheus.queries import stored_needs
 from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -18,23 +18,22 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.chargeback import Ask, Bundle
-    from gpucost.collect.base import Progress
-    from gpucost.collect.result import CollectResult
-    from gpucost.config import Config
-    from gpucost.export.prices import RulePrices
+    from gpucost.collect.base import CollectResult, Progress
+    from gpucost.config.model import Config
     from gpucost.findings import Candidate
-    from gpucost.focus import FocusTotals
-    from gpucost.model import Period
+    from gpucost.periods import Period
     from gpucost.price.explain import NodePrice
-    from gpucost.reconcile import Reconciliation
+    from gpucost.publish.chargeback import Ask, Bundle
+    from gpucost.publish.focus import FocusTotals
+    from gpucost.publish.rules import RulePrices
+    from gpucost.render.view import ReportView
     from gpucost.report.explained import CostExplained
     from gpucost.report.query import Query
-    from gpucost.report.view import ReportView
-    from gpucost.store import Store
+    from gpucost.report.reconcile import Reconciliation
+    from gpucost.report.units.query import UnitAsk, UnitView
+    from gpucost.report.waste import Waste
+    from gpucost.store.connection import Store
     from gpucost.store.table_files import FileKind
-    from gpucost.units import UnitAsk, UnitView
-    from gpucost.waste import Waste
 
 _ATTEMPTS = 5
 T = TypeVar("T")
@@ -47,8 +46,8 @@ def collect(
 
     A server that fails does not keep the others from being collected.
     """
-    from gpucost.collect.gaps import note_gaps
-    from gpucost.collect.prometheus import collect_prometheus
+    from gpucost.collect.base import note_gaps
+    from gpucost.collect.prometheus.collector import collect_prometheus
 
     results: list[CollectResult] = []
     errors: list[GpucostError] = []
@@ -134,10 +133,10 @@ def waste_report(
     config: Config, store: Store, query: Query, workloads: tuple[str, ...] = (), top: int = 10
 ) -> tuple[ReportView, Waste]:
     """The report that `query` asks for, and the anatomy of waste by the same filters, of `workloads` where any are named."""
+    from gpucost.periods import slots
     from gpucost.report import build
-    from gpucost.report.slots import slots
-    from gpucost.waste import Filters
-    from gpucost.waste import build as dissect
+    from gpucost.report.waste import Filters
+    from gpucost.report.waste import build as dissect
 
     filters = Filters(teams=query.teams, namespaces=query.namespaces, clusters=query.clusters, workloads=workloads)
 
@@ -151,10 +150,11 @@ def waste_report(
 
 def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: the anatomy of waste, and what units of work cost."""
-    from gpucost.report.slots import slots
-    from gpucost.units import UnitAsk, known
-    from gpucost.waste import Filters
-    from gpucost.waste import build as dissect
+    from gpucost.periods import slots
+    from gpucost.report.units import known
+    from gpucost.report.units.query import UnitAsk
+    from gpucost.report.waste import Filters
+    from gpucost.report.waste import build as dissect
 
     filters = Filters(teams=query.teams, namespaces=query.namespaces, clusters=query.clusters)
     ask = UnitAsk(
@@ -171,9 +171,8 @@ def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple
 def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
     """Where money may be saved in `period`, with the what-ifs that say how much (gpucost.savings asks them)."""
     from gpucost.findings import candidates as found
-    from gpucost.report.slots import slots
-    from gpucost.waste import Filters
-    from gpucost.waste.build import prepare
+    from gpucost.periods import slots
+    from gpucost.report.waste import Filters, prepare
 
     def built(con: DuckDBPyConnection) -> list[Candidate]:
         prepare(con, config, period, slots(period, config.tz, ()), Filters())
@@ -205,9 +204,9 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
     from datetime import UTC, date, datetime
     from zoneinfo import ZoneInfo
 
-    from gpucost.reconcile import reconcile as account
+    from gpucost.periods import month_period
     from gpucost.report.coverage import gaps_of
-    from gpucost.timeline import month_period
+    from gpucost.report.reconcile import reconcile as account
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
@@ -221,7 +220,7 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
 
 def chargeback(config: Config, store: Store, ask: Ask, folder: Path, tell: Callable[[str], None] = lambda _: None) -> Bundle:
     """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
-    from gpucost.chargeback import build
+    from gpucost.publish.chargeback import build
 
     def built(con: DuckDBPyConnection) -> Bundle:
         price.load_fx_rates(con, config)
@@ -235,7 +234,7 @@ def focus_file(config: Config, store: Store, month: str, version: str, kind: Fil
 
     Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
     """
-    from gpucost import focus
+    from gpucost.publish import focus
 
     def written(con: DuckDBPyConnection) -> FocusTotals:
         totals = focus.prepare(con, month, config.currency)
@@ -249,8 +248,8 @@ def focus_file(config: Config, store: Store, month: str, version: str, kind: Fil
 
 def rule_prices(config: Config, store: Store) -> RulePrices:
     """What nodes cost an hour, for rules that cannot ask the store: what it says last, else list prices."""
-    from gpucost.export.prices import listed_prices, stored_prices
-    from gpucost.store.scratch import scratch_store
+    from gpucost.publish.rules import listed_prices, stored_prices
+    from gpucost.store.connection import scratch_store
 
     if store.exists and (found := read_attributed(config, store, stored_prices)) is not None:
         return found
@@ -259,7 +258,7 @@ def rule_prices(config: Config, store: Store) -> RulePrices:
 
 
 def unit_costs(config: Config, store: Store, ask: UnitAsk, build: Callable[[DuckDBPyConnection, UnitAsk], UnitView]) -> UnitView:
-    """What a unit of work cost, as `build` (one of gpucost.units) tells, from an attribution that is up to date."""
+    """What a unit of work cost, as `build` (one of gpucost.report.units) tells, from an attribution that is up to date."""
     return read_attributed(config, store, lambda con: build(con, ask), ask.period)
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.cli import _findings
-from gpucost.config import Config
+from gpucost.cli import waste
+from gpucost.config.model import Config
 from gpucost.findings import Findings
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 
 
 def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
     """Until `patch` ends, commands that show findings ask once for each store and period."""
     known: dict[tuple[Path, Period], Findings] = {}
-    ask = _findings.found
+    ask = waste.read_findings
 
     def found(config: Config, store: Store, period: Period) -> Findings:
         key = (store.path, period)
@@ -24,4 +24,4 @@ def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
             known[key] = ask(config, store, period)
         return known[key]
 
-    patch.setattr(_findings, "found", found)
+    patch.setattr(waste, "read_findings", found)

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.replay.server import prometheus_over, require_prometheus
 from tests.shared import SHARED
 

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from gpucost import price
-from gpucost.config import Config
-from gpucost.report import Query, ReportView, build
-from gpucost.report.html import Bar, Block, Item
-from gpucost.report.view import Column, Line, Table
-from gpucost.timeline import month_period
+from gpucost.config.model import Config
+from gpucost.periods import month_period
+from gpucost.render.html import Bar, Block, Item
+from gpucost.render.view import Column, Line, ReportView, Table
+from gpucost.report import Query, build
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, OCTOBER_END, Fleet, sample
 
 #: A page that let one of these out of its place would say so in `window.hit`, or with a dialog.

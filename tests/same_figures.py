@@ -10,13 +10,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from gpucost import focus
-from gpucost.report import ReportView
-from gpucost.report.html import render as to_html
-from gpucost.report.render_data import to_csv, to_json, to_parquet
-from gpucost.report.render_markdown import render as to_markdown
-from gpucost.report.render_terminal import render as to_terminal
-from gpucost.report.words import figure_text
+from gpucost.publish import focus
+from gpucost.render.data import to_csv, to_json, to_parquet
+from gpucost.render.formatting import figure_text
+from gpucost.render.html import render as to_html
+from gpucost.render.markdown import render as to_markdown
+from gpucost.render.terminal import render as to_terminal
+from gpucost.render.view import ReportView
 
 
 def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month: str, folder: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpucost.config import Config, load_config
-from gpucost.store import Store
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER
 from tests.replay.edits import relabel
 from tests.replay.fleet import Fleet

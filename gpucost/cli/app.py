@@ -1,74 +1,235 @@
-"""The program: every command, and nothing that a command does."""
+"""The program: every command as a row of a table, imported when it is run, and nothing that a command does."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from gpucost import __version__
-from gpucost.cli._groups import DEFAULT, DefaultCommandGroup
-from gpucost.cli.anomalies import anomalies
-from gpucost.cli.budget_check import budget_check
-from gpucost.cli.chargeback import chargeback
-from gpucost.cli.collect_aws import collect_aws
-from gpucost.cli.collect_azure import collect_azure
-from gpucost.cli.collect_focus import collect_focus
-from gpucost.cli.collect_gcp import collect_gcp
-from gpucost.cli.collect_prices import collect_prices
-from gpucost.cli.collect_progress import collect_progress
-from gpucost.cli.collect_prometheus import collect_prometheus
-from gpucost.cli.collect_spot import collect_spot
-from gpucost.cli.config_show import config_show
-from gpucost.cli.demo import demo
-from gpucost.cli.diff import diff
-from gpucost.cli.doctor import doctor
-from gpucost.cli.explain_namespace import explain_namespace
-from gpucost.cli.explain_node import explain_node
-from gpucost.cli.explain_team import explain_team
-from gpucost.cli.explain_workload import explain_workload
-from gpucost.cli.export_alerts import export_alerts
-from gpucost.cli.export_cronjob import export_cronjob
-from gpucost.cli.export_dashboard import export_dashboard
-from gpucost.cli.export_openmetrics import export_openmetrics
-from gpucost.cli.export_recording_rules import export_recording_rules
-from gpucost.cli.findings import findings
-from gpucost.cli.forecast import forecast
-from gpucost.cli.init import init
-from gpucost.cli.notify_email import notify_email
-from gpucost.cli.notify_slack import notify_slack
-from gpucost.cli.notify_webhook import notify_webhook
-from gpucost.cli.prices import prices
-from gpucost.cli.prices_history import prices_history
-from gpucost.cli.prices_tco import prices_tco
-from gpucost.cli.queue import queue
-from gpucost.cli.reconcile import reconcile
-from gpucost.cli.report import report
-from gpucost.cli.schema import schema
-from gpucost.cli.sql import sql
-from gpucost.cli.store_info import store_info
-from gpucost.cli.unit_epoch import unit_epoch
-from gpucost.cli.unit_experiment import unit_experiment
-from gpucost.cli.unit_requests import unit_requests
-from gpucost.cli.unit_tokens import unit_tokens
-from gpucost.cli.waste import waste
-from gpucost.cli.whatif_burst import whatif_burst
-from gpucost.cli.whatif_buy import whatif_buy
-from gpucost.cli.whatif_compare import whatif_compare
-from gpucost.cli.whatif_egress import whatif_egress
-from gpucost.cli.whatif_plan import whatif_plan
-from gpucost.cli.whatif_reserve import whatif_reserve
-from gpucost.cli.whatif_rightsize import whatif_rightsize
-from gpucost.cli.whatif_schedule import whatif_schedule
-from gpucost.cli.whatif_share import whatif_share
-from gpucost.cli.whatif_spot import whatif_spot
 
 
-def _group(help: str, kind: type[TyperGroup] = TyperGroup) -> typer.Typer:
+class Row(NamedTuple):
+    """A command: the module of `gpucost.cli` that has it, its function there, and its line in the help of its group."""
+
+    module: str
+    function: str
+    summary: str
+
+
+class CommandTable(dict[str, Any]):
+    """Commands by name, those of `rows` imported when they are asked for."""
+
+    def __init__(self, rows: dict[str, Row], others: Mapping[str, Any]) -> None:
+        super().__init__({**dict.fromkeys(rows), **others})
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> Any:
+        command = super().__getitem__(name)
+        if command is None:
+            row = self._rows[name]
+            program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            program.command(name, hidden=name == DEFAULT)(getattr(import_module(f"gpucost.cli.{row.module}"), row.function))
+            command = self[name] = typer.main.get_command(program)
+        return command
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401  (it is what `get` is here)
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+
+class CommandGroup(TyperGroup):
+    """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
+
+    rows: ClassVar[dict[str, Row]] = {}
+    topics: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandTable(self.rows, self.commands)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        listed = [name for names in self.topics.values() for name in names]
+        return [*listed, *(name for name in self.commands if name not in listed)]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for topic, names in (self.topics or {"Commands": self.list_commands(ctx)}).items():
+            with formatter.section(topic):
+                formatter.write_dl([(name, self._summary(name)) for name in names if name != DEFAULT])
+
+    def _summary(self, name: str) -> str:
+        return self.rows[name].summary if name in self.rows else str(self.commands[name].help)
+
+
+# The name that a group's own command has: it is not listed.
+DEFAULT = "list"
+
+
+class DefaultCommandGroup(CommandGroup):
+    """A group that is a command too, `gpucost prices H100` beside `gpucost prices history …`.
+
+    Words that begin with no command's name go to the command called DEFAULT; the group's help shows that one's, too.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = args[0] if args else None
+        if first not in self.commands and not ctx.resilient_parsing:
+            wants_help = any(word in ctx.help_option_names for word in _options(args))
+            args = [ctx.help_option_names[0]] if wants_help else [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        self.commands[DEFAULT].format_usage(ctx, formatter)
+        formatter.write_usage(ctx.command_path, self.subcommand_metavar, prefix="       ")
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        self.commands[DEFAULT].format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.commands[DEFAULT].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def default_command(group: Any, words: Sequence[str]) -> str | None:
+    """The command of `group` that takes `words` although none of them names it; None where the first word is a command's name."""
+    if not isinstance(group, DefaultCommandGroup) or (words and words[0] in group.commands):
+        return None
+    return DEFAULT
+
+
+def _options(args: Sequence[str]) -> Sequence[str]:
+    """`args` up to a `--`, behind which everything is a value."""
+    return args[: args.index("--")] if "--" in args else args
+
+
+# What each group is for, and its commands.
+GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
+    "collect": (
+        "Pull data from a source into the store.",
+        {
+            "prometheus": Row("collect", "collect_prometheus", "Metrics of kube-state-metrics and dcgm-exporter."),
+            "aws": Row("collect_bills", "collect_aws", "AWS billing exports: CUR, CUR 2.0, FOCUS."),
+            "gcp": Row("collect_bills", "collect_gcp", "Google Cloud's detailed usage cost export."),
+            "azure": Row("collect_bills", "collect_azure", "Azure cost exports, or the Cost Management query API."),
+            "focus": Row("collect_bills", "collect_focus", "FOCUS files of any provider, and OCI's cost reports."),
+            "spot": Row("collect", "collect_spot", "Spot price history of GPU instances."),
+            "prices": Row("collect", "collect_prices", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai."),
+            "progress": Row("collect", "collect_progress", "What workloads did: epochs, requests, tokens, units of your own."),
+        },
+    ),
+    "config": (
+        "The configuration in force.",
+        {"show": Row("setup", "config_show", "Every setting in force, and where it comes from.")},
+    ),
+    "store": (
+        "The store: one DuckDB file.",
+        {"info": Row("setup", "store_info", "What the store holds, by source, period and size.")},
+    ),
+    "explain": (
+        "Where a figure comes from.",
+        {
+            "node": Row("explain", "explain_node", "What a node costs per hour at a moment, and why."),
+            "team": Row("explain", "explain_team", "A team's cost, down to the rows of the bill."),
+            "namespace": Row("explain", "explain_namespace", "A namespace's cost, down to the rows of the bill."),
+            "workload": Row("explain", "explain_workload", "A workload's cost, down to its pods and the rows of the bill."),
+        },
+    ),
+    "unit": (
+        "What an epoch, an experiment, a request or a token costs.",
+        {
+            "epoch": Row("unit", "unit_epoch", "Each epoch of a training run: cost, trend, losses, what is still to come."),
+            "experiment": Row("unit", "unit_experiment", "Experiments: tracked runs, sweeps, and jobs that no tracker knows."),
+            "requests": Row("unit", "unit_requests", "1,000 requests, by model and day."),
+            "tokens": Row("unit", "unit_tokens", "A million tokens, by model and day."),
+        },
+    ),
+    "prices": (
+        "What a GPU costs where, and how that is known.",
+        {
+            DEFAULT: Row("prices", "prices", ""),
+            "tco": Row("prices", "prices_tco", "What an hour of an own node costs, part by part."),
+            "history": Row("prices", "prices_history", "How the spot price of an instance type moved."),
+        },
+    ),
+    "whatif": (
+        "What a change would save.",
+        {
+            "spot": Row("whatif_spot", "whatif_spot", "Move on-demand usage to spot, interruptions counted."),
+            "schedule": Row("whatif_schedule", "whatif_schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
+            "share": Row("whatif_share", "whatif_share", "Let pods share GPUs: time slicing, MPS or MIG."),
+            "rightsize": Row("whatif_rightsize", "whatif_rightsize", "Do the same work on other GPUs."),
+            "plan": Row("whatif_plan", "whatif_plan", "Several changes together, none counted twice."),
+            "compare": Row("whatif_plan", "whatif_compare", "Two saved answers side by side."),
+            "reserve": Row("whatif_commitments", "whatif_reserve", "Commit: how many instances, for how long, paid how."),
+            "buy": Row("whatif_commitments", "whatif_buy", "Own nodes beside the cloud: whether they pay, and from when on."),
+            "egress": Row("whatif_egress", "whatif_egress", "Cache what pods download at every start."),
+            "burst": Row("whatif_burst", "whatif_burst", "Move low-priority work to another region or cloud."),
+        },
+    ),
+    "notify": (
+        "Send the summary of a report to Slack, by mail or to a webhook.",
+        {
+            "slack": Row("notify", "notify_slack", "To Slack."),
+            "webhook": Row("notify", "notify_webhook", "To a server that takes JSON, with the report itself."),
+            "email": Row("notify", "notify_email", "By mail."),
+        },
+    ),
+    "export": (
+        "Files for Prometheus, Grafana and Kubernetes.",
+        {
+            "alerts": Row("export", "export_alerts", "Alerting rules for Prometheus."),
+            "recording-rules": Row(
+                "export", "export_recording_rules", "Recording rules for Prometheus: GPUs by state, and their cost."
+            ),
+            "dashboard": Row("export", "export_dashboard", "A Grafana dashboard."),
+            "openmetrics": Row("export", "export_openmetrics", "What teams cost, as metrics."),
+            "cronjob": Row("export", "export_cronjob", "A Kubernetes CronJob, and the claim for its store."),
+        },
+    ),
+    "budget": (
+        "Budgets and targets of teams and of the fleet.",
+        {"check": Row("budgets", "budget_check", "Hold the month against them; exit with 3 where one is missed.")},
+    ),
+}
+COMMANDS = {
+    "init": Row("setup", "init", "Write a commented gpucost.toml to start from."),
+    "demo": Row("setup", "demo", "Try it out: two months of a sample fleet, metrics and bill."),
+    "doctor": Row("setup", "doctor", "Check the whole set-up, and say how to mend it."),
+    "report": Row("report", "report", "What GPUs cost, who used them, and how much sat idle."),
+    "waste": Row("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket."),
+    "queue": Row("waste", "queue", "Kueue's queues: quotas, use, borrowing, and waits."),
+    "diff": Row("diff", "diff", "What changed between two periods, and why."),
+    "sql": Row("setup", "sql", "Ask the store anything in SQL, read-only."),
+    "findings": Row("waste", "findings", "What to do about waste, dearest first."),
+    "forecast": Row("budgets", "forecast", "What the month will come to, and within which range."),
+    "chargeback": Row("bills", "chargeback", "Write a month's bundle: a report per team, ledger, FOCUS."),
+    "schema": Row("setup", "schema", "The JSON Schema of an answer."),
+    "reconcile": Row("bills", "reconcile", "Where each billed dollar of a month went."),
+    "anomalies": Row("budgets", "anomalies", "Days that broke their own pattern, and what did it."),
+}
+TOPICS = {
+    "Set up": ("init", "demo", "collect", "doctor", "config", "store"),
+    "See": ("report", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
+    "Decide": ("findings", "whatif", "forecast"),
+    "Share": ("chargeback", "notify", "export", "schema"),
+    "Check": ("reconcile", "budget", "anomalies"),
+}
+
+
+def _group(help: str, rows: dict[str, Row], topics: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
+    base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
     return typer.Typer(
         help=help,
-        cls=kind,
+        cls=type(base.__name__, (base,), {"rows": rows, "topics": topics or {}}),
         no_args_is_help=True,
         # Plain help comes up in a third of the time that boxes take, and reads the same in a pipe.
         rich_markup_mode=None,
@@ -83,7 +244,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = _group("What your GPUs cost, who used them, and what you could do about it.")
+app = _group("What your GPUs cost, who used them, and what you could do about it.", COMMANDS, TOPICS)
+for _name, (_help, _rows) in GROUPS.items():
+    app.add_typer(_group(_help, _rows), name=_name)
 
 
 @app.callback(
@@ -96,87 +259,11 @@ def options(
     """What your GPUs cost, who used them, and what you could do about it."""
 
 
-config_group = _group("The configuration in force.")
-config_group.command("show")(config_show)
-
-collect_group = _group("Pull data from a source into the store.")
-collect_group.command("prometheus")(collect_prometheus)
-collect_group.command("aws")(collect_aws)
-collect_group.command("gcp")(collect_gcp)
-collect_group.command("azure")(collect_azure)
-collect_group.command("focus")(collect_focus)
-collect_group.command("spot")(collect_spot)
-collect_group.command("prices")(collect_prices)
-collect_group.command("progress")(collect_progress)
-
-explain_group = _group("Where a figure comes from.")
-explain_group.command("node")(explain_node)
-explain_group.command("team")(explain_team)
-explain_group.command("namespace")(explain_namespace)
-explain_group.command("workload")(explain_workload)
-
-prices_group = _group("What a GPU costs where, and where that is known from.", DefaultCommandGroup)
-prices_group.command(DEFAULT, hidden=True)(prices)
-prices_group.command("tco")(prices_tco)
-prices_group.command("history")(prices_history)
-
-store_group = _group("The store: one DuckDB file.")
-store_group.command("info")(store_info)
-
-unit_group = _group("What a unit of work costs: an epoch, an experiment, 1,000 requests, a million tokens.")
-unit_group.command("epoch")(unit_epoch)
-unit_group.command("experiment")(unit_experiment)
-unit_group.command("requests")(unit_requests)
-unit_group.command("tokens")(unit_tokens)
-
-whatif_group = _group("What a change would save: the same stages run on edited usage, prices or both.")
-whatif_group.command("spot")(whatif_spot)
-whatif_group.command("schedule")(whatif_schedule)
-whatif_group.command("share")(whatif_share)
-whatif_group.command("rightsize")(whatif_rightsize)
-whatif_group.command("plan")(whatif_plan)
-whatif_group.command("compare")(whatif_compare)
-whatif_group.command("reserve")(whatif_reserve)
-whatif_group.command("buy")(whatif_buy)
-whatif_group.command("egress")(whatif_egress)
-whatif_group.command("burst")(whatif_burst)
-
-export_group = _group("What other tools read: Prometheus, Grafana, Kubernetes.")
-export_group.command("alerts")(export_alerts)
-export_group.command("recording-rules")(export_recording_rules)
-export_group.command("dashboard")(export_dashboard)
-export_group.command("openmetrics")(export_openmetrics)
-export_group.command("cronjob")(export_cronjob)
-
-budget_group = _group("Budgets and targets of teams and of the fleet.")
-budget_group.command("check")(budget_check)
-
-notify_group = _group("Send the summary of a report.")
-notify_group.command("slack")(notify_slack)
-notify_group.command("webhook")(notify_webhook)
-notify_group.command("email")(notify_email)
-
-app.command("demo")(demo)
-app.command("init")(init)
-app.command("doctor")(doctor)
-app.add_typer(config_group, name="config")
-app.add_typer(collect_group, name="collect")
-app.command("report")(report)
-app.command("waste")(waste)
-app.command("findings")(findings)
-app.command("queue")(queue)
-app.command("chargeback")(chargeback)
-app.command("reconcile")(reconcile)
-app.command("diff")(diff)
-app.add_typer(budget_group, name="budget")
-app.command("forecast")(forecast)
-app.command("anomalies")(anomalies)
-app.add_typer(explain_group, name="explain")
-app.add_typer(prices_group, name="prices")
-app.add_typer(store_group, name="store")
-app.add_typer(unit_group, name="unit")
-app.add_typer(whatif_group, name="whatif")
-app.add_typer(export_group, name="export")
-app.add_typer(notify_group, name="notify")
-app.command("schema")(schema)
-app.command("sql")(sql)
+def leaves(command: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command, with the words that call it."""
+    command = command or typer.main.get_command(app)
+    if isinstance(command, CommandGroup):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, words if name == DEFAULT else (*words, name))
+    else:
+        yield words, command

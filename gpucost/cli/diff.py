@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import ConfigOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note, output_file
-from gpucost.cli._rows import FormatOption, OutputOption, RowFormat
+from gpucost.cli.command import (
+    ConfigOption,
+    QuietOption,
+    StoreOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    note,
+    output_file,
+    parse_period,
+    put_or_write,
+)
+from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.errors import UsageError
+from gpucost.render.view import Column, Line, ReportView, Table, Value
+from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Parts, Side, per_day
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from gpucost.periods import Period
 
 
 @handle_errors
@@ -54,8 +80,6 @@ def diff(
     from datetime import UTC, datetime
 
     from gpucost import comparisons
-    from gpucost.cli._diff import chosen_dimensions, write
-    from gpucost.cli._spans import parse_span
     from gpucost.report import Query
 
     target = output_file(output)
@@ -80,3 +104,278 @@ def diff(
     write(view, found, whose, format, target, top)
     if target:
         note(f"what changed from {found.before.name} to {found.after.name}: written to {target}", quiet=quiet)
+
+
+SCHEMA = "gpucost.diff/1"
+_ZERO = Decimal(0)
+_SHOWN = Decimal("0.005")
+_WORDS = {
+    "price": ("Price", "the same GPU-hours cost more or less an hour"),
+    "volume": ("Volume", "more or fewer GPU-hours in use, or unmeasured"),
+    "idle": ("Idle", "more or fewer idle GPU-hours"),
+    "mix": ("Mix", "other GPUs: model, cluster, spot or on demand"),
+    "new": ("New", "workloads of the later period only"),
+    "gone": ("Gone", "workloads of the earlier period only"),
+    "unallocated": ("Unallocated", "more or fewer GPU-hours that nobody held"),
+    "not_collected": ("Not collected", "billed while nobody saw who held the GPUs"),
+    "host": ("Host", "CPU and memory of pods without GPUs"),
+}
+
+
+def chosen_dimensions(by: list[str] | None, *, narrowed: bool) -> tuple[str, ...]:
+    """The dimensions of --by, each once. Raises UsageError for one that periods are not compared by."""
+    names = tuple(dict.fromkeys(part.strip() for item in by or () for part in item.split(",") if part.strip()))
+    for name in names:
+        if name not in CELL:
+            raise UsageError(f"periods are not compared by {name!r}", f"--by takes any of {', '.join(CELL)}")
+    return names or ("workload" if narrowed else "team",)
+
+
+def write(view: ReportView, diff: Diff, whose: str, format: RowFormat, target: Path | None, top: int) -> None:
+    """The change in `format` to `target`, or to stdout. `view` is the later period's report, for its coverage."""
+    if format is RowFormat.json:
+        from gpucost.render.data import number
+
+        text = json.dumps(as_dict(diff), indent=2, ensure_ascii=False, default=number) + "\n"
+        put_or_write(text, target)
+        return
+    if format in FLAT:
+        flat = [_flat(row, diff) for row in diff.rows]
+        columns = list(_columns(diff))
+        write_rows(columns, [[row[name] for name in columns] for row in flat], format, target)
+        return
+    from gpucost.cli.report import ReportFormat, write_report
+
+    shown = replace(view, title=_title(diff, whose), subtitle=_subtitle(diff), sections=tables(diff, top))
+    write_report(shown, ReportFormat(format.value), target)
+
+
+def as_dict(diff: Diff) -> dict[str, Any]:
+    """What programs read, money still Decimal."""
+    return {
+        "schema": SCHEMA,
+        "currency": diff.currency,
+        "by": list(diff.by),
+        "before": _side(diff.before),
+        "after": _side(diff.after),
+        "cost_change": diff.change,
+        "cost_change_per_day": _per_day_change(diff.before.cost, diff.after.cost, diff),
+        "parts": _parts(diff.parts),
+        "rows": [_flat(row, diff) for row in diff.rows],
+        "workloads": [_flat(row, diff) for row in diff.workloads],
+    }
+
+
+def tables(diff: Diff, top: int) -> tuple[Table, ...]:
+    """Why the cost changed, the same by the dimensions asked for, and the workloads that changed most."""
+    found = [_why(diff), _by_rows(diff)]
+    if diff.by != ("team", "cluster", "namespace", "workload") and top:
+        found.append(_workloads(diff, top))
+    return tuple(found)
+
+
+def _side(side: Side) -> dict[str, Any]:
+    from gpucost.periods import iso
+    from gpucost.render.data import coverage_dict
+
+    return {
+        "name": side.name,
+        "from": iso(side.period.start),
+        "to": iso(side.period.end),
+        "days": side.days,
+        "gpu_hours": side.gpu_hours,
+        "cost": side.cost,
+        "cost_per_day": per_day(side.cost, side.days),
+        "coverage": coverage_dict(side.coverage),
+    }
+
+
+def _parts(parts: Parts) -> dict[str, Decimal]:
+    return {name: getattr(parts, name) for name in PARTS}
+
+
+def _columns(diff: Diff) -> tuple[str, ...]:
+    figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
+    daily = ("cost_per_day_before", "cost_per_day_after", "cost_per_day_change")
+    return ("kind", *diff.by, *figures, *daily, *PARTS, "currency")
+
+
+def _flat(row: DiffRow, diff: Diff) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        **row.keys,
+        "gpu_hours_before": float(row.before.hours),
+        "gpu_hours_after": float(row.after.hours),
+        "cost_before": row.before.cost,
+        "cost_after": row.after.cost,
+        "cost_change": row.change,
+        "cost_per_day_before": per_day(row.before.cost, diff.before.days),
+        "cost_per_day_after": per_day(row.after.cost, diff.after.days),
+        "cost_per_day_change": _per_day_change(row.before.cost, row.after.cost, diff),
+        **_parts(row.parts),
+        "currency": diff.currency,
+    }
+
+
+def _per_day_change(before: Decimal, after: Decimal, diff: Diff) -> Decimal | None:
+    first, second = per_day(before, diff.before.days), per_day(after, diff.after.days)
+    return None if first is None or second is None else second - first
+
+
+def _title(diff: Diff, whose: str) -> str:
+    # a span has a "to" of its own
+    between = "against" if " to " in diff.before.name + diff.after.name else "to"
+    return f"What changed: {whose}, {diff.before.name} {between} {diff.after.name}"
+
+
+def _subtitle(diff: Diff) -> str:
+    if not _differ_in_length(diff):
+        return f"{_days(diff.before)} each"
+    return f"{_days(diff.before)} to {_days(diff.after)}"
+
+
+def _days(side: Side) -> str:
+    return f"{side.days:,.4g} {'day' if side.days == 1 else 'days'}"
+
+
+def _differ_in_length(diff: Diff) -> bool:
+    return diff.before.days != diff.after.days
+
+
+def _why(diff: Diff) -> Table:
+    has_days = _differ_in_length(diff)
+    lines = [_total_line(diff.before.name, diff.before.cost, diff.before.days, has_days)]
+    for name, (title, meaning) in _WORDS.items():
+        amount: Decimal = getattr(diff.parts, name)
+        if abs(amount) >= _SHOWN:
+            lines.append(Line((title, meaning, amount, *([""] if has_days else []))))
+    lines.append(_total_line(diff.after.name, diff.after.cost, diff.after.days, has_days))
+    change = _per_day_change(diff.before.cost, diff.after.cost, diff)
+    lines.append(Line(("Change", "", diff.change, *([change] if has_days else [])), is_sum=True))
+    return Table(
+        "Why the cost changed",
+        (
+            Column("Part", "text"),
+            Column("What it is", "text", weight=1),
+            Column("Cost", "money", 2),
+            *([Column("Cost a day", "money", 2)] if has_days else []),
+        ),
+        tuple(lines),
+        note="The parts add up to the change. How much is due to the length of the periods, the cost a day tells."
+        if has_days
+        else "The parts add up to the change.",
+    )
+
+
+def _total_line(name: str, cost: Decimal, days: float, has_days: bool) -> Line:
+    return Line((name, "", cost, *([per_day(cost, days)] if has_days else [])), is_sum=True)
+
+
+def _by_rows(diff: Diff) -> Table:
+    lines = _lines(diff.rows, diff.by, diff)
+    total = DiffRow("", {}, *_whole(diff.rows), diff.parts)
+    blank = ("",) * (len(diff.by) - 1)
+    lines.append(Line(("Total", *blank, *_figures(total, diff)), is_sum=True))
+    return Table(f"By {' and '.join(_phrase(name) for name in diff.by)}", _heads(diff.by, diff), tuple(lines))
+
+
+def _workloads(diff: Diff, top: int) -> Table:
+    keys = ["workload", "namespace", "team"]
+    if len({row.keys["cluster"] for row in diff.workloads}) > 1:
+        keys.append("cluster")
+    shown = diff.workloads[:top]
+    left = diff.workloads[top:]
+    rest = sum((row.change for row in left), _ZERO)
+    note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}" if left else None
+    return Table("Workloads that changed most", _heads(keys, diff), tuple(_lines(shown, keys, diff)), note=note)
+
+
+def _whole(rows: Sequence[DiffRow]) -> tuple[Any, Any]:
+    from gpucost.report.diff import Use
+
+    def total(uses: list[Use]) -> Use:
+        return Use(*(sum((getattr(use, name) for use in uses), _ZERO) for name in ("hours", "idle_hours", "cost")))
+
+    return total([row.before for row in rows]), total([row.after for row in rows])
+
+
+def _shown_parts(diff: Diff) -> tuple[str, ...]:
+    """The parts that any row has: those of no row would take the room of others on a terminal."""
+    rows = (*diff.rows, *diff.workloads)
+    return tuple(name for name in PARTS if any(abs(getattr(row.parts, name)) >= _SHOWN for row in rows))
+
+
+def _heads(keys: Sequence[str], diff: Diff) -> tuple[Column, ...]:
+    return (
+        *(
+            Column(_phrase(name)[:1].upper() + _phrase(name)[1:], "text", weight=0 if not index else 1)
+            for index, name in enumerate(keys)
+        ),
+        Column("Before", "money", 2, weight=3, group="sides"),
+        Column("After", "money", 2, weight=3, group="sides"),
+        Column("Change", "money", 2),
+        *([Column("Change a day", "money", 2, weight=1)] if _differ_in_length(diff) else []),
+        *(Column(_WORDS[name][0], "money", 2, weight=2, group="parts") for name in _shown_parts(diff)),
+    )
+
+
+def _lines(rows: Sequence[DiffRow], keys: Sequence[str], diff: Diff) -> list[Line]:
+    return [
+        Line((*(_label(row, name, index) for index, name in enumerate(keys)), *_figures(row, diff)), _flag(row)) for row in rows
+    ]
+
+
+def _figures(row: DiffRow, diff: Diff) -> tuple[Value, ...]:
+    daily = [_per_day_change(row.before.cost, row.after.cost, diff)] if _differ_in_length(diff) else []
+    # blank where there is none of it: the parts that there are stand out
+    parts = [getattr(row.parts, name) or "" for name in _shown_parts(diff)]
+    return (row.before.cost, row.after.cost, row.change, *daily, *parts)
+
+
+def _label(row: DiffRow, name: str, index: int) -> Value:
+    value = row.keys[name]
+    if value is not None:
+        return value
+    if row.kind != "allocated":
+        return _WORDS[row.kind][0] if not index else ""
+    return "unknown"
+
+
+def _flag(row: DiffRow) -> str | None:
+    if row.kind != "allocated" and any(row.keys.values()):
+        return _WORDS[row.kind][0].lower()
+    if row.parts.new and row.parts.new == row.change:
+        return "new"
+    return "gone" if row.parts.gone and row.parts.gone == row.change else None
+
+
+def _phrase(key: str) -> str:
+    return "GPU" if key == "gpu_model" else key.replace("_", " ")
+
+
+def parse_span(text: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
+    """The period that `text` means, and its name for people. Raises UsageError for what is none."""
+    start, dots, end = text.partition("..")
+    if dots:
+        found = parse_period(tz, now, start=start, end=end or None)
+    elif re.fullmatch(r"\d{4}-\d{2}", text):
+        found = parse_period(tz, now, month=text)
+    else:
+        found = parse_period(tz, now, start=f"{(day := _day(text))}", end=f"{day + timedelta(days=1)}")
+    if found is None:
+        raise UsageError(f"{text!r} is no period", "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)")
+    return found
+
+
+def _day(text: str) -> date:
+    try:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            raise ValueError
+        day = date.fromisoformat(text)
+        if not 1971 <= day.year < 9999:
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no period", "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)"
+        ) from None
+    return day

@@ -19,8 +19,8 @@ def main() -> None:
 
 
 def _run() -> None:
-    from gpucost.cli._common import stdout_failed, tell_error
     from gpucost.cli.app import app
+    from gpucost.cli.command import stdout_failed, tell_error
 
     try:
         app(prog_name="gpucost")

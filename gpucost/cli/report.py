@@ -3,34 +3,85 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from dataclasses import replace
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli._common import (
+from gpucost import pipeline
+from gpucost.cli import waste as _findings
+from gpucost.cli.command import (
     ConfigOption,
+    FromOption,
+    LastOption,
+    MonthOption,
     QuietOption,
     StoreOption,
+    ToOption,
     VerboseOption,
+    chosen_period,
+    completeness,
     handle_errors,
     load,
+    made,
     note,
+    note_gaps,
     output_file,
     put_or_write,
+    stdout_failed,
 )
-from gpucost.cli._compared import CompareOption, check_comparable
-from gpucost.cli._periods import FromOption, LastOption, MonthOption, ToOption, chosen_period
-from gpucost.cli._strict import completeness, note_gaps
+from gpucost.cli.output import file_needed
 from gpucost.errors import UsageError
+from gpucost.render.formatting import figure_text
+from gpucost.render.html import Bar, Block, Item
+from gpucost.render.view import Column, Line, Table
+from gpucost.report.waste import BUCKETS
+from gpucost.savings import period_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from gpucost.report import ReportView
-    from gpucost.report.html import Block
+    from gpucost.config.model import Config
+    from gpucost.findings import Findings
+    from gpucost.periods import Period
+    from gpucost.publish.chargeback import Bundle
+    from gpucost.render.view import LayerKind, ReportView
+    from gpucost.report import Query
+    from gpucost.report.units.query import UnitView
+    from gpucost.report.waste import Waste
+    from gpucost.store.connection import Store
+
+
+class Comparison(StrEnum):
+    """What a report is compared with."""
+
+    previous = "previous"
+
+
+CompareOption = Annotated[
+    Comparison | None,
+    typer.Option(
+        "--compare",
+        help="Also how cost changed since the period before, as long; of a month, since the month before.",
+        show_default=False,
+    ),
+]
+
+
+def check_comparable(query: Query, *, waste: bool, focus: bool) -> None:
+    """Raises UsageError for what has nothing of an earlier period beside it."""
+    if focus:
+        raise UsageError("a FOCUS file holds charges, and nothing to compare them with", "leave out --compare")
+    if waste:
+        raise UsageError("--compare and --waste exclude each other", "give one of them")
+    if times := [name for name in query.by if name in ("month", "day", "hour")]:
+        raise UsageError(f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by")
+
 
 _WIDTH_WITHOUT_TERMINAL = 100
 _NARROWEST = 60
@@ -187,15 +238,13 @@ def report(
         check_comparable(query, waste=waste, focus=written_as is ReportFormat.focus)
     with completeness(settings, opened, query, strict=strict):
         if written_as is ReportFormat.focus:
-            from gpucost.cli._report_files import write_focus
-
             write_focus(settings, opened, query, month, focus_version.value, target, quiet=quiet)
             note_gaps(settings, opened, period, quiet=quiet)
             return
         if compare:
             view = comparisons.compared_report(settings, opened, query)
         elif waste:
-            from gpucost.cli._waste import with_waste
+            from gpucost.cli.waste import with_waste
 
             if written_as in _FLAT:
                 raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
@@ -205,8 +254,6 @@ def report(
             view = pipeline.report(settings, opened, query)
         beside: Sequence[Block] = ()
         if written_as is ReportFormat.html:
-            from gpucost.cli._page import page
-
             view, beside = page(settings, opened, query, view, findings)
         write_report(view, written_as, target, beside)
         if target:
@@ -232,8 +279,6 @@ def write_report(view: ReportView, format: ReportFormat, output: Path | None, bl
     The view of an HTML page needs series; `blocks` stand after its sections.
     """
     if format is ReportFormat.parquet:
-        from gpucost.cli._report_files import write_parquet
-
         write_parquet(view, output)
         return
     text = _rendered(view, format, output, blocks)
@@ -242,23 +287,23 @@ def write_report(view: ReportView, format: ReportFormat, output: Path | None, bl
 
 def _rendered(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block]) -> str:
     if format is ReportFormat.json:
-        from gpucost.report.render_data import to_json
+        from gpucost.render.data import to_json
 
         return to_json(view)
     if format is ReportFormat.csv:
-        from gpucost.report.render_data import to_csv
+        from gpucost.render.data import to_csv
 
         return to_csv(view)
     if format is ReportFormat.markdown:
-        from gpucost.report.render_markdown import render as markdown
+        from gpucost.render.markdown import render as markdown
 
         return markdown(view)
     if format is ReportFormat.html:
-        from gpucost.report.html import render as html
+        from gpucost.render.html import render as html
 
         return html(view, blocks=blocks)
-    from gpucost.cli._fit import line_width
-    from gpucost.report.render_terminal import render as terminal
+    from gpucost.cli.output import line_width
+    from gpucost.render.terminal import render as terminal
 
     draws = _draws(output)
     width = max(_NARROWEST, line_width(output) or _WIDTH_WITHOUT_TERMINAL)
@@ -272,3 +317,244 @@ def _draws(output: Path | None) -> bool:
 
 def _can_spell(text: str) -> bool:
     return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
+
+
+def write_parquet(view: ReportView, target: Path | None) -> None:
+    """The report's rows to a Parquet file, whole or not at all. Raises UsageError without a file."""
+    from gpucost.render.data import to_parquet
+
+    with made(file_needed(target)) as part:
+        to_parquet(view, part)
+
+
+def write_focus(
+    config: Config, store: Store, query: Query, month: str | None, version: str, target: Path | None, *, quiet: bool
+) -> None:
+    """The bill of a month as a FOCUS file, CSV or, by its suffix, Parquet; CSV to stdout where `target` is None.
+
+    Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
+    """
+    from gpucost import pipeline
+
+    if month is None:
+        raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
+    if query.is_narrowed or query.clusters or query.by or query.share_unallocated:
+        raise UsageError(
+            "--format focus takes no --team, --namespace, --cluster, --by or --share-unallocated: its rows take the place of "
+            "whole charges",
+            "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
+        )
+    is_parquet = target is not None and target.suffix.lower() == ".parquet"
+    with made(target) as part:
+        totals = pipeline.focus_file(config, store, month, version, "parquet" if is_parquet else "csv", part)
+        if target is None:
+            _to_stdout(part)
+    billed = "; ".join(f"{cost:,.2f} {currency} effective" for currency, cost in totals.effective_cost.items()) or "no bill"
+    note(
+        f"FOCUS {version} of {month}: {totals.charges:,} charges in {totals.billed_rows:,} rows, {billed}; "
+        f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}",
+        quiet=quiet,
+    )
+
+
+def _to_stdout(file: Path) -> None:
+    try:
+        with file.open("rb") as content:
+            shutil.copyfileobj(content, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+    except OSError as error:
+        raise stdout_failed(error) from None
+
+
+def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -> ReportView:
+    """`view`, saying where the month's bill went; as it is where no bill prices it, or it is of a part of a month or fleet.
+
+    No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
+    """
+    from dataclasses import replace
+
+    from gpucost import pipeline
+    from gpucost.errors import IncompleteError, PriceError
+    from gpucost.periods import is_month
+
+    is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
+    if not is_billed or query.is_narrowed or query.clusters or not is_month(query.period, settings.tz):
+        return view
+    month = f"{query.period.start.astimezone(settings.tz):%Y-%m}"
+    try:
+        sentence = pipeline.reconcile(settings, store, month).sentence
+    except (IncompleteError, PriceError):
+        return view
+    return replace(view, coverage=replace(view.coverage, reconciliation=sentence))
+
+
+#: How many findings stand on each page of a bundle.
+FINDINGS = 10
+_MOST_ROWS = 10
+_BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
+_KINDS: Mapping[str, LayerKind] = {
+    "active": "active",
+    "unmeasured": "unmeasured",
+    "cpu_memory": "others",
+    **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
+}
+# By answer: the section that says most, and its columns as (key, title, unit, weight).
+_COLUMNS: dict[str, tuple[str, tuple[tuple[str, str, Any, int], ...]]] = {
+    "epoch": (
+        "runs",
+        (
+            ("run", "Run", "text", 0),
+            ("namespace", "Namespace", "text", 1),
+            ("epochs_done", "Epochs", "hours", 0),
+            ("mean_cost", "Per epoch", "price", 0),
+            ("lost_cost", "Lost", "money", 2),
+            ("cost", "Cost", "money", 0),
+            ("forecast_cost", "Forecast", "money", 2),
+        ),
+    ),
+    "requests": (
+        "models",
+        (
+            ("workload", "Workload", "text", 0),
+            ("namespace", "Namespace", "text", 1),
+            ("model", "Model", "text", 1),
+            ("amount", "Requests", "hours", 0),
+            ("failed", "Failed", "hours", 3),
+            ("cost", "Cost", "money", 0),
+            ("idle_cost", "Idle cost", "money", 2),
+            ("cost_per_1000", "Per 1,000", "price", 0),
+        ),
+    ),
+    "tokens": (
+        "models",
+        (
+            ("workload", "Workload", "text", 0),
+            ("namespace", "Namespace", "text", 1),
+            ("model", "Model", "text", 1),
+            ("prompt_tokens", "Prompt tokens", "hours", 3),
+            ("generation_tokens", "Generated tokens", "hours", 3),
+            ("cost", "Cost", "money", 0),
+            ("cost_per_million_tokens", "Per million", "price", 0),
+            ("cost_per_million_generation_tokens", "Per million generated", "price", 1),
+        ),
+    ),
+}
+_WHAT = {
+    "epoch": "An epoch costs what its workload cost from one epoch to the next, idle time and restarts included.",
+    "requests": "The whole cost of the workload that serves counts, also while it idles; failed requests are not counted.",
+    "tokens": "The whole cost of the workload that serves counts, also while it idles.",
+}
+
+
+def blocks(
+    config: Config, period: Period, waste: Waste, units: Sequence[UnitView], advice: Findings | None, top: int = FINDINGS
+) -> tuple[Block, ...]:
+    """A block for each of them that has something to say; `advice` is None where nobody asked for findings."""
+    words = " ".join(period_words(config, period))
+    found = [_wasted(waste, config.currency, None if advice else f"gpucost findings {words}")]
+    found += [_per_unit(view, words) for view in units]
+    found += [_advice(advice, config.currency, words, top)] if advice else []
+    return tuple(block for block in found if block)
+
+
+def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> tuple[ReportView, tuple[Block, ...]]:
+    """What stands on a report's page: the view with where the month's bill went, and blocks, one of `findings` findings.
+
+    No blocks where nobody held a GPU of those asked for.
+    """
+    view = reconciled(config, store, query, view)
+    if query.is_narrowed and not view.totals.allocated_gpu_hours:
+        return view, ()
+    waste, units = pipeline.page_facts(config, store, query)
+    advice = None
+    if findings:
+        every = _findings.read_findings(config, store, query.period)
+        advice = _findings.narrowed(every, query.teams, query.namespaces, query.clusters)
+    return view, blocks(config, query.period, waste, units, advice, findings)
+
+
+def bundle_blocks(config: Config, bundle: Bundle, advice: Findings | None) -> dict[str | None, tuple[Block, ...]]:
+    """The blocks of each team's page of a bundle, and under None those of all teams."""
+    period = bundle.ask.period
+    found: dict[str | None, tuple[Block, ...]] = {None: blocks(config, period, bundle.waste, bundle.units, advice)}
+    for team in bundle.teams:
+        units = [_of_team(view, team) for view in bundle.units]
+        own = _findings.narrowed(advice, [team], ()) if advice else None
+        found[team] = blocks(config, period, bundle.waste.of("team", team), units, own)
+    return found
+
+
+def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
+    """Bars of money, or of GPU-hours where nothing has a price."""
+    rows = [row for row in waste.buckets if row.cost or row.gpu_hours]
+    if not rows:
+        return None
+    is_priced = bool(waste.cost)
+    bars = tuple(
+        Bar(
+            _BUCKETS[row.bucket].title,
+            row.cost if is_priced else row.gpu_hours,
+            "money" if is_priced else "hours",
+            "; ".join([*([f"{row.gpu_hours:,.1f} h"] if is_priced else []), _BUCKETS[row.bucket].meaning]),
+            _KINDS.get(row.bucket, "idle"),
+        )
+        for row in rows
+    )
+    part, whole = (waste.wasted_cost, waste.cost) if is_priced else (waste.wasted_gpu_hours, waste.gpu_hours)
+    told, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
+    kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
+    but = f": every bar but {' and '.join(kept)}" if kept else ""
+    intro = f"Wasted: {told} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
+    return Block("Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None)
+
+
+def _per_unit(view: UnitView, words: str) -> Block | None:
+    name = view.schema.removeprefix("gpucost.unit.").partition("/")[0]
+    section, columns = _COLUMNS[name]
+    rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
+    if not rows:
+        return None
+    shown = rows[:_MOST_ROWS]
+    table = Table(
+        view.title,
+        tuple(Column(title, unit, _decimals(unit, [row[key] for row in shown]), weight) for key, title, unit, weight in columns),
+        tuple(Line(tuple(row[key] for key, *_ in columns)) for row in shown),
+        note=f"{len(rows) - len(shown):,} more: gpucost unit {name} {words}" if len(rows) > len(shown) else None,
+    )
+    return Block(view.title, _WHAT[name], table=table)
+
+
+def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | None:
+    if not advice.findings:
+        return None
+    items = tuple(
+        Item(
+            f"{one.title}: {_findings.who(one)}",
+            one.saving_per_month,
+            "money",
+            "a month",
+            f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}.",
+            one.command,
+            one.is_bound,
+        )
+        for one in advice.findings[:top]
+    )
+    left = len(advice.findings) - len(items)
+    note = f"{left:,} more: gpucost findings {words}" if left else None
+    return Block(_findings.TITLE, _findings.headline(advice, currency), items=items, note=note)
+
+
+def _of_team(view: UnitView, team: str) -> UnitView:
+    """Its rows of one team; a workload that changed teams stands with all teams alone."""
+    sections = {name: [row for row in rows if row.get("team") == team] for name, rows in view.sections.items()}
+    return replace(view, sections=sections)
+
+
+def _decimals(unit: str, values: list[Any]) -> int:
+    """Cents, or four decimals where a price of a column is under one."""
+    if unit == "hours":
+        return 0
+    return 4 if unit == "price" and any(abs(value) < 1 for value in values if isinstance(value, Decimal)) else 2

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._whatif_options import DaysOption, NodesOption, amount_option, is_calculator, number_option
-from gpucost.cli._whatif_run import Run, whatif_command
+from gpucost.cli.whatif import DaysOption, NodesOption, Run, amount_option, is_calculator, number_option, whatif_command
 from gpucost.errors import GpucostError, UsageError
-from gpucost.whatif.described import DAYS
+from gpucost.whatif.fleet import DAYS
 
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption

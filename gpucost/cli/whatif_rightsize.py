@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._whatif_options import (
+from gpucost.cli.whatif import (
     GpusOption,
     HoursOption,
     OnDemandPriceOption,
     PricePerOption,
+    Run,
     is_calculator,
     number_option,
     price_option,
+    whatif_command,
 )
-from gpucost.cli._whatif_run import Run, whatif_command
-from gpucost.whatif.described import PricePer
+from gpucost.whatif.fleet import PricePer
 
 
 @whatif_command()
@@ -79,10 +80,9 @@ def whatif_rightsize(
       gpucost whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \\
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
-    from gpucost.store.scratch import scratch_store
-    from gpucost.whatif.facts import load_facts
-    from gpucost.whatif.rightsize.sizing import Margins
-    from gpucost.whatif.rightsize.speeds import catalog_speeds, read_speeds
+    from gpucost.store.connection import scratch_store
+    from gpucost.whatif.gpu_specs import load_facts
+    from gpucost.whatif.rightsize import Margins, catalog_speeds, read_speeds
 
     settings = run.settings
     with scratch_store() as con:
@@ -113,8 +113,8 @@ def whatif_rightsize(
         "--serving": serving or None,
     }
     if is_calculator(describing, run.asked.given() | {"--same-model": same_model or None}):
-        from gpucost.whatif.rightsize import calculator
-        from gpucost.whatif.rightsize.described import described
+        from gpucost.whatif import rightsize
+        from gpucost.whatif.rightsize import described
 
         options, speed_table = described(
             facts=facts, speeds=speed_table, margins=margins, currency=settings.currency, gpu_model=gpu_model,
@@ -122,15 +122,15 @@ def whatif_rightsize(
             memory_per_gpu_mib=memory_per_gpu_mib, hours=hours, to_gpu_model=to_gpu_model, to_price=to_price, to_gpus=to_gpus,
             relative_speed=relative_speed, serving=serving,
         )  # fmt: skip
-        run.write(calculator.answer(options, facts, speed_table, run.cost_of))
+        run.write(rightsize.calculator_answer(options, facts, speed_table, run.cost_of))
         return
 
     from datetime import timedelta
 
     from gpucost.price import load_offers
-    from gpucost.whatif.measured import levels
-    from gpucost.whatif.rightsize import stored
-    from gpucost.whatif.rightsize.offers import list_offers
+    from gpucost.whatif import rightsize
+    from gpucost.whatif.fleet import levels
+    from gpucost.whatif.rightsize import list_offers
 
     usage = run.usage()
     with run.store.read() as con:
@@ -140,8 +140,8 @@ def whatif_rightsize(
     measured = run.read(lambda con: levels(con, settings.activity, usage.period))
     given = frozenset(name for name, value in named.items() if value is not None)
     stale_before = (usage.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-    stored_options = stored.Options(
+    stored_options = rightsize.StoredRightsizeOptions(
         settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, given
     )
-    answer = stored.answer(stored_options, usage.fleet, measured, facts, speed_table, offers, run.cost_of)
+    answer = rightsize.stored_answer(stored_options, usage.fleet, measured, facts, speed_table, offers, run.cost_of)
     run.write(answer)

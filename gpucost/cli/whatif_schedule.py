@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._whatif_options import (
+from gpucost.cli.whatif import (
     ActiveHoursPerDayOption,
     DaysOption,
     GpusOption,
@@ -14,13 +14,14 @@ from gpucost.cli._whatif_options import (
     NodesOption,
     OnDemandPriceOption,
     PricePerOption,
+    Run,
     SpotPriceOption,
     is_calculator,
     number_option,
+    whatif_command,
 )
-from gpucost.cli._whatif_run import Run, whatif_command
 from gpucost.errors import GpucostError
-from gpucost.whatif.described import PricePer
+from gpucost.whatif.fleet import PricePer
 
 _NOTEBOOK_IDLE_MINUTES = 60.0
 
@@ -75,7 +76,7 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace dev --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    from gpucost.whatif.schedule.hours import OfficeHours
+    from gpucost.whatif.schedule import OfficeHours
 
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
@@ -96,22 +97,22 @@ def whatif_schedule(
         "--days": days,
     }
     if is_calculator(describing, run.asked.given() | replayed):
-        from gpucost.whatif.schedule import calculator
-        from gpucost.whatif.schedule.described import described
+        from gpucost.whatif import schedule
+        from gpucost.whatif.schedule import described
 
         options = described(
             on_demand_price=on_demand_price, spot_price=spot_price, price_per=price_per, nodes=nodes, gpus=gpus, hours=hours,
             active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
             currency=settings.currency,
         )  # fmt: skip
-        run.write(calculator.answer(options, run.cost_of))
+        run.write(schedule.calculator_answer(options, run.cost_of))
         return
 
     from dataclasses import replace
 
-    from gpucost.whatif.measured import NOTEBOOKS, idle_stretches
-    from gpucost.whatif.schedule import stored
-    from gpucost.whatif.schedule.rules import Rules
+    from gpucost.whatif import schedule
+    from gpucost.whatif.fleet import NOTEBOOKS, idle_stretches
+    from gpucost.whatif.schedule import Rules
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
     asked = run.asked
@@ -139,5 +140,7 @@ def whatif_schedule(
     given |= {"notebooks"} if notebook else set()
     given |= {"provision_minutes"} if provision_minutes is not None else set()
     scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
-    stored_options = stored.Options(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given))
-    run.write(stored.answer(stored_options, fleet, idle, run.cost_of))
+    stored_options = schedule.StoredScheduleOptions(
+        rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given)
+    )
+    run.write(schedule.stored_answer(stored_options, fleet, idle, run.cost_of))

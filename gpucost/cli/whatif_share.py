@@ -6,11 +6,19 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli._whatif_options import GpusOption, HoursOption, OnDemandPriceOption, PricePerOption, is_calculator, number_option
-from gpucost.cli._whatif_run import Run, whatif_command
+from gpucost.cli.whatif import (
+    GpusOption,
+    HoursOption,
+    OnDemandPriceOption,
+    PricePerOption,
+    Run,
+    is_calculator,
+    number_option,
+    whatif_command,
+)
 from gpucost.errors import UsageError
-from gpucost.whatif.described import PricePer
-from gpucost.whatif.share.method import Method
+from gpucost.whatif.fleet import PricePer
+from gpucost.whatif.share import Method
 
 
 @whatif_command()
@@ -59,9 +67,9 @@ def whatif_share(
       gpucost whatif share --month 2026-10 --method mps --ways 8
       gpucost whatif share --team platform --across-teams
     """
-    from gpucost.store.scratch import scratch_store
-    from gpucost.whatif.facts import load_facts
-    from gpucost.whatif.share.methods import Sizing
+    from gpucost.store.connection import scratch_store
+    from gpucost.whatif.gpu_specs import load_facts
+    from gpucost.whatif.share import Sizing
 
     settings = run.settings
     if method is Method.mig and ways is not None:
@@ -92,21 +100,23 @@ def whatif_share(
     with scratch_store() as con:
         facts = load_facts(con)
     if not is_calculator(describing, run.asked.given() | {"--across-teams": across_teams or None}):
-        from gpucost.whatif.measured import levels
-        from gpucost.whatif.share import stored
+        from gpucost.whatif import share
+        from gpucost.whatif.fleet import levels
 
         usage = run.usage()
         measured = run.read(lambda con: levels(con, settings.activity, usage.period))
-        stored_options = stored.Options(sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given)
-        run.write(stored.answer(stored_options, usage.fleet, measured, facts, run.cost_of))
+        stored_options = share.StoredShareOptions(
+            sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given
+        )
+        run.write(share.stored_answer(stored_options, usage.fleet, measured, facts, run.cost_of))
         return
 
-    from gpucost.whatif.share import calculator
-    from gpucost.whatif.share.described import described
+    from gpucost.whatif import share
+    from gpucost.whatif.share import described
 
     options = described(
         sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, utilization_percent=utilization_percent,
         gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model, on_demand_price=on_demand_price,
         price_per=price_per, gpus=gpus, hours=hours,
     )  # fmt: skip
-    run.write(calculator.answer(options, run.cost_of))
+    run.write(share.calculator_answer(options, run.cost_of))

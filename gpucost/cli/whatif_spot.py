@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli._whatif_options import (
+from gpucost.cli.command import note
+from gpucost.cli.whatif import (
     ActiveHoursPerDayOption,
     DaysOption,
     GpusOption,
@@ -16,21 +18,101 @@ from gpucost.cli._whatif_options import (
     NodesOption,
     OnDemandPriceOption,
     PricePerOption,
+    Run,
     SeedOption,
     SpotPriceOption,
     is_calculator,
     number_option,
+    whatif_command,
 )
-from gpucost.cli._whatif_run import Run, whatif_command
-from gpucost.cli._whatif_spot import chosen_rate, job_replay, usage_replay
 from gpucost.errors import UsageError
-from gpucost.whatif.described import PricePer, hours_needed
+from gpucost.whatif.fleet import PricePer, hours_needed
 
 if TYPE_CHECKING:
     from gpucost.whatif.answer import Answer
-    from gpucost.whatif.spot.described import Described
-    from gpucost.whatif.spot.options import Options
-    from gpucost.whatif.spot.rates import Rate
+    from gpucost.whatif.spot.answer import Described
+    from gpucost.whatif.spot.backtest import Replay
+    from gpucost.whatif.spot.interruptions import Rate
+    from gpucost.whatif.spot.simulate import Options
+
+
+def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
+    """The rate that options give: the number, or what traces come to; None where neither is given."""
+    from gpucost.whatif.spot.interruptions import Rate, of_trace, read_traces
+
+    if interruptions_per_hour is not None and traces:
+        raise UsageError("--interruptions-per-hour and --trace exclude each other", "give one of them")
+    if interruptions_per_hour is not None:
+        return Rate(interruptions_per_hour, "option")
+    if not traces:
+        return None
+    trace = read_traces(traces)
+    if trace.passed_over:
+        note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}", quiet=quiet)
+    return of_trace(trace)
+
+
+def job_replay(run: Run, fleet: Described, rate: Rate | None, on_demand_share: float) -> Replay:
+    """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
+    from gpucost.price import load_offers
+    from gpucost.whatif.fleet import Price, node_price
+    from gpucost.whatif.spot.answer import find_place, known_price
+    from gpucost.whatif.spot.backtest import Replay, job_starts
+    from gpucost.whatif.spot.market import read_market
+
+    if fleet.instance_type is None or fleet.hours is None:
+        missing = "--instance-type" if fleet.instance_type is None else "--hours"
+        raise UsageError(
+            f"{missing} is missing: which job should be replayed?", f"give {missing}, or no options of a fleet at all"
+        )
+    settings = run.settings
+    period = run.period()[0] if any(run.asked.period().values()) else None
+    with run.store.read() as con:
+        place, gpus = find_place(con, fleet)
+        # a replay ends with what was collected
+        load_offers(con, settings)
+        market = read_market(con, [fleet.instance_type], settings.currency, 0)
+    if fleet.on_demand_price is not None:
+        price = Price(node_price(fleet.on_demand_price, fleet.price_per, gpus), "option")
+    else:
+        price = known_price(market, place, "on_demand")
+    nodes = fleet.nodes or 1
+    jobs, covered = job_starts(place, fleet.hours, nodes, gpus, price.per_node_hour, market, period)
+    return Replay(
+        jobs=jobs,
+        currency=settings.currency,
+        title=f"{fleet.hours:g} h on {nodes} {place.instance_type} replayed over spot prices",
+        period_name=str(covered),
+        on_demand_source=price.source + (f", {price.as_of}" if price.as_of else ""),
+        on_demand_share=on_demand_share,
+        rate=rate,
+        is_sample=True,
+    )
+
+
+def usage_replay(run: Run, rate: Rate | None, on_demand_share: float) -> Replay:
+    """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
+    from gpucost.price import load_offers
+    from gpucost.whatif.spot.backtest import Replay, node_jobs
+    from gpucost.whatif.spot.market import read_market
+
+    usage, settings = run.usage(), run.settings
+    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
+    with run.store.read() as con:
+        load_offers(con, settings)
+        market = read_market(con, types, settings.currency, settings.prices.stale_after_days)
+    jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
+    return Replay(
+        jobs=jobs,
+        currency=settings.currency,
+        title=f"On-demand nodes of {usage.scope_name} replayed over spot prices",
+        period_name=usage.period_name,
+        on_demand_source="store",
+        on_demand_share=on_demand_share,
+        rate=rate,
+        is_sample=False,
+        left_out=left_out,
+    )
 
 
 class MoveTo(StrEnum):
@@ -129,8 +211,8 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
-    from gpucost.whatif.spot.described import Described
-    from gpucost.whatif.spot.options import Options, Target
+    from gpucost.whatif.spot.answer import Described
+    from gpucost.whatif.spot.simulate import Options, Target
 
     given = {
         "checkpoint_minutes": checkpoint_minutes,
@@ -167,24 +249,24 @@ def whatif_spot(
 
 
 def _calculated(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
-    from gpucost.cli._whatif_offers import store_or_empty
+    from gpucost.cli.whatif import store_or_empty
     from gpucost.price import load_offers
-    from gpucost.whatif.spot import calculator
-    from gpucost.whatif.spot.described import quote_of
+    from gpucost.whatif.spot import answer
+    from gpucost.whatif.spot.answer import quote_of
     from gpucost.whatif.spot.market import typical_rate
 
     with store_or_empty(run.settings) as con:
         load_offers(con, run.settings)
         quote, band = quote_of(con, run.settings, fleet)
         chosen = rate or band or typical_rate(con)
-    return calculator.answer(options, chosen, quote, run.cost_of)
+    return answer.calculator_answer(options, chosen, quote, run.cost_of)
 
 
 def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
     from gpucost.price import load_offers
-    from gpucost.whatif.spot import stored
+    from gpucost.whatif.spot import answer
     from gpucost.whatif.spot.market import read_market, typical_rate
-    from gpucost.whatif.spot.moving import Question
+    from gpucost.whatif.spot.simulate import Question
 
     usage = run.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
@@ -204,13 +286,13 @@ def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described)
         price=fleet.spot_price,
         price_per=fleet.price_per.value,
     )
-    return stored.answer(options, question, run.cost_of)
+    return answer.stored_answer(options, question, run.cost_of)
 
 
 def _backtest(
     run: Run, options: Options, rate: Rate | None, fleet: Described, on_demand_share: float, described: dict[str, object]
 ) -> Answer:
-    from gpucost.whatif.spot import replayed
+    from gpucost.whatif.spot import backtest
 
     if options.to.value != MoveTo.spot.value:
         raise UsageError("--backtest compares spot with on demand; there is nothing to reverse", "leave out --move-to")
@@ -220,4 +302,4 @@ def _backtest(
         question = job_replay(run, fleet, rate, on_demand_share)
     else:
         question = usage_replay(run, rate, on_demand_share)
-    return replayed.answer(options, question, run.cost_of)
+    return backtest.answer(options, question, run.cost_of)

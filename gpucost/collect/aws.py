@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.login import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     import boto3
 
-    from gpucost.config import Aws
+    from gpucost.config.model import Aws
 
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _REFUSED = {

@@ -8,22 +8,224 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+from zoneinfo import ZoneInfo
 
-from gpucost.collect.result import CollectResult, Dropped, FailedWindow, ProgressState
-from gpucost.collect.windows import subtract, whole_hours
-from gpucost.errors import SourceError
-from gpucost.model import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.errors import GpucostError, SourceError
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_midnight, to_ms
 from gpucost.store import runs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import duckdb
 
-    from gpucost.store import Store
+    from gpucost.config.model import Config, PrometheusSource
+    from gpucost.store.connection import Store
+    from gpucost.store.metrics import LoadResult, MetricSamples
     from gpucost.store.runs import Span
-    from gpucost.store.samples import LoadResult, MetricSamples
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about the data that a reader should know. `fix` is one setting or command, where there is one."""
+
+    level: Literal["warning", "note"]
+    code: str
+    message: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedWindow:
+    """A part of the period that could not be collected; `command` collects it later."""
+
+    period: Period
+    error: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Samples that were left out: reason is 'nan', 'sentinel' or 'out_of_range'."""
+
+    metric: str
+    reason: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTime:
+    """Time of a cluster that was not seen whole, and why."""
+
+    cluster: str
+    period: Period
+    reason: str
+    families: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hours = (self.period.end - self.period.start) / timedelta(hours=1)
+        families = f" ({', '.join(self.families)})" if self.families else ""
+        span = f"from {iso(self.period.start)} to {iso(self.period.end)} ({hours:,.1f} h)"
+        return f"cluster {self.cluster} {span}: {self.reason}{families}"
+
+
+@dataclass(slots=True)
+class CollectResult:
+    """What one run brought from one source.
+
+    `moment` is when the run began, `spans` what was asked for, in milliseconds; `gaps` are silences of over ten minutes in it;
+    `incomplete` is what closed days lack and will not be asked for again; `asked_again` are incomplete hours of earlier runs;
+    `not_collected` lies before the server's oldest data; `resumed` counts windows that an earlier, killed run had committed.
+    """
+
+    source: str
+    asked: Period
+    moment: datetime = field(default_factory=lambda: datetime.now(UTC))
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    windows: int = 0
+    resumed: int = 0
+    samples: int = 0
+    new_series: int = 0
+    metrics: dict[str, MetricSamples] = field(default_factory=dict)
+    dropped: list[Dropped] = field(default_factory=list)
+    gaps: list[MissingTime] = field(default_factory=list)
+    incomplete: list[MissingTime] = field(default_factory=list)
+    asked_again: int = 0
+    not_collected: Period | None = None
+    failed_windows: list[FailedWindow] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """False where a window failed: the command's exit status says so."""
+        return not self.failed_windows
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressState:
+    """How far a run is: milliseconds of the period done and in all, samples so far, and what it does now."""
+
+    source: str
+    done_ms: int
+    total_ms: int
+    samples: int
+    note: str = ""
+
+
+OVERLAP_MS = 2 * MS_PER_HOUR
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """The same instants as sorted spans that neither overlap nor touch."""
+    merged: list[Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
+    """What of `spans` is not in `taken`."""
+    left: list[Span] = []
+    holes = merge(taken)
+    for start, end in merge(spans):
+        for a, b in holes:
+            if b <= start or a >= end:
+                continue
+            if a > start:
+                left.append((start, a))
+            start = max(start, b)
+        if start < end:
+            left.append((start, end))
+    return left
+
+
+def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """What of `spans` is in `others`, too."""
+    merged, rest = merge(spans), subtract(spans, others)
+    return subtract(merged, rest)
+
+
+def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
+    """Spans widened to full hours, but never past now: the running hour is collected as far as it goes."""
+    widened = [(a // MS_PER_HOUR * MS_PER_HOUR, min(-(-b // MS_PER_HOUR) * MS_PER_HOUR, now_ms)) for a, b in spans]
+    return merge(widened)
+
+
+def until(spans: Iterable[Span], newest_ms: int | None) -> list[Span]:
+    """What of `spans` is not past the newest sample; all where there is none."""
+    return [(a, b if newest_ms is None else min(b, newest_ms + 1)) for a, b in spans]
+
+
+def default_spans(month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]) -> list[Span]:
+    """What a run without a period collects.
+
+    The first one takes the current month so far. Later ones take whatever was asked for and never loaded (windows that
+    failed, runs that were killed), and go on from the last collected moment less an overlap, for data that came late.
+    Raises SourceError where the last collected hour is still to come.
+    """
+    known = merge(loaded)
+    if not known:
+        return whole_hours([*asked, (min(month_start_ms, now_ms - 1), now_ms)], now_ms)
+    last = known[-1][1]
+    if last // MS_PER_HOUR * MS_PER_HOUR > now_ms:
+        raise SourceError(
+            f"the clock says {iso(from_ms(now_ms))}, but the store holds data up to {iso(from_ms(last - 1))} already",
+            "set the clock of this machine, or name a period with --from and --to",
+        )
+    wanted = [*asked, (min(month_start_ms, last), now_ms)]
+    # the last sample is a scrape older than what was there to be had
+    again = last + runs.SHORT_SILENCE_MS - OVERLAP_MS
+    return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
+
+
+def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None) -> list[Span]:
+    """Hours of the last `late_hours` that are incomplete, and may no longer be when they are asked for again.
+
+    `newest_ms` is the source's newest sample, None where it has none: what lies past it was never loaded.
+    """
+    if newest_ms is None or not late_hours:
+        return []
+    end = min(now_ms, newest_ms + 1)
+    found = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
+    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in found if not one.is_settled)
+
+
+def halves(span: Span) -> list[Span]:
+    """A span cut at the full hour next to its middle; itself where it is an hour or less."""
+    start, end = span
+    if end - start <= MS_PER_HOUR:
+        return [span]
+    middle = start + max(1, round((end - start) / 2 / MS_PER_HOUR)) * MS_PER_HOUR
+    return [(start, middle), (middle, end)] if middle < end else [span]
+
+
+def uncollected(config: Config, store: Store, period: Period, now: datetime) -> dict[str, list[Period]]:
+    """By the name of each configured Prometheus, what of `period` is to be collected from it.
+
+    What was never collected, with an overlap for late data, and incomplete hours that are to be asked for again.
+    """
+    now_ms = to_ms(now)
+    wanted = [(period.start_ms, min(period.end_ms, now_ms))]
+    found: dict[str, list[Period]] = {}
+    for source in config.prometheus:
+        missing = wanted
+        if store.exists:
+            with store.read() as con:
+                newest_ms = runs.newest_sample(con, source.source)
+                missing = subtract(wanted, until(runs.loaded(con, "prometheus", source.source), newest_ms))
+                late = late_spans(con, source.source, now_ms, source.late_hours, newest_ms)
+            missing = [(max(period.start_ms, start - OVERLAP_MS), end) for start, end in missing]
+            missing += intersect(wanted, late)
+        found[source.source] = [Period(from_ms(start), from_ms(end)) for start, end in merge(missing)]
+    return found
+
 
 GROUP = "gpucost.collectors"
 LONGEST_WINDOW_HOURS = 24 * 7
@@ -48,7 +250,7 @@ class _Seen:
     dropped: dict[tuple[str, str], int]
 
     def add(self, loaded: LoadResult, result: CollectResult) -> None:
-        from gpucost.store.samples import MetricSamples
+        from gpucost.store.metrics import MetricSamples
 
         for key, count in loaded.dropped.items():
             self.dropped[key] = self.dropped.get(key, 0) + count
@@ -164,3 +366,70 @@ class Collector(ABC, Generic[Batch]):
                 cut = min(start + min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR, end)
                 yield start, cut
                 start = cut
+
+
+class NoCredentials(GpucostError):
+    """No credentials were found for this cloud: it is skipped in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    cluster: str
+    from_ms: int
+    to_ms: int
+    kind: str
+    families: tuple[str, ...]
+    reason: str
+
+    def within(self, start: int, end: int) -> MissingTime:
+        period = Period(from_ms(max(self.from_ms, start)), from_ms(min(self.to_ms, end)))
+        reason = f"{self.reason}; who stands at both ends held on" if self.kind == "bridged" else self.reason
+        return MissingTime(self.cluster, period, reason, self.families)
+
+
+def note_gaps(
+    con: duckdb.DuckDBPyConnection, source: PrometheusSource, result: CollectResult, period: Period | None, tz: ZoneInfo
+) -> None:
+    """Enters into `result` what `coverage_gaps`, made anew, says of its clusters: gaps, and what closed days lack for good."""
+    rows = con.execute(
+        "SELECT cluster, from_ms, to_ms, kind, families, reason FROM coverage_gaps"
+        " WHERE kind IN ('not_collected', 'bridged', 'partial') AND accepted_by IS NULL AND reason <> 'before its first sample'"
+        " AND cluster IN (SELECT cluster FROM series WHERE source = $source) ORDER BY from_ms, cluster",
+        {"source": source.source},
+    ).fetchall()
+    gaps = [_Gap(cluster, start, end, kind, tuple(families), reason) for cluster, start, end, kind, families, reason in rows]
+    # What lies past the newest sample is late, not missing; what lies before the first was said.
+    newest = (runs.newest_sample(con, source.source) or 0) + 1
+    for gap in gaps:
+        seen = intersect([(gap.from_ms, min(gap.to_ms, newest))], result.spans)
+        if sum(end - start for start, end in seen) > runs.SHORT_SILENCE_MS:
+            result.gaps.append(gap.within(seen[0][0], seen[-1][1]))
+    result.findings += [Finding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
+    closed = _closed(source, period, result.moment, tz)
+    final = _final_hours(con, source, result.moment)
+    for gap in gaps:
+        lost = [] if gap.kind == "bridged" else intersect([(gap.from_ms, gap.to_ms)], [closed])
+        if lost and intersect(lost, final):
+            result.incomplete.append(gap.within(0, max(closed[1], gap.from_ms)))
+
+
+def _closed(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:
+    """The local days that are over and were asked for whole."""
+    midnight = _midnight(now, tz)
+    if period is None:
+        return to_ms(now) - (source.late_hours + 48) * MS_PER_HOUR, midnight
+    first = _midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1), tz)
+    return first, max(first, min(midnight, _midnight(period.end, tz)))
+
+
+def _final_hours(con: duckdb.DuckDBPyConnection, source: PrometheusSource, now: datetime) -> list[Span]:
+    """Hours that will not be asked for again: answers an hour apart agree, or they lie too far back."""
+    rows = con.execute(
+        "SELECT hour FROM asked_hours WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
+        {"source": source.source, "last": to_ms(now) // MS_PER_HOUR - source.late_hours},
+    ).fetchall()
+    return [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in rows]
+
+
+def _midnight(instant: datetime, tz: ZoneInfo) -> int:
+    return to_ms(local_midnight(instant.astimezone(tz).date(), tz))

@@ -2,17 +2,318 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import os
+import re
+import tomllib
+import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from gpucost.config import errors, file
-from gpucost.config.model import Config
-from gpucost.config.servers import shown_url
+from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
+
+FILE_NAME = "gpucost.toml"
+PREFIX = "GPUCOST_"
+
+# Keys whose values are paths, taken relative to the file (or directory) they were written in.
+PATH_KEYS = frozenset(
+    {
+        "store", "book", "fx_rates", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file",
+        "webhook_url_file", "url_file",
+    }
+)  # fmt: skip
+
+Key = tuple[str | int, ...]
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_ASSIGNMENT = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.\s]+))\s*""")
+
+
+@dataclass
+class Settings:
+    """Raw settings, not validated, and where each came from: a line of the file, a variable or an option."""
+
+    path: Path | None
+    base: Path
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Key, int] = field(default_factory=dict)
+    overrides: dict[Key, str] = field(default_factory=dict)
+
+    def put(self, key: Key, value: Any, origin: str, base: Path, *, only_if_missing: bool = False) -> None:
+        """Set `key`, coming from `origin`; relative paths are taken from `base`."""
+        table: Any = self.values
+        for part in key[:-1]:
+            table = table[part] if isinstance(part, int) else table.setdefault(part, {})
+        if only_if_missing and key[-1] in table:
+            return
+        table[key[-1]] = absolute(value, base, key[-1])
+        self.overrides[key] = origin
+
+    def origin(self, key: Key) -> str | None:
+        """Where `key`, or else the nearest table around it, was set; None for a default."""
+        for end in range(len(key), 0, -1):
+            if key[:end] in self.overrides:
+                return self.overrides[key[:end]]
+            if key[:end] in self.lines:
+                return f"{self.path}:{self.lines[key[:end]]}"
+        return next((origin for inner, origin in self.overrides.items() if inner[: len(key)] == key), None)
+
+    def line(self, key: Key) -> int:
+        """The line of `key`, or else of the nearest table around it; 0 where it is not from the file."""
+        return next((self.lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in self.lines), 0)
+
+    def origins(self) -> dict[str, str]:
+        """Where each key was set, by its dotted name, deepest first; tables only where they stand on one line."""
+        keys = sorted({*self.lines, *self.overrides}, key=len, reverse=True)
+        tables = {key[:end] for key in keys for end in range(1, len(key))}
+        return {dotted(key): self.origin(key) or "" for key in keys if key not in tables}
+
+
+def read(path: Path | None, environ: Mapping[str, str], cwd: Path, *, known: frozenset[str]) -> Settings:
+    """The settings of the config file, if there is one, under those of the environment.
+
+    `known` are the names of the top level. Raises ConfigError where a file that was asked for is missing or broken.
+    """
+    found = find(path, environ, cwd)
+    settings = Settings(found, found.parent if found else cwd)
+    if found:
+        settings.values, settings.lines = _parse(found)
+    settings.values = absolute(settings.values, settings.base)
+    if isinstance(settings.values.get("prometheus"), dict):
+        settings.values["prometheus"] = [settings.values["prometheus"]]
+        settings.lines = {_in_first(key): line for key, line in settings.lines.items()}
+    for name in sorted(environ):
+        _overlay(settings, name, environ[name], cwd, known)
+    return settings
+
+
+def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The config file in force, absolute; None where there is none. Raises ConfigError if one was named and is not there."""
+    named = environ.get(f"{PREFIX}CONFIG")
+    for given, by in ((path, "option --config"), (Path(named) if named else None, f"variable {PREFIX}CONFIG")):
+        if given is not None:
+            wanted = cwd / given.expanduser()
+            if wanted.is_dir() and wanted.name != FILE_NAME:
+                wanted = wanted / FILE_NAME
+            if wanted.is_dir():
+                raise _directory(wanted)
+            if not wanted.exists():
+                raise ConfigError(f"no config file at {wanted} ({by})", "gpucost init writes one; --config names another")
+            return wanted
+    found = next((place for place in places(environ, cwd) if place.exists()), None)
+    if found and found.is_dir():
+        raise _directory(found)
+    return found
+
+
+def _directory(path: Path) -> ConfigError:
+    return ConfigError(f"{path} is a directory, not a config file", "move it away, or name a file with --config")
+
+
+def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
+    """Where a config file is looked for when none is named, in this order."""
+    home = Path(environ.get("HOME") or Path.home())
+    return [cwd / FILE_NAME, Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "gpucost" / FILE_NAME]
+
+
+def absolute(value: Any, base: Path, key: str | int = "") -> Any:
+    """`value` with every relative path in it (see PATH_KEYS) made absolute from `base`."""
+    if isinstance(value, dict):
+        return {name: absolute(item, base, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [absolute(item, base) for item in value]
+    return str(base / Path(value).expanduser()) if key in PATH_KEYS and isinstance(value, str) and value else value
+
+
+def dotted(key: Key) -> str:
+    """`("prometheus", 0, "url")` as `prometheus[0].url`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).lstrip(".")
+
+
+def as_toml(value: Any) -> str:
+    """A value as TOML writes it; JSON's spelling of strings, numbers, booleans and arrays is TOML's too."""
+    return json.dumps(value, ensure_ascii=False, default=lambda other: float(other) if isinstance(other, Decimal) else str(other))
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text), line_numbers(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}", "make it a readable UTF-8 text file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", "mend that line; text needs quotes, tables [brackets]") from None
+
+
+def line_numbers(text: str) -> dict[Key, int]:
+    """The line of each key and table header, by key; tomllib keeps no positions. Keys inside inline tables are left out."""
+    lines: dict[Key, int] = {}
+    counts: dict[Key, int] = {}
+    table: Key = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = _indexed(_split(header[2]), counts, is_new=header[1] == "[[")
+            lines.setdefault(table, number)
+        elif assignment := _ASSIGNMENT.match(line):
+            lines.setdefault(table + _split(assignment[1]), number)
+    return lines
+
+
+def _split(name: str) -> Key:
+    return tuple(double or single or bare for double, single, bare in _PART.findall(name))
+
+
+def _indexed(name: Key, counts: dict[Key, int], *, is_new: bool) -> Key:
+    """The key of a table header, with the running index of each array of tables on the way."""
+    key: Key = ()
+    for position, part in enumerate(name):
+        key += (part,)
+        if is_new and position == len(name) - 1:
+            counts[key] = counts.get(key, -1) + 1
+        if key in counts:
+            key += (counts[key],)
+    return key
+
+
+def _in_first(key: Key) -> Key:
+    return ("prometheus", 0, *key[1:]) if key[0] == "prometheus" else key
+
+
+def _overlay(settings: Settings, name: str, text: str, cwd: Path, known: frozenset[str]) -> None:
+    """Lay one variable over the settings; an empty one counts as unset.
+
+    Variables that are none of ours are left alone (Kubernetes makes GPUCOST_PORT).
+    """
+    if not text or not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG":
+        return
+    parts = name.removeprefix(PREFIX).lower().split("__")
+    if parts[0] not in known:
+        near = difflib.get_close_matches(parts[0], known, 1, 0.79)
+        if near:
+            raise ConfigError(f"variable {name} is no setting", f"did you mean {PREFIX}{near[0].upper()}?")
+        return
+    key: Key = tuple(parts)
+    if parts[0] == "prometheus" and len(parts) > 1:
+        if not settings.values.get("prometheus"):
+            settings.values["prometheus"] = [{}]
+        if len(settings.values["prometheus"]) > 1:
+            message = f"variable {name} does not say which of several [[prometheus]] it means"
+            raise ConfigError(message, f"set it in {settings.path}")
+        key = ("prometheus", 0, *parts[1:])
+    try:
+        value = json.loads(text) if text.startswith(("[", "{")) else text
+        settings.put(key, value, f"variable {name}", cwd)
+    except ValueError as error:
+        raise ConfigError(f"variable {name} is not valid JSON: {error}", 'write lists as ["a", "b"]') from None
+    except (TypeError, AttributeError, IndexError):
+        raise ConfigError(f"variable {name} goes into a key that is no table", "name a key from docs/config.md") from None
+
+
+# Keys that would hold a secret in clear, and what to write instead.
+SECRET_KEYS = {
+    "bearer_token": "bearer_token_file or bearer_token_env",
+    "token": "bearer_token_file or bearer_token_env",
+    "authorization": "bearer_token_file or bearer_token_env",
+    "password": "[prometheus.basic_auth] with username and password_file or password_env",
+    "api_key": "headers_env",
+}
+
+# Keys of different tables that mean the same.
+SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
+
+PLAIN_WORDS = {
+    "missing": "is missing",
+    "model_type": "should be a table",
+    "dict_type": "should be a table",
+    "list_type": "should be an array",
+}
+
+
+def explain(error: ValidationError, settings: Settings, model: type[BaseModel]) -> tuple[str, str]:
+    """The message and the fix for all that `error` found in `settings`, one line for each wrong key."""
+    found = sorted(error.errors(include_url=False), key=lambda detail: settings.line(detail["loc"]))
+    lines = [f"{dotted(detail['loc']) or 'config'}{_place(detail['loc'], settings)}: {_wrong(detail, model)}" for detail in found]
+    count = "a wrong setting" if len(lines) == 1 else f"{len(lines)} wrong settings"
+    return "\n  ".join([count, *lines]), "docs/config.md lists every key; gpucost init writes a file to start from"
+
+
+def _place(loc: Key, settings: Settings) -> str:
+    origin = settings.origin(loc)
+    return f" ({origin})" if origin else ""
+
+
+def _wrong(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return _unknown(detail["loc"], model)
+    if detail["type"] == "list_type" and isinstance(detail["input"], dict) and keys_at(detail["loc"], model):
+        return f"write [[{'.'.join(str(part) for part in detail['loc'] if isinstance(part, str))}]]"
+    if detail["type"] in PLAIN_WORDS:
+        return PLAIN_WORDS[detail["type"]]
+    said = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    value = detail["input"]
+    if _may_be_shown(detail["loc"]) and isinstance(value, str | int | float) and repr(value) not in said:
+        said += f", got {value!r}"
+    return said[:1].lower() + said[1:]
+
+
+def _may_be_shown(loc: Key) -> bool:
+    """Values that could hold a credential by mistake stay out of messages."""
+    return not {"url", "headers", "headers_env", "basic_auth", "bearer_token_env"} & set(loc)
+
+
+def _unknown(loc: Key, model: type[BaseModel]) -> str:
+    name = str(loc[-1])
+    if name.lower() in SECRET_KEYS:
+        return f"secrets are not written here; use {SECRET_KEYS[name.lower()]}"
+    siblings = keys_at(loc[:-1], model)
+    same = [key for key in siblings if any({key, name} <= keys for keys in SAME_KEYS)]
+    near = same or difflib.get_close_matches(name, siblings, 1, 0.6)
+    if near:
+        return f"no such key; did you mean {dotted((*loc[:-1], near[0]))}?"
+    elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == name]
+    return f"no such key; did you mean {elsewhere[0]}?" if elsewhere else "no such key"
+
+
+def keys_at(loc: Key, model: type[BaseModel]) -> list[str]:
+    """The keys that the table at `loc` may hold."""
+    section: type[BaseModel] | None = model
+    for part in loc:
+        if isinstance(part, str):
+            annotation = fields_of(section)[part].annotation if section and part in fields_of(section) else None
+            section = section_of(annotation)
+    return list(fields_of(section)) if section else []
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a table by the keys that a file calls them."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def all_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key of `model` by its dotted name."""
+    keys = []
+    for name, info in fields_of(model).items():
+        section = section_of(info.annotation)
+        keys += all_keys(section, f"{prefix}{name}.") if section else [f"{prefix}{name}"]
+    return keys
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """The model inside an annotation such as `list[Team]` or `Tls | None`; None for plain values."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inside = (section_of(argument) for argument in typing.get_args(annotation))
+    return next((section for section in inside if section), None)
 
 
 def load_config(
@@ -29,14 +330,14 @@ def load_config(
     Raises ConfigError, naming every wrong key with its file and line or its variable.
     """
     cwd = cwd or Path.cwd()
-    settings = file.read(path, environ, cwd, known=frozenset(Config.model_fields))
+    settings = read(path, environ, cwd, known=frozenset(Config.model_fields))
     settings.put(("store",), str(Config.model_fields["store"].default), "default", settings.base, only_if_missing=True)
     if store is not None:
         settings.put(("store",), str(store), "option --store", cwd)
     try:
         config = Config.model_validate(settings.values)
     except ValidationError as error:
-        raise ConfigError(*errors.explain(error, settings, Config)) from None
+        raise ConfigError(*explain(error, settings, Config)) from None
     config._path = settings.path
     config._origins = settings.origins()
     return config
@@ -51,7 +352,7 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
         )
         hidden = ".headers." in key
         value = shown_url(value) if key.endswith(".url") else value
-        rows.append((key, "(hidden)" if hidden else file.as_toml(value), origin))
+        rows.append((key, "(hidden)" if hidden else as_toml(value), origin))
     return rows
 
 

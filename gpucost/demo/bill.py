@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.store import bill_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpucost.demo.model import Fleet
-    from gpucost.model import Period
+    from gpucost.demo.fleet import Fleet
+    from gpucost.periods import Period
 
 #: $ per node-hour before the discount: (instance type, on demand, spot).
 PRICES = (

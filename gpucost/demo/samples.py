@@ -2,13 +2,120 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
-from gpucost.demo.activity import Times, percent
-from gpucost.demo.kueue import kueue
-from gpucost.demo.model import Device, Fleet, Node, Pod, Series
+from gpucost.demo.fleet import Device, Fleet, Node, Pod, Profile, Series
+
+Floats = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+
+
+def percent(profile: Profile, times: Times, start: int, end: int, dice: np.random.Generator) -> Floats:
+    """Whole percents of utilization at `times` (Unix seconds) for a pod that runs in [start, end)."""
+    count = len(times)
+    hour_of_day = times % 86_400 / 3600
+    if profile in ("training", "narrow", "patchy"):
+        stalls = 0.34 if profile == "patchy" else 0.14
+        busy = np.clip(dice.normal(74 if profile == "patchy" else 91, 5, count), 6, 100)
+        busy[_stretches(times, 3600, dice) < stalls] = 2
+        busy[times < start + 600] = 0  # images, data, warm-up
+    elif profile == "hung":
+        busy = np.clip(dice.normal(88, 5, count), 6, 100)
+        busy[times > start + (end - start) * 0.45] = 0
+    elif profile in ("notebook", "forgotten"):
+        weekday = (times // 86_400 + 3) % 7 < 5
+        desk_hours = weekday & (hour_of_day > 9) & (hour_of_day < 19)
+        busy = np.where(desk_hours & (_stretches(times, 5400, dice) < 0.42), dice.normal(46, 18, count), 0)
+        busy = np.clip(busy, 0, 100)
+        if profile == "forgotten":
+            busy[times > start + (end - start) * 0.2] = 0
+    elif profile == "sparse":
+        busy = np.clip(9 + 3 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi) + dice.normal(0, 1, count), 5, 100)
+    elif profile == "serving":
+        load = 34 + 30 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi)
+        busy = np.clip(load + dice.normal(0, 4, count), 0, 100)
+        busy[(hour_of_day > 0) & (hour_of_day < 6.5)] *= 0.25
+    elif profile == "tests":
+        busy = np.where(_stretches(times, 600, dice) < 0.7, dice.normal(40, 15, count), 1)
+        busy = np.clip(busy, 0, 100)
+    else:
+        busy = np.zeros(count)
+    rounded: Floats = np.rint(busy)
+    return rounded
+
+
+def _stretches(times: Times, seconds: int, dice: np.random.Generator) -> Floats:
+    """One number in [0, 1) per stretch of time, the same for all moments within it."""
+    if not len(times):
+        return np.zeros(0)
+    stretch = (times - times[0]) // seconds
+    chosen: Floats = dice.random(int(stretch[-1]) + 1)[stretch]
+    return chosen
+
+
+_STEP = 600
+_KUEUE = {"job": "kueue-controller-manager", "instance": "10.10.5.4:8443", "replica_role": "leader"}
+#: (ClusterQueue, namespaces, quota in GPUs, borrowing limit)
+_QUEUES = (
+    ("research", ("ml-research", "nlp-experiments"), 12, math.inf),
+    ("vision", ("vision-training", "vision-video"), 16, 4.0),
+    ("product", ("recsys",), 16, 0.0),
+)
+_BOUNDS = (1.0, 2.5, *(5.0 * 2**n for n in range(12)))
+
+
+def kueue(fleet: Fleet) -> Iterator[Series]:
+    """Its gauges, and the histogram of waits for admission, of jobs."""
+    times = np.arange(fleet.start + 23, fleet.end, _STEP, dtype=np.int64)
+    dice = np.random.default_rng([fleet.start, 7])
+    for name, namespaces, quota, limit in _QUEUES:
+        jobs = [pod for pod in fleet.pods if pod.namespace in namespaces and pod.owner[0] == "Job"]
+        waits = [pod.waits or float(dice.exponential(900)) for pod in jobs]
+        used = _sum(times, [(pod.start, pod.end, len(pod.devices)) for pod in jobs])
+        waiting = _sum(times, [(pod.start - int(wait), pod.start, 1) for pod, wait in zip(jobs, waits, strict=True)])
+        of = {"cluster_queue": name, "cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
+        gauges = {"nominal_quota": quota, "borrowing_limit": limit}
+        for what, value in gauges.items():
+            yield Series({"__name__": f"kueue_cluster_queue_{what}", **_KUEUE, **of}, times, np.full(len(times), float(value)))
+        yield Series({"__name__": "kueue_cluster_queue_resource_usage", **_KUEUE, **of}, times, used)
+        pending = {"__name__": "kueue_pending_workloads", **_KUEUE, "cluster_queue": name, "status": "active"}
+        yield Series(pending, times, waiting)
+        yield from _histogram(name, times, jobs, np.array(waits))
+
+
+def _histogram(name: str, times: Times, jobs: list[Pod], waits: Floats) -> Iterator[Series]:
+    starts = np.array([pod.start for pod in jobs])
+    order = np.argsort(starts)
+    starts, waits = starts[order], waits[order]
+    passed = np.searchsorted(starts, times, side="right")
+    base = {**_KUEUE, "cluster_queue": name}
+    metric = "kueue_admission_wait_time_seconds"
+
+    def counted(weights: Floats) -> Floats:
+        sums: Floats = np.concatenate(([0.0], np.cumsum(weights)))[passed]
+        return sums
+
+    yield Series({"__name__": f"{metric}_sum", **base}, times, counted(waits))
+    yield Series({"__name__": f"{metric}_count", **base}, times, counted(np.ones(len(waits))))
+    for bound in (*_BOUNDS, math.inf):
+        le = "+Inf" if math.isinf(bound) else f"{bound:g}"
+        yield Series({"__name__": f"{metric}_bucket", **base, "le": le}, times, counted((waits <= bound).astype(float)))
+
+
+def _sum(times: Times, spans: list[tuple[int, int, int]]) -> Floats:
+    """How much of the spans (start, end, amount) holds at each moment."""
+    total = np.zeros(len(times) + 1)
+    for start, end, amount in spans:
+        low, high = np.searchsorted(times, [start, end])
+        total[low] += amount
+        total[high] -= amount
+    summed: Floats = np.cumsum(total)[:-1]
+    return summed
+
 
 SCRAPE_SECONDS = 600
 _KSM = {"job": "kube-state-metrics", "instance": "10.10.3.17:8080"}

@@ -13,7 +13,7 @@ from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, l
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.demo.model import Fleet, Pod
+    from gpucost.demo.fleet import Fleet, Pod
 
 _HOUR, _LOOK = 3600, 900
 _SWEEP, _TRAINER, _MODEL = "tokenizer-sweep", "llama-sft", "llama-3-8b-instruct"

@@ -4,17 +4,111 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.catalog import load_catalog
-from gpucost.engine.local import run_stages
-from gpucost.inventory.settings import load_settings
-from gpucost.store import missing
+from gpucost.catalog import accelerators, load_catalog, other_resources
+from gpucost.config.model import hours_off, instant_ms
+from gpucost.engine import run_stages
+from gpucost.periods import label_name
+from gpucost.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config.model import Config
+
+
+def load_settings(con: DuckDBPyConnection, config: Config) -> None:
+    """Make the temporary tables `settings` (one row), `team_globs`, `team_values`, `team_categories` and `type_rules` from the
+    configuration, and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
+
+    The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
+    statement is planned, they spare tables from being read in vain.
+    """
+    con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
+    con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})
+    con.execute("SET VARIABLE other_resources = $pattern", {"pattern": other_resources().lower()})
+    con.execute("SET VARIABLE has_team_categories = $any", {"any": any(team.cost_categories for team in config.teams)})
+    configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
+    namespace_label = config.team_labels.namespace if configured else "team"
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE settings AS SELECT
+            $threshold_percent::DOUBLE AS threshold_percent,
+            $device_metric::VARCHAR AS device_metric, $device_scale::DOUBLE AS device_scale,
+            $mig_metric::VARCHAR AS mig_metric, $mig_scale::DOUBLE AS mig_scale, $mig_share::VARCHAR AS mig_share,
+            $max_bridge_ms::BIGINT AS max_bridge_ms, $hami_default_mem::DOUBLE AS hami_default_mem,
+            $teams_configured::BOOLEAN AS teams_configured, $currency::VARCHAR AS currency,
+            $team_namespace_label::VARCHAR AS team_namespace_label, $team_pod_label::VARCHAR AS team_pod_label""",
+        {
+            "threshold_percent": config.idle.threshold_percent,
+            "device_metric": config.activity.device_metric,
+            "device_scale": config.activity.device_scale,
+            "mig_metric": config.activity.mig_metric,
+            "mig_scale": config.activity.mig_scale,
+            "mig_share": config.mig.share,
+            "max_bridge_ms": config.coverage.max_bridge_ms,
+            "hami_default_mem": config.hami.default_mem,
+            "teams_configured": configured,
+            "currency": config.currency,
+            "team_namespace_label": namespace_label and label_name(namespace_label),
+            "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
+        },
+    )
+    con.execute("CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[])")
+    con.execute("CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR)")
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE team_categories"
+        " (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[])"
+    )
+    for ordinal, team in enumerate(config.teams):
+        for pattern in team.namespaces:
+            con.execute("INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters])
+        for key, values in team.labels.items():
+            for value in values:
+                con.execute("INSERT INTO team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, label_name(key), value])
+        for key, values in team.cost_categories.items():
+            for value in values:
+                row = [ordinal, team.name, key, value, team.clusters]
+                con.execute("INSERT INTO team_categories VALUES ($1, $2, $3, $4, $5)", row)
+    _load_coverage(con, config)
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE type_rules
+            (ordinal INTEGER, type VARCHAR, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[])"""
+    )
+    for ordinal, rule in enumerate(config.workload_types):
+        labels = [f"{label_name(key)}={value}" for key, values in rule.labels.items() for value in values]
+        con.execute(
+            "INSERT INTO type_rules VALUES ($1, $2, $3, $4, $5, $6)",
+            [ordinal, rule.type, rule.namespaces, rule.names, rule.kinds, labels],
+        )
+
+
+def _load_coverage(con: DuckDBPyConnection, config: Config) -> None:
+    """Make `declared_off` and `accepted_gaps` (half-open, in milliseconds), and `expected_clusters`, which were never met."""
+    con.execute("CREATE OR REPLACE TEMP TABLE declared_off (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT)")
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE accepted_gaps"
+        " (ordinal INTEGER, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT, who VARCHAR, why VARCHAR)"
+    )
+    con.execute("CREATE OR REPLACE TEMP TABLE expected_clusters (cluster VARCHAR)")
+    first, last = con.execute("SELECT min(first_ms), max(last_ms) FROM states").fetchall()[0]
+    for declared in config.clusters:
+        con.execute("INSERT INTO expected_clusters VALUES ($1)", [declared.name])
+        for start, end in hours_off(declared, config.tz, (first or 0, last or 0)):
+            con.execute("INSERT INTO declared_off VALUES ($1, $2, $3)", [declared.name, start, end])
+    for ordinal, gap in enumerate(config.coverage.accept):
+        span = [instant_ms(moment, config.tz) for moment in (gap.start, gap.end)]
+        con.execute("INSERT INTO accepted_gaps VALUES ($1, $2, $3, $4, $5, $6)", [ordinal, gap.cluster, *span, gap.who, gap.why])
+    for source in config.prometheus:
+        # A server that never answered is missed by its cluster, or by its own name where others of them did;
+        # one that did tells its clusters itself.
+        others = [other.source for other in config.prometheus if other.source != source.source]
+        con.execute(
+            "INSERT INTO expected_clusters SELECT coalesce($1::VARCHAR, $2::VARCHAR)"
+            " WHERE $2 NOT IN (SELECT source FROM series)"
+            " AND ($1 IS NOT NULL OR EXISTS (FROM series WHERE source IN (SELECT unnest($3::VARCHAR[]))))",
+            [source.cluster, source.source, others],
+        )
 
 
 def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, str, str, str]] = ()) -> None:
@@ -28,7 +122,7 @@ def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, st
     )
     load_catalog(con)
     load_settings(con, config)
-    missing.look(con, needs)
+    runs.look(con, needs)
     run_stages(con, "gpucost.inventory")
 
 

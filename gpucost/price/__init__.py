@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import answer_rows, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import PriceError
-from gpucost.model import MS_PER_HOUR, from_ms, iso, to_ms
+from gpucost.periods import MS_PER_HOUR, from_ms, iso, to_ms
 from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
 from gpucost.price.fx import fx_digest, load_rates, rates
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
-    from gpucost.model import Period
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
 
 _BILL = "gpucost.price.bill"
 

@@ -2,33 +2,216 @@
 
 from __future__ import annotations
 
+import csv
+import difflib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.errors import PriceError
-from gpucost.price.book_fields import (
-    PURCHASE_OPTIONS,
-    BadField,
-    currency_code,
-    effective_start,
-    exact_price,
-    node_selector,
-    one_of,
-)
-from gpucost.price.book_lines import Kind, read_lines, unreadable
+from gpucost.periods import label_name, local_midnight
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
-    from decimal import Decimal
-    from zoneinfo import ZoneInfo
-
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config.model import Config
     from gpucost.price.fx import FxRates
+
+# Which nodes a purchase option is meant for, by their capacity type; reserved capacity is priced by on-demand options, too.
+PURCHASE_OPTIONS = {
+    "on_demand": "on_demand",
+    "savings_plan": "on_demand",
+    "cud": "on_demand",
+    "reserved": "reserved",
+    "capacity_block": "capacity_block",
+    "flex_start": "flex_start",
+    "calendar": "flex_start",
+    "spot": "spot",
+}
+
+_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
+_BARE_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_WHOLE_DIGITS, _DECIMALS = 9, 12
+
+
+class BadField(Exception):
+    """A field that cannot be used: its column and the reason."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(column, reason)
+        self.column = column
+        self.reason = reason
+
+
+def capacity_type(purchase_option: str | None) -> str | None:
+    """The capacity type that a purchase option is meant for; None (any) for None."""
+    return PURCHASE_OPTIONS[purchase_option] if purchase_option else None
+
+
+def one_of(column: str, text: str, known: dict[str, str] | tuple[str, ...]) -> str | None:
+    """`text` in lower case, one of the known words; None for an empty field."""
+    word = text.lower()
+    if word and word not in known:
+        raise BadField(column, f"is {text!r}, not one of {', '.join(known)}")
+    return word or None
+
+
+def exact_price(text: str) -> Decimal:
+    """A price as it is written, without any rounding."""
+    return exact_number("price_per_hour", text, _WHOLE_DIGITS, _DECIMALS)
+
+
+def exact_number(column: str, text: str, whole_digits: int, decimals: int) -> Decimal:
+    """A number above zero as it is written, without any rounding."""
+    if not _NUMBER.fullmatch(text):
+        raise BadField(column, f"is {text!r}, not a number above zero such as 3.06" if text else "is empty")
+    value = Decimal(text)
+    if value <= 0:
+        raise BadField(column, f"is {text}; it should be above zero")
+    _, digits, exponent = value.as_tuple()
+    if isinstance(exponent, int) and (-exponent > decimals or len(digits) + exponent > whole_digits):
+        raise BadField(column, f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly")
+    return value
+
+
+def currency_code(text: str) -> str:
+    """A currency's three letters in upper case."""
+    code = text.upper()
+    if not re.fullmatch("[A-Z]{3}", code):
+        raise BadField("currency", f"is {text!r}, not a currency such as EUR" if text else "is empty")
+    return code
+
+
+def bare_date(column: str, text: str) -> date:
+    """A day, `2026-10-01`."""
+    try:
+        if not _BARE_DATE.fullmatch(text):
+            raise ValueError
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadField(column, f"is {text!r}, not a date such as 2026-10-01" if text else "is empty") from None
+
+
+def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, date | None]:
+    """The instant a row begins to hold and its local day; (None, None), since ever, for an empty field.
+
+    A bare date is local midnight in `timezone`.
+    """
+    if not text:
+        return None, None
+    try:
+        if _BARE_DATE.fullmatch(text):
+            day = date.fromisoformat(text)
+            return local_midnight(day, timezone), day
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadField("effective_start", f"is {text!r}, not a date (2026-10-01) or an instant (2026-10-01T12:00:00Z)") from None
+    if instant.tzinfo is None:
+        raise BadField("effective_start", f"is {text!r}, which has no time zone: end it with Z or an offset such as +02:00")
+    return instant, instant.astimezone(timezone).date()
+
+
+def node_selector(text: str) -> tuple[tuple[str, str], ...]:
+    """`label=value;label=value` as sorted pairs, labels named as kube-state-metrics exports them; empty for an empty field."""
+    pairs: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        label, equals, value = (piece.strip() for piece in part.partition("="))
+        if not label or not equals or not value:
+            raise BadField("node_selector", f"has {part!r}, which is not label=value")
+        name = _exported(label)
+        if pairs.setdefault(name, value) != value:
+            raise BadField("node_selector", f"asks {label} for two values")
+    return tuple(sorted(pairs.items()))
+
+
+def _exported(label: str) -> str:
+    """`node.kubernetes.io/pool` as `label_node_kubernetes_io_pool`; what has that form already stays."""
+    name = label_name(label)
+    return name.removeprefix("label_") if label.startswith("label_") else name
+
+
+Lines = Iterator[tuple[int, list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file: what messages call it, the config key that names it, and its columns."""
+
+    name: str
+    key: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+_FIX = "correct the file; nothing of it was used"
+
+
+def read_lines(path: Path, kind: Kind) -> tuple[list[str], Lines]:
+    """The header and (line number, fields) of each further row, fields stripped of blanks around them.
+
+    Blank lines, lines of commas only and lines beginning with # are passed over. Raises PriceError.
+    """
+    lines = _fields(path, _text(path, kind))
+    required, optional = kind.required, kind.optional
+    first = next(lines, None)
+    if first is None:
+        raise PriceError(f"{path}: is empty; its first line must name the columns {','.join((*optional[:5], *required))}", _FIX)
+    number, header = first[0], [name.lower() for name in first[1]]
+    for name in header:
+        if name not in (*required, *optional):
+            near = difflib.get_close_matches(name, (*required, *optional), 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join((*optional, *required))}"
+            raise PriceError(f"{path}:{number}: {name or '(empty)'}: is no column of a {kind.name}; {hint}", _FIX)
+        if header.count(name) > 1:
+            raise PriceError(f"{path}:{number}: {name}: stands twice in the header", _FIX)
+    for name in required:
+        if name not in header:
+            raise PriceError(f"{path}:{number}: {name}: is missing in the header, which names {', '.join(header)}", _FIX)
+    return header, _full(path, header, lines)
+
+
+def _text(path: Path, kind: Kind) -> str:
+    try:
+        # -sig: spreadsheets begin a UTF-8 file with a byte order mark
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable(path, kind, error) from None
+    except UnicodeDecodeError as error:
+        raise PriceError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8") from None
+
+
+def unreadable(path: Path, kind: Kind, error: OSError) -> PriceError:
+    """The error for a file that cannot be opened or read."""
+    return PriceError(f"cannot read the {kind.name} {path}: {error.strerror}", f"set {kind.key} in gpucost.toml")
+
+
+def _fields(path: Path, text: str) -> Lines:
+    # line by line, not as a whole: no field holds a line break, and every message needs its line
+    for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
+        if line.lstrip().startswith("#"):
+            continue
+        try:
+            fields = [field.strip() for field in next(csv.reader([line], strict=True), [])]
+        except csv.Error as error:
+            raise PriceError(f"{path}:{number}: is not a line of CSV: {error}", _FIX) from None
+        if any(fields):
+            yield number, fields
+
+
+def _full(path: Path, header: list[str], lines: Lines) -> Lines:
+    for number, fields in lines:
+        if len(fields) != len(header):
+            column = header[len(fields)] if len(fields) < len(header) else f"column {len(header) + 1}"
+            raise PriceError(f"{path}:{number}: {column}: the line has {len(fields)} fields, the header {len(header)}", _FIX)
+        yield number, fields
+
 
 FILE = Kind(
     name="price book",

@@ -6,18 +6,17 @@ import difflib
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.errors import PriceError
-from gpucost.model import to_ms
-from gpucost.price.book_fields import capacity_type
-from gpucost.timeline import local_midnight
+from gpucost.periods import local_midnight, to_ms
+from gpucost.price.book import capacity_type
 
 if TYPE_CHECKING:
     from datetime import date
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config.model import Config
 
 
 def load_discounts(con: DuckDBPyConnection, config: Config) -> None:

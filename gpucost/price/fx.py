@@ -12,19 +12,17 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.errors import PriceError
-from gpucost.model import to_ms
-from gpucost.price.book_fields import BadField, bare_date, currency_code, exact_number
-from gpucost.price.book_lines import Kind, read_lines, unreadable
-from gpucost.timeline import local_midnight
+from gpucost.periods import local_midnight, to_ms
+from gpucost.price.book import BadField, Kind, bare_date, currency_code, exact_number, read_lines, unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Budget, Config
+    from gpucost.config.model import Budget, Config
 
 Steps = tuple[tuple[date, Decimal], ...]
 

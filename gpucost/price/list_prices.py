@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import run_stage
-from gpucost.model import to_ms
+from gpucost.engine import run_stage
+from gpucost.periods import local_midnight, to_ms
 from gpucost.price.fx import load_rates, rates
-from gpucost.timeline import local_midnight
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config.model import Config
 
 _PACKAGE = "gpucost.price"
 

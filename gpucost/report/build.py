@@ -8,9 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
-from gpucost.model import from_ms
+from gpucost.periods import from_ms, is_month, month_name
+from gpucost.render.view import Figures, ReportView, Table
 from gpucost.report import sharing
 from gpucost.report.changes import changes, missed_before, with_changes
 from gpucost.report.coverage import coverage, is_collected
@@ -28,9 +29,7 @@ from gpucost.report.rows import (
     workload_counts,
 )
 from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
-from gpucost.report.series.read import read_series, trends
-from gpucost.report.view import Figures, ReportView, Table
-from gpucost.timeline import is_month, month_name
+from gpucost.report.series import read_series, trends
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

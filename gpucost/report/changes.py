@@ -7,10 +7,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpucost.model import MS_PER_HOUR, Period, from_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, is_month, local_midnight, month_period
+from gpucost.render.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Value
 from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, NO_MEASURES
-from gpucost.report.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Value
-from gpucost.timeline import is_month, local_midnight, month_period
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

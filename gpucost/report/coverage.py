@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.model import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
+from gpucost.render.view import Coverage, Gap, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
-from gpucost.report.rows import BILL, NO_PRICE, ZERO, PricedNodes, ask, hours, ratio, unpriced_ms
-from gpucost.report.view import Coverage, Gap, Notice, PriceSource
-from gpucost.report.words import alike_gaps, clusters_text, gap_text, local_text
+from gpucost.report.rows import BILL, NO_PRICE, ZERO, PricedNodes, ask, unpriced_ms
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

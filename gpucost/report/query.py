@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
-from gpucost.model import Period, from_ms
-from gpucost.timeline import month_name, month_period
+from gpucost.periods import Period, from_ms, month_name, month_period
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -9,13 +9,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine.local import answer_rows, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import GpucostError
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import is_whole_days, slots, within
+from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
-from gpucost.report.slots import slots
-from gpucost.report.view import Measures, NodeTotals, NotCollected, Row, Unallocated
-from gpucost.timeline import is_whole_days, within
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -153,16 +151,6 @@ def unpriced_ms(nodes: list[PricedNodes]) -> float:
 def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> set[tuple[str | None, str]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
     return {(row["gpu_model"], row["capacity_type"]) for row in ask(con, "42_unpriced_gpus", filters(query))}
-
-
-def hours(gpu_ms: float) -> float:
-    """GPU-hours of GPU-milliseconds, to 9 decimals: sums of doubles carry noise beyond."""
-    return round(gpu_ms / MS_PER_HOUR, 9)
-
-
-def ratio(part: float | Decimal, whole: float | Decimal) -> float | None:
-    """part / whole to 6 decimals; None for 0/0."""
-    return round(float(part) / float(whole), 6) if whole else None
 
 
 _SUMS = (

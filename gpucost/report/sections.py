@@ -6,12 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from decimal import Decimal
 
-from gpucost.config import Config
-from gpucost.report.changes import change_cells, change_columns, change_note
-from gpucost.report.query import NODE_DIMENSIONS
-from gpucost.report.rows import ratio
-from gpucost.report.shared_cells import all_cells, free_cells, held_cells, shared_columns, unseen_cells
-from gpucost.report.view import (
+from gpucost.config.model import Config
+from gpucost.render.view import (
     Changes,
     Column,
     Figure,
@@ -26,7 +22,15 @@ from gpucost.report.view import (
     Table,
     Unallocated,
     Value,
+    all_cells,
+    free_cells,
+    held_cells,
+    ratio,
+    shared_columns,
+    unseen_cells,
 )
+from gpucost.report.changes import change_cells, change_columns, change_note
+from gpucost.report.query import NODE_DIMENSIONS
 
 # A workload is pointed out when it idled at least this share of the time that it held GPUs.
 IDLE_FLAG = 0.5

@@ -1,6 +1,6 @@
 """The store: one DuckDB file that holds what was collected and what was made of it."""
 
 from gpucost.store.connection import Store
-from gpucost.store.info import SourceInfo, StoreInfo, TableInfo
+from gpucost.store.schema import SourceInfo, StoreInfo, TableInfo
 
 __all__ = ["SourceInfo", "Store", "StoreInfo", "TableInfo"]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.store import sqlfiles
 from gpucost.store.bill_files import rows
-from gpucost.store.bill_rules import PAIR, Telling, Verdict, is_torn, verdict
-from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, are_parts
+from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
+
+    from gpucost.periods import Period
 
 Span = tuple[int, int]
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
@@ -193,3 +195,34 @@ def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: 
 
 def _utc() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
+
+
+class Lack(NamedTuple):
+    """Something that a cluster did not export: level is 'warning' or 'note'; `fix` is one setting, where there is one."""
+
+    level: str
+    code: str
+    message: str
+    fix: str | None
+
+
+def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
+    """Make the temporary table missing_metrics of `needs`: kind, metric, what is lost without it and what mends that."""
+    columns = {name: [need[at] for need in needs] for at, name in enumerate(("kinds", "metrics", "losses", "fixes"))}
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE needs AS SELECT unnest($kinds::VARCHAR[]) AS kind, unnest($metrics::VARCHAR[]) AS metric,"
+        " unnest($losses::VARCHAR[]) AS lost, unnest($fixes::VARCHAR[]) AS fix",
+        columns,
+    )
+    sqlfiles.run(con, "metric_spans")
+    sqlfiles.run(con, "missing_metrics")
+
+
+def of_source(con: duckdb.DuckDBPyConnection, source: str, period: Period) -> list[Lack]:
+    """What of missing_metrics concerns the clusters of a source in `period`."""
+    rows = con.execute(
+        "SELECT DISTINCT level, code, message, fix FROM missing_metrics"
+        " WHERE cluster IN (SELECT cluster FROM series WHERE source = $source) AND from_ms < $to AND to_ms > $from ORDER BY ALL",
+        {"source": source, "from": period.start_ms, "to": period.end_ms},
+    ).fetchall()
+    return [Lack(*row) for row in rows]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.fleet import Costs, Fleet
 
 Value = str | int | float | Decimal | None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.errors import GpucostError
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
-from gpucost.whatif.blocks import Block, kept, positions
+from gpucost.whatif.cost import Block, kept, positions
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet
 

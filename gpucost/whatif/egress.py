@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
-from gpucost.whatif.blocks import Block, charge, positions
+from gpucost.whatif.cost import Block, charge, positions
 from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
-from gpucost.model import MS_PER_HOUR
+from gpucost.errors import UsageError
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Activity
+    from gpucost.periods import Period
 
 HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
@@ -131,3 +143,204 @@ def uniform(
     every = tuple(replace(one, name=f"{name}-{index}") for index in range(nodes)) if end > 0 else ()
     pods = tuple(Pod(node.name, name, held, 0, end, team=name, uid=node.name) for node in every) if held > 0 else ()
     return Fleet(every, pods)
+
+
+GPUS_PER_NODE = 8
+DAYS = 30
+
+
+class PricePer(StrEnum):
+    """What a price given as an option is the price of."""
+
+    node = "node"
+    gpu = "gpu"
+
+
+def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
+    """The price of a node with `gpus` GPUs, of a price per node or per GPU."""
+    return price * Decimal(str(gpus)) if per is PricePer.gpu else price
+
+
+def node_shape(nodes: int | None, gpus: int | None) -> tuple[int, int]:
+    """(nodes, GPUs per node) that --nodes and --gpus mean."""
+    return (nodes or 1, gpus or GPUS_PER_NODE)
+
+
+def days_counted(days: int | None, active_hours_per_day: float | None) -> int:
+    """The days that counts per day run. Raises UsageError where --days is given and nothing counts per day."""
+    if days is not None and active_hours_per_day is None:
+        raise UsageError(
+            "--days counts the days of --active-hours-per-day, which is not given",
+            "add --active-hours-per-day 10, or say --hours instead of --days",
+        )
+    return days or DAYS
+
+
+def hours_needed(hours: float | None, active_hours_per_day: float | None, days: int | None) -> float | None:
+    """How long each node is needed: --hours, or some hours of each day; None where neither is given. Raises UsageError."""
+    counted = days_counted(days, active_hours_per_day)
+    if active_hours_per_day is None:
+        return hours
+    if hours is not None:
+        raise UsageError("--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them")
+    return active_hours_per_day * counted
+
+
+Span = tuple[int, int]
+PodKey = tuple[str, str]  # cluster, uid
+
+# Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
+Idle = Mapping[PodKey, tuple[Span, ...]]
+
+# Workloads and namespaces whose names say that a person sits before them.
+NOTEBOOKS = ("*notebook*", "*jupyter*", "*workspace*")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How busy a pod was: shares 0-1 of a GPU's activity, memory in MiB of one GPU (None: not collected).
+
+    `high` figures are 95th percentiles of the pod's busiest GPU; `devices` are the GPUs known, of which `active_devices` were
+    ever active.
+    """
+
+    devices: int
+    active_devices: int
+    measured_hours: float
+    mean: float
+    high: float
+    high_memory_mib: float | None = None
+
+
+Levels = Mapping[PodKey, Level]
+
+
+def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> Idle:
+    """When pods of `period` were idle for `at_least_ms` or more, all their GPUs alike; of an attributed store."""
+    spans: dict[PodKey, list[Span]] = defaultdict(list)
+    for row in read_idle(con, metrics, period, at_least_ms):
+        spans[row["cluster"], row["uid"]].append((row["from_ms"], row["to_ms"]))
+    return {key: tuple(several) for key, several in spans.items()}
+
+
+def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
+    """How busy and how full the GPUs of each measured pod of `period` were; of an attributed store."""
+    return {
+        (row["cluster"], row["uid"]): Level(
+            row["devices"],
+            row["active_devices"],
+            row["measured_ms"] / MS_PER_HOUR,
+            row["mean_activity"],
+            row["high_activity"],
+            row["high_memory_mib"],
+        )
+        for row in read_levels(con, metrics, period)
+    }
+
+
+def is_notebook(pod: Pod, patterns: Iterable[str] = NOTEBOOKS) -> bool:
+    """Whether a glob fits the pod's workload (with or without its kind) or namespace, in any case."""
+    names = (pod.workload.lower(), pod.workload.partition("/")[2].lower(), pod.namespace.lower())
+    return any(fnmatchcase(name, pattern.lower()) for pattern in patterns for name in names)
+
+
+def is_batch(pod: Pod) -> bool:
+    """Whether the pod ends by itself when its work is done: a Job, CronJob, PyTorchJob, Workflow and the like."""
+    kind = pod.workload.partition("/")[0]
+    return kind.endswith("Job") or kind == "Workflow"
+
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose usage a question is about; nothing named is the whole fleet."""
+
+    teams: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.teams or self.namespaces or self.workloads or self.clusters)
+
+    def __str__(self) -> str:
+        named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
+        return ", ".join(named) or "the whole fleet"
+
+
+def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
+    """What the attributed store says was used in `period` by whom `scope` names. Raises GpucostError where there is nothing."""
+    filters: dict[str, tuple[str, ...]] = {
+        "teams": scope.teams,
+        "namespaces": scope.namespaces,
+        "workloads": scope.workloads,
+        "clusters": scope.clusters,
+    }
+    rows = read_usage(con, period.start_ms, period.end_ms, **filters)
+    if not rows.nodes:
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
+    return fleet_of(rows.nodes, rows.prices, rows.pods)
+
+
+def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:
+    """The fleet of rows that the store's usage is told in; a node of which parts were not collected becomes one node per part."""
+    segments: dict[int, list[Row]] = defaultdict(list)
+    for price in prices:
+        segments[price["node_id"]].append(price)
+    parts: dict[int, list[Node]] = defaultdict(list)
+    taken: dict[tuple[str, str], int] = defaultdict(int)
+    for row in nodes:
+        key = (row["cluster"], row["node"])
+        taken[key] += 1
+        parts[row["node_id"]].append(
+            Node(
+                name=row["node"] if taken[key] == 1 else f"{row['node']}#{taken[key]}",
+                gpus=row["gpu_count"],
+                from_ms=row["from_ms"],
+                to_ms=row["to_ms"],
+                prices=tuple(_prices(segments[row["node_id"]], row["from_ms"], row["to_ms"])),
+                capacity_type=row["capacity_type"],
+                cluster=row["cluster"],
+                provider=row["provider"],
+                region=row["region"],
+                zone=row["zone"],
+                zone_id=row["zone_id"],
+                instance_type=row["instance_type"],
+                gpu_model=row["gpu_model"],
+            )
+        )
+    held = tuple(
+        Pod(
+            node=part.name,
+            workload=row["workload"],
+            gpus=row["gpus"],
+            from_ms=max(row["held_from_ms"], part.from_ms),
+            to_ms=min(row["held_to_ms"], part.to_ms),
+            namespace=row["namespace"],
+            team=row["team"],
+            uid=row["uid"],
+            cluster=row["cluster"],
+        )
+        for row in pods
+        for part in parts[row["node_id"]]
+        if row["held_from_ms"] < part.to_ms and part.from_ms < row["held_to_ms"]
+    )
+    return Fleet(tuple(node for several in parts.values() for node in several), held)
+
+
+def _prices(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[Price]:
+    """The steps of these segments in [from_ms, to_ms), of which at least one is there; nothing and `none` where none is known."""
+    known_until = from_ms
+    for segment in segments:
+        if segment["to_ms"] <= from_ms or to_ms <= segment["from_ms"]:
+            continue
+        if known_until < segment["from_ms"]:
+            yield Price(Decimal(0), "none", None, known_until)
+        as_of = str(segment["price_as_of"]) if segment["price_as_of"] else None
+        yield Price(segment["price_per_hour"], segment["price_source"], as_of, segment["from_ms"])
+        known_until = segment["to_ms"]
+    if known_until < to_ms:
+        yield Price(Decimal(0), "none", None, known_until)

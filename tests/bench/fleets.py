@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpucost.store.samples import Answer, SampleWindow
+from gpucost.store.metrics import Answer, SampleWindow
 
 START_S = 1_790_812_800  # 2026-10-01T00:00Z
 GPUS_PER_NODE = 8

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from gpucost import pipeline
-from gpucost.config import Config, Prices
-from gpucost.store import Store
-from gpucost.store.samples import load_window
+from gpucost.config.model import Config, Prices
+from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
 from tests.bench.fleets import Fleet, window
 
 pytestmark = pytest.mark.bench

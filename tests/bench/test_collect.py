@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from prometheus_api_client import MetricRangeDataFrame, PrometheusConnect
 
-from gpucost.collect.prometheus import collect_prometheus
-from gpucost.config import Activity, Idle, PrometheusSource
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.bench.fleets import START_S, Fleet
 from tests.replay.server import prometheus_over_text, require_prometheus
 

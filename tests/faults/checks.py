@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from gpucost.config import Config
+from gpucost.config.model import Config
 from tests.faults.worlds import Answer, World, held
 
 Rows = dict[tuple[Any, ...], dict[str, float]]

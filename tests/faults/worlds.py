@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from typer.main import get_command
 
 from gpucost.cli.app import app
-from gpucost.collect import prometheus
-from gpucost.collect.prometheus_client import Retries
-from gpucost.config import Config
-from gpucost.model import iso
-from gpucost.store import Store
+from gpucost.collect.prometheus import collector
+from gpucost.collect.prometheus.client import Retries
+from gpucost.config.model import Config
+from gpucost.periods import iso
+from gpucost.store.connection import Store
 from tests.faults.proxy import Proxy
 from tests.replay.fleet import CASES, Fleet, read_fleet
 from tests.replay.load import write_config
@@ -35,7 +35,7 @@ MONTH = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp())
 
 _GPUCOST = get_command(app)  # made once: there are many commands
 
-_COLLECT = prometheus.collect_prometheus
+_COLLECT = collector.collect_prometheus
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def run(config: Config, *words: str) -> Answer:
 
 def collect(patch: pytest.MonkeyPatch, config: Config, now: datetime, *words: str) -> Answer:
     """`gpucost collect prometheus` by a clock that says `now`, with pauses that tests can wait for."""
-    patch.setattr(prometheus, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
+    patch.setattr(collector, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
     return run(config, "collect", "prometheus", *words)
 
 

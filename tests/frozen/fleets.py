@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.collect.progress.mappings import ready_made, series_of
-from gpucost.config import load_config
-from gpucost.store import Store
+from gpucost.config.load import load_config
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, load_runs
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges

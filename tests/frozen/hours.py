@@ -19,11 +19,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpucost import pipeline
-from gpucost.config import Config
-from gpucost.model import MS_PER_HOUR, Period
-from gpucost.store import Store
-from gpucost.store.samples import SampleWindow, load_window
-from gpucost.store.validity import Threshold
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.store.connection import Store
+from gpucost.store.metrics import SampleWindow, Threshold, load_window
 from tests.frozen.world import standing_still
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
 from tests.replay.load import put_prices, write_config

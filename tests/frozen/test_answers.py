@@ -22,8 +22,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gpucost import costing
 from gpucost.cli.app import app
+from gpucost.whatif import cost
 from tests.asked_once import ask_findings_once
 from tests.frozen.commands import BILLED, ELSEWHERE, ESTIMATED, WRONG, Answer, all_commands, answers, command_of
 from tests.frozen.fleets import FLEETS
@@ -84,7 +84,7 @@ def world() -> Iterator[pytest.MonkeyPatch]:
 def _cost_once(patch: pytest.MonkeyPatch) -> None:
     """Formats of one what-if cost the same fleets: the second one is told what the first one found."""
     known: dict[str, Any] = {}
-    cost_of = costing.cost_of
+    cost_of = cost.cost_of
 
     def once(config: Any, fleet: Any) -> Any:
         key = repr((config, fleet))
@@ -92,7 +92,7 @@ def _cost_once(patch: pytest.MonkeyPatch) -> None:
             known[key] = cost_of(config, fleet)
         return known[key]
 
-    patch.setattr(costing, "cost_of", once)
+    patch.setattr(cost, "cost_of", once)
 
 
 @pytest.fixture(scope="module")

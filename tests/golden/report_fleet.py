@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from gpucost import attribute
-from gpucost.engine.local import run_stage
-from gpucost.store import Store
+from gpucost.engine import run_stage
+from gpucost.store.connection import Store
 
 HOUR = 3_600_000
 UTC_ZONE = ZoneInfo("UTC")

@@ -14,12 +14,13 @@ import duckdb
 import pytest
 
 from gpucost import price
-from gpucost.config import Config, SharedCost
-from gpucost.report import Query, ReportView, build
-from gpucost.report.render_data import to_csv, to_json
-from gpucost.report.render_markdown import render as to_markdown
-from gpucost.report.render_terminal import render as to_terminal
-from gpucost.timeline import month_period
+from gpucost.config.model import Config, SharedCost
+from gpucost.periods import month_period
+from gpucost.render.data import to_csv, to_json
+from gpucost.render.markdown import render as to_markdown
+from gpucost.render.terminal import render as to_terminal
+from gpucost.render.view import ReportView
+from gpucost.report import Query, build
 from tests.golden.report_fleet import NOW, OCTOBER, Fleet, sample
 from tests.unit.billed import bill
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import duckdb
 
-from gpucost.config import Config
-from gpucost.model import Period
+from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.render.html import Bar, Block, render
 from gpucost.report import Query, build
-from gpucost.report.html import Bar, Block, render
 from tests.golden.report_fleet import NOW, sample
 
 GOLDEN = Path(__file__).parent / "report" / "week.html"

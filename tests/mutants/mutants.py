@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "a sentinel is a value",
-        "gpucost/store/validity.py",
+        "gpucost/store/metrics.py",
         "[0, 1, 2], -1)",
         "[0, -1, 2], -1)",
         ("tests/services/test_hard_cases.py::test_four_of_five_samples_make_no_sense",),
@@ -84,14 +84,14 @@ MUTANTS = (
     ),
     Mutant(
         "a day begins twelve hours before its noon",
-        "gpucost/timeline.py",
+        "gpucost/periods.py",
         "return datetime(day.year, day.month, day.day, tzinfo=tz).astimezone(UTC)",
         "return datetime(day.year, day.month, day.day, 12, tzinfo=tz).astimezone(UTC) - timedelta(hours=12)",
         ("tests/unit/test_report_periods.py::test_days_of_a_clock_change_have_23_and_25_hours",),
     ),
     Mutant(
         "only the last epoch before a restart is lost",
-        "gpucost/units/intervals.py",
+        "gpucost/report/units/work.py",
         "found = _lose(found, level + 1)",
         "found = [*found[:-1], *_lose(found[-1:], level + 1)]",
         ("tests/unit/test_unit_epochs.py::test_work_after_a_restart_from_nothing_loses_what_was_done",),

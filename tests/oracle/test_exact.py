@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.model import Period
+from gpucost.periods import Period
 from tests.oracle.exact.compare import unequal
 from tests.oracle.shared_cases import replayed, shared_cases
 from tests.replay.edits import relabel

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from gpucost import price
 from gpucost.collect.bill.aws import CUR
 from gpucost.collect.bill.formats import sql_text
-from gpucost.config import Config
-from gpucost.config.clouds import Bills
+from gpucost.config.model import Bills, Config
 from tests.unit.price_nodes import empty_store
 
 Row = dict[str, str]

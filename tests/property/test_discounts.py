@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.config import Config, Discount, Prices
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.config.model import Config, Discount, Prices
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.property.fleets import books, fleets
 from tests.replay.cases.words import HEADER
 from tests.replay.fleet import Fleet

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
 from tests.oracle.billed import billed_book
 from tests.property.fleets import books, fleets

@@ -16,12 +16,13 @@ from hypothesis import Phase, assume, given, reject, settings
 from hypothesis import strategies as st
 
 from gpucost import comparisons, pipeline
-from gpucost.cli._diff import write
-from gpucost.cli._rows import RowFormat
-from gpucost.diff import CELL, PARTS, Cell, Diff, Parts, Use, parts_of
+from gpucost.cli.diff import write
+from gpucost.cli.output import RowFormat
 from gpucost.errors import GpucostError
-from gpucost.model import Period
-from gpucost.report import Query, ReportView
+from gpucost.periods import Period
+from gpucost.render.view import ReportView
+from gpucost.report import Query
+from gpucost.report.diff import CELL, PARTS, Cell, Diff, Parts, Use, parts_of
 from tests.property.fleets import books, by_basis, fleets
 from tests.property.test_random_fleets import RARELY_SLOW
 from tests.replay.cases.words import HEADER

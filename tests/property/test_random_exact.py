@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.model import Period
+from gpucost.periods import Period
 from tests.oracle.exact.compare import unequal
 from tests.property.fleets import books, fleets, lived_in
 from tests.replay.cases.words import HEADER, MORNING

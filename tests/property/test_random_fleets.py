@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.oracle import Bill, Figures, calculate, read_book
 from tests.property.fleets import books, by_basis, fleets
 from tests.property.slack import Slack

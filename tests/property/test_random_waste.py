@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.config import Waste
-from gpucost.model import Period
+from gpucost.config.model import Waste
+from gpucost.periods import Period
 from tests.property.fleets import books, by_basis, fleets
 from tests.replay.cases.words import HEADER
 from tests.replay.fleet import Fleet

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 
 NANO = Decimal("0.000000001")
 STAGES = ("60_team_shares", "70_allocation_shares", "80_slot_shares")

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.model import Period, from_ms
+from gpucost.periods import Period, from_ms
 from gpucost.price.history import Question, history
-from gpucost.store import Store
-from gpucost.store.spot_prices import SpotPrice, load
+from gpucost.store.connection import Store
+from gpucost.store.prices import SpotPrice, load
 
 T0 = 1_800_000_000_000
 SPAN = 100_000

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.engine.local import run_stage
-from gpucost.store.scratch import scratch_store
-from gpucost.units.intervals import Levels, intervals
+from gpucost.engine import run_stage
+from gpucost.report.units.work import Levels, intervals
+from gpucost.store.connection import scratch_store
 from tests.replay.cases.words import at
 from tests.replay.work import asked, counter, put, stored, training
 
@@ -26,8 +26,8 @@ steps = st.lists(st.one_of(st.integers(0, 500), st.none()), min_size=1, max_size
 def test_increases_are_those_of_a_plain_calculation(processes: list[list[int | None]], replicas: bool) -> None:
     with scratch_store() as con:
         expected = _told(con, processes, replicas=replicas)
-        run_stage(con, "gpucost.units", "30_candidates")
-        run_stage(con, "gpucost.units", "40_increases", {"units": ["request"], "to_ms": 10**9})
+        run_stage(con, "gpucost.report.units", "30_candidates")
+        run_stage(con, "gpucost.report.units", "40_increases", {"units": ["request"], "to_ms": 10**9})
         assert con.execute("SELECT coalesce(sum(amount), 0) FROM unit_increases").fetchall() == [(expected,)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.oracle.calculation import held_gpus
 from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences, slack_of_pods

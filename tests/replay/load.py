@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from gpucost.config import Config, load_config
-from gpucost.model import MS_PER_HOUR
-from gpucost.store import Store
-from gpucost.store.samples import SampleWindow, load_window
-from gpucost.store.validity import Threshold
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store.connection import Store
+from gpucost.store.metrics import SampleWindow, Threshold, load_window
 from tests.oracle.prices import PROVIDERS
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import answers

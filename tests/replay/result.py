@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.oracle.calculation import MS_PER_HOUR, PodKey
 

@@ -15,7 +15,7 @@ from tests.replay.kube import kube_state
 from tests.replay.series import Clock, Recorder, Series, clock
 
 if TYPE_CHECKING:
-    from gpucost.store.samples import Answer
+    from gpucost.store.metrics import Answer
 
 # Replicas never scrape in step.
 _KSM_LAG, _PROMETHEUS_LAG = 0.31, 0.43
@@ -71,7 +71,7 @@ def _escaped(text: str) -> str:
 
 def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[Answer]:
     """The samples in [from_ms, to_ms) as a collector hands them to the store: one answer per metric."""
-    from gpucost.store.samples import Answer
+    from gpucost.store.metrics import Answer
 
     by_metric: dict[str, list[Series]] = {}
     for one in series:

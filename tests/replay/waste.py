@@ -7,11 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost import waste
-from gpucost.config import Config
-from gpucost.model import MS_PER_HOUR, Period
-from gpucost.report.slots import slots
-from gpucost.store import Store
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR, Period, slots
+from gpucost.report import waste
+from gpucost.store.connection import Store
 
 IDLE = ("data_stall", "off_peak_idle", "user_away", "forgotten", "idle")
 _NODE_HOURS = """

@@ -11,12 +11,14 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from gpucost import pipeline, units
-from gpucost.config import Config
-from gpucost.model import Period
-from gpucost.store import Store, runs
+from gpucost import pipeline
+from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.report import units
+from gpucost.report.units.query import UnitAsk, UnitView
+from gpucost.store import runs
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values
-from gpucost.units import UnitAsk, UnitView
 from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config

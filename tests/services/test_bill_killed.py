@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.unit.bills import Bills, csv_text, usage
 
 

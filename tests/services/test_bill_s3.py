@@ -16,8 +16,8 @@ import pytest
 
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.collect.bill.s3 import S3Tree
-from gpucost.config import Aws
-from gpucost.store import Store
+from gpucost.config.model import Aws
+from gpucost.store.connection import Store
 from tests.shared import shared
 from tests.unit.bills import csv_text, usage
 

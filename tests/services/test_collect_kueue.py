@@ -9,12 +9,12 @@ from typing import TextIO
 
 import pytest
 
-from gpucost.collect.prometheus import collect_prometheus
-from gpucost.collect.prometheus_client import Retries
-from gpucost.config import Activity, Idle, PrometheusSource
-from gpucost.model import Period
-from gpucost.queue import queues
-from gpucost.store import Store
+from gpucost.collect.prometheus.client import Retries
+from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.periods import Period
+from gpucost.report.queue import queues
+from gpucost.store.connection import Store
 from tests.replay.server import prometheus_over_text, require_prometheus
 
 pytestmark = pytest.mark.services

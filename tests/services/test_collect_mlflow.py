@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gpucost import units
 from gpucost.collect.progress.mlflow import collect_mlflow
-from gpucost.config import Mlflow
+from gpucost.config.model import Mlflow
 from gpucost.errors import SourceError
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.report import units
+from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.work import asked, stored
 from tests.services import mlflow_server

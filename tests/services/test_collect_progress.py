@@ -14,13 +14,14 @@ from typing import TextIO
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline, units
+from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.progress.mappings import mappings
 from gpucost.collect.progress.prometheus import collect_progress
-from gpucost.config import PrometheusSource, Unit
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.config.model import PrometheusSource, Unit
+from gpucost.periods import Period
+from gpucost.report import units
+from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import write_config

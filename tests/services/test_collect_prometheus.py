@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpucost.collect.prometheus import collect_prometheus
-from gpucost.collect.prometheus_client import Retries
-from gpucost.collect.prometheus_selectors import selectors
-from gpucost.collect.result import CollectResult, ProgressState
-from gpucost.config import Activity, Idle, PrometheusSource
-from gpucost.model import MS_PER_HOUR, Period
-from gpucost.store import Store
+from gpucost.collect.base import CollectResult, ProgressState
+from gpucost.collect.prometheus.client import Retries
+from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.collect.prometheus.queries import selectors
+from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.store.connection import Store
 from tests.programs import require
 from tests.replay.fleet import Fleet, all_cases, read_fleet
 from tests.replay.load import load, write_config

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, collect_spot
-from gpucost.config import Aws, Azure, Config
-from gpucost.store import Store
+from gpucost.config.model import Aws, Azure, Config
+from gpucost.store.connection import Store
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"

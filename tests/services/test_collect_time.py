@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect import prometheus
-from gpucost.collect.prometheus_client import PrometheusClient, Retries
-from gpucost.collect.result import CollectResult
-from gpucost.collect.windows import uncollected
-from gpucost.config import Config
+from gpucost.collect.base import CollectResult, uncollected
+from gpucost.collect.prometheus import collector
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.config.model import Config
 from gpucost.errors import SourceError
-from gpucost.model import MS_PER_HOUR, Period
-from gpucost.store import Store
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.store.connection import Store
 from tests.replay.fleet import CASES, Fleet
 from tests.replay.load import write_config
 from tests.replay.scrape import scrape, write_openmetrics
@@ -35,7 +34,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 HOURS = 24
 PRICES = CASES / "two-clusters" / "prices.csv"
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
-_COLLECT = prometheus.collect_prometheus
+_COLLECT = collector.collect_prometheus
 Hidden = Callable[[Series, int], bool]  # whether a series' sample at an hour's number and fraction is not served yet
 
 
@@ -114,7 +113,7 @@ class Collected:
         """A run without a period at so many hours after the fleet's beginning."""
         now = START + timedelta(hours=hour)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(prometheus, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
+            patch.setattr(collector, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
             results, errors = pipeline.collect(self.config, self.store, None)
         if errors:
             raise errors[0]

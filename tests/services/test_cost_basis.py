@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.replay.fleet import CASES, read_fleet
 from tests.replay.load import write_config
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpucost.config import Budget, Config
-from gpucost.export.prices import RulePrice, RulePrices
-from gpucost.export.rules import alerting_rules, recording_rules
+from gpucost.config.model import Budget, Config
+from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
 from tests.programs import require
 from tests.replay.fleet import CASES, Fleet, read_fleet
 from tests.replay.scrape import scrape

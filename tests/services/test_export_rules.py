@@ -15,11 +15,9 @@ import pytest
 import yaml
 
 from gpucost import inventory
-from gpucost.config import Activity, Budget, Config, Idle, Prices, PrometheusSource, Targets
-from gpucost.config.alerts import Alerts
-from gpucost.export.dashboard import dashboard, expressions
-from gpucost.export.prices import RulePrice, RulePrices
-from gpucost.export.rules import alerting_rules, recording_rules
+from gpucost.config.model import Activity, Alerts, Budget, Config, Idle, Prices, PrometheusSource, Targets
+from gpucost.publish.dashboard import dashboard, expressions
+from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
 from tests.programs import require
 from tests.replay.cases.words import fleet, node
 from tests.replay.load import load, write_config
@@ -398,7 +396,7 @@ def test_the_dashboard_reads_only_what_is_recorded_or_exported(tmp_path: Path) -
     """A rule or a metric that is renamed must not leave an empty panel behind."""
     import re
 
-    from gpucost.export import openmetrics
+    from gpucost.publish import openmetrics
 
     recorded = set(re.findall(r"record: (\S+)", recording_rules(CONFIG, PRICES)))
     read = set()

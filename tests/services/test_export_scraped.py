@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config import Budget, Config
-from gpucost.export.dashboard import dashboard, expressions
-from gpucost.export.rules import alerting_rules
+from gpucost.config.model import Budget, Config
+from gpucost.publish.dashboard import dashboard, expressions
+from gpucost.publish.rules import alerting_rules
 from tests.golden.report_fleet import sample
 from tests.programs import require
 from tests.replay.server import free_port, stop
@@ -42,7 +42,7 @@ DCGM_FI_DEV_GPU_UTIL{namespace="ml-research",pod="jupyter-alice-0",UUID="GPU-2",
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Metrics and recording rules of the golden fleet, as the commands print them."""
-    from gpucost.store import Store
+    from gpucost.store.connection import Store
 
     path = tmp_path_factory.mktemp("scraped") / "store.duckdb"
     sample(hours=48).write(path)

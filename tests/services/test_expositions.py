@@ -15,10 +15,11 @@ from typing import TextIO
 import pytest
 
 from gpucost import pipeline
-from gpucost.config import Config, PrometheusSource
-from gpucost.model import Period
-from gpucost.report import Query, ReportView
-from gpucost.store import Store
+from gpucost.config.model import Config, PrometheusSource
+from gpucost.periods import Period
+from gpucost.render.view import ReportView
+from gpucost.report import Query
+from gpucost.store.connection import Store
 from tests.replay.server import prometheus_over_text, require_prometheus
 from tests.shared import SHARED
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.replay.fleet import CASES, Fleet, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape

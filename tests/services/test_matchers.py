@@ -10,9 +10,9 @@ from typing import TextIO
 
 import pytest
 
-from gpucost.collect.prometheus_client import PrometheusClient
-from gpucost.collect.prometheus_selectors import one_of
-from gpucost.config import PrometheusSource
+from gpucost.collect.prometheus.client import PrometheusClient
+from gpucost.collect.prometheus.queries import one_of
+from gpucost.config.model import PrometheusSource
 from tests.replay.server import free_port, require_prometheus, start_prometheus, stop, write_blocks
 from tests.services.test_collect_prometheus import victoria  # noqa: F401 (a fixture)
 

@@ -20,7 +20,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from gpucost.timeline import month_name
+from gpucost.periods import month_name
 from tests.golden.report_fleet import sample
 from tests.programs import require
 from tests.replay.server import free_port
@@ -46,10 +46,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
     monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
-    monkeypatch.setattr("gpucost.outgoing._PAUSES_SECONDS", (0.01, 0.01, 0.01))
-    monkeypatch.setattr("gpucost.outgoing._TIMEOUT_SECONDS", (1.0, 0.5))
-    monkeypatch.setattr("gpucost.notify.mail._PAUSES", (0.01, 0.01))
-    monkeypatch.setattr("gpucost.notify.mail._TIMEOUT_SECONDS", 10.0)
+    monkeypatch.setattr("gpucost.http._PAUSES_SECONDS", (0.01, 0.01, 0.01))
+    monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
+    monkeypatch.setattr("gpucost.publish.notify._PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("gpucost.publish.notify._TIMEOUT_SECONDS", 10.0)
     return tmp_path
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gpucost.collect.prices import PriceResult, collect_prices, public
-from gpucost.config import Aws, Config
-from gpucost.store import Store
+from gpucost.config.model import Aws, Config
+from gpucost.store.connection import Store
 from tests.services.price_clouds import Cloud, Reply
 from tests.services.price_clouds_aws import aws_cloud, aws_product, aws_rate
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpucost.collect.prices import PriceResult, collect_prices, public
-from gpucost.config import Azure, Config
-from gpucost.store import Store
+from gpucost.config.model import Azure, Config
+from gpucost.store.connection import Store
 from tests.services.price_clouds import Cloud, Reply, azure_cloud, azure_item
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpucost.collect.prices import PriceResult, collect_prices
-from gpucost.config import Config, Gcp
-from gpucost.store import Store
+from gpucost.config.model import Config, Gcp
+from gpucost.store.connection import Store
 from tests.services.price_clouds import Cloud, Reply, gcp_cloud, gcp_sku
 from tests.shared import shared
 

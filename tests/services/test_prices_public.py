@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpucost.collect.prices import PriceResult, collect_prices, public
-from gpucost.config import Aws, Config, PriceLists
-from gpucost.store import Store
+from gpucost.config.model import Aws, Config, PriceLists
+from gpucost.store.connection import Store
 from tests.services.price_clouds import Cloud, Reply
 from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
 

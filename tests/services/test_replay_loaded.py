@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucost import pipeline
-from gpucost.model import Period
+from gpucost.periods import Period
 from tests.replay.check import check_figures
 from tests.replay.fleet import all_cases, period_of, read_fleet
 from tests.replay.load import load, write_config

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.report import Query
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.replay.check import check_figures
 from tests.replay.compare import differences
 from tests.replay.fleet import all_cases, period_of, read_expected, read_fleet

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.config import Activity
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.config.model import Activity
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.load import write_config
 from tests.replay.waste import anatomy, check_waste

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.collect.bill.load import BillRun, collect_bills
-from gpucost.collect.bill.trees import LocalTree
-from gpucost.store import Store
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.store.connection import Store
 
 USAGE = {
     "bill/BillingPeriodStartDate": "2026-03-01T00:00:00Z",

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 
 from gpucost import price
-from gpucost.config import Config, Prices
-from gpucost.model import MS_PER_HOUR, to_ms
+from gpucost.config.model import Config, Prices
+from gpucost.periods import MS_PER_HOUR, to_ms
 
 HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,per,node_selector"
 DAY = datetime(2026, 10, 1, tzinfo=UTC)

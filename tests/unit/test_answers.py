@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost import pipeline, schemas
-from gpucost.cli._rows import RowFormat
 from gpucost.cli.app import app
-from gpucost.config import load_config
+from gpucost.cli.output import RowFormat
+from gpucost.config.load import load_config
 from gpucost.demo.build import build
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.report import Query
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.asked_once import ask_findings_once
 from tests.replay import bill_files
 from tests.replay.billing import charges

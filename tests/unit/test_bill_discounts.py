@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpucost import price
-from gpucost.config import Config
-from gpucost.config.clouds import Bills as BillSettings
+from gpucost.config.model import Bills as BillSettings
+from gpucost.config.model import Config
 from tests.unit.bills import Bills, usage
 
 SP_ARN = "arn:aws:savingsplans::111122223333:savingsplan/aaaa"

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.meter import BillProgress
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.load import BillProgress, collect_bills
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.store.bill_rules import Telling, verdict
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
-from gpucost.config import Config
-from gpucost.config.clouds import Bills as BillSettings
+from gpucost.config.model import Bills as BillSettings
+from gpucost.config.model import Config
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage

@@ -11,7 +11,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from tests.unit.price_nodes import empty_store
 
 BILL = """

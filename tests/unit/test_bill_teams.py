@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from gpucost import pipeline
-from gpucost.config.teams import Team
+from gpucost.config.model import Team
 from tests.replay import bill_files
 from tests.replay.billing import charges
 from tests.replay.cases.words import busy, fleet, node, pod

@@ -13,8 +13,8 @@ import duckdb
 import pytest
 
 from gpucost import price
-from gpucost.config import Config
-from gpucost.reconcile import Reconciliation, reconcile
+from gpucost.config.model import Config
+from gpucost.report.reconcile import Reconciliation, reconcile
 from tests.unit.bills import Bills, usage
 
 RESERVATION = {"reservation/ReservationARN": "arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb"}

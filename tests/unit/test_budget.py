@@ -11,13 +11,16 @@ from zoneinfo import ZoneInfo
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpucost.budget import Days, Series, anomalies, check, days_of, forecast
 from gpucost.cli.app import app
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.errors import PriceError
-from gpucost.model import Period
-from gpucost.report import Query, ReportView, build
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.render.view import ReportView
+from gpucost.report import Query, build
+from gpucost.report.anomalies import anomalies
+from gpucost.report.budget import check
+from gpucost.report.forecast import Days, Series, days_of, forecast
+from gpucost.store.connection import Store
 from tests.golden.report_fleet import HOUR, OCTOBER, UTC_ZONE, sample
 
 FLEET = Series("fleet")

@@ -15,15 +15,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from gpucost.catalog import (
-    COMPONENTS,
-    INTERRUPTIONS,
-    TABLES,
-    catalog_digest,
-    load_catalog,
-    load_components,
-    load_interruptions,
-)
+from gpucost.catalog import COMPONENTS, INTERRUPTIONS, TABLES, catalog_digest, load_catalog, load_components, load_interruptions
 from gpucost.collect.prices.base import is_region_of
 from gpucost.resources import pricing_dir
 

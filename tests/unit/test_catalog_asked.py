@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli import prices as command
-from gpucost.cli._prices_rows import remarks
 from gpucost.cli.app import app
+from gpucost.cli.prices import listing_notes
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.listing import Asked, listing
-from gpucost.store.scratch import scratch_store
+from gpucost.store.connection import scratch_store
 
 TODAY = date(2026, 11, 22)
 AWS = {
@@ -140,7 +140,7 @@ def test_what_has_a_price_on_demand_is_not_called_unsold(con: duckdb.DuckDBPyCon
 def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:
     found = listing(con, "p5.48xlarge", Asked(TODAY, "USD", 90), FX)
     assert found.rows[0].is_stale and found.cheapest_fresh is not None and not found.cheapest_fresh.is_stale
-    (remark,) = (words for words in remarks(found) if words.startswith("the first price"))
+    (remark,) = (words for words in listing_notes(found) if words.startswith("the first price"))
     assert "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years" in remark
     assert listing(con, "p5.48xlarge", Asked(TODAY, "USD", 90, purchase_options=("on_demand",)), FX).cheapest_fresh is None
 

@@ -18,9 +18,9 @@ import duckdb
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpucost.chargeback.names import file_names
 from gpucost.cli.app import app
-from gpucost.store import Store
+from gpucost.publish.chargeback import file_names
+from gpucost.store.connection import Store
 from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, sample
 from tests.unit.billed import bill
 
@@ -340,7 +340,7 @@ def test_a_run_that_fails_keeps_what_was_there(store: Path, made: Path, tmp_path
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sys.modules["gpucost.chargeback.write"], "to_parquet", full)
+    monkeypatch.setattr(sys.modules["gpucost.publish.chargeback"], "to_parquet", full)
     result = run(store, out)
     assert result.exit_code == 1
     assert "No space left on device; what was there before is kept" in result.stderr
@@ -365,7 +365,7 @@ def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path,
 def test_a_run_that_is_ended_cleans_up(store: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = Path(copytree(made, tmp_path / "out"))
     before = contents(out / "2026-10")
-    monkeypatch.setattr(sys.modules["gpucost.chargeback.write"], "to_parquet", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(sys.modules["gpucost.publish.chargeback"], "to_parquet", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     result = run(store, out)
     assert result.exit_code == 143
     assert contents(out / "2026-10") == before
@@ -428,7 +428,7 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_an_exchange_in_one_step_two_renames_do(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.chargeback.swap._exchange", lambda *_: False)
+    monkeypatch.setattr("gpucost.publish.chargeback._exchange", lambda *_: False)
     assert run(store, tmp_path / "out").exit_code == 0
     before = contents(tmp_path / "out" / "2026-10")
     assert run(store, tmp_path / "out").exit_code == 0

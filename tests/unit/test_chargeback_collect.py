@@ -13,12 +13,12 @@ from typer.testing import CliRunner, Result
 
 from gpucost import price
 from gpucost.cli.app import app
-from gpucost.collect.login import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices import PriceResult
 from gpucost.collect.spot import SpotResult
 from gpucost.errors import SourceError
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.golden.report_fleet import OCTOBER, OCTOBER_END, sample
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))

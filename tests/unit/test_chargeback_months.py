@@ -15,11 +15,10 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.config import load_config
-from gpucost.model import Period
+from gpucost.config.load import load_config
+from gpucost.periods import Period, month_period
 from gpucost.report import Query, build
-from gpucost.store import Store
-from gpucost.timeline import month_period
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape

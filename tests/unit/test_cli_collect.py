@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect.result import CollectResult, Dropped, FailedWindow, Finding, MissingTime
-from gpucost.config import Config
+from gpucost.collect.base import CollectResult, Dropped, FailedWindow, Finding, MissingTime
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, SourceError
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 
 HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
 

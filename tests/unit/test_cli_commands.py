@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gpucost import __version__
 from gpucost.cli.app import app
-from gpucost.store import Store
+from gpucost.store.connection import Store
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli._common import VerboseOption, handle_errors, write_text
-from gpucost.cli._rows import FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli.command import VerboseOption, handle_errors, write_text
+from gpucost.cli.output import FormatOption, OutputOption, RowFormat, write_rows
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect.needs import (
+from gpucost.collect.prometheus.client import PrometheusClient
+from gpucost.collect.prometheus.queries import (
     GPU_REQUESTS,
     NEEDS,
     NODE_FACTS,
@@ -25,15 +26,11 @@ from gpucost.collect.needs import (
     TYPE_LABELS,
     UNLISTED_REQUESTS,
 )
-from gpucost.collect.prometheus_client import PrometheusClient
-from gpucost.config import Config, Prices, PrometheusSource, Team, TeamLabels
-from gpucost.config.coverage import AcceptedGap, ClusterHours, CoverageSettings
-from gpucost.doctor import Check, Status
-from gpucost.doctor.local import check_coverage, check_prices, check_store
-from gpucost.doctor.server import check_server
+from gpucost.config.model import AcceptedGap, ClusterHours, Config, CoverageSettings, Prices, PrometheusSource, Team, TeamLabels
+from gpucost.doctor import Check, Status, check_coverage, check_prices, check_server, check_store
 from gpucost.errors import SourceError
-from gpucost.model import label_name, to_ms
-from gpucost.store import Store
+from gpucost.periods import label_name, to_ms
+from gpucost.store.connection import Store
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

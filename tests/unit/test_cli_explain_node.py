@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.unit.price_nodes import HEADER, NODE, START
 
 BOOK = [

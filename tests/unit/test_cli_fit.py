@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from gpucost import catalog
 from gpucost.cli import prices as command
-from gpucost.cli._fit import fitted, left_out, line_width
-from gpucost.cli._rows import RowFormat, render_rows
 from gpucost.cli.app import app
+from gpucost.cli.output import RowFormat, fitted, left_out, line_width, render_rows
 from tests import own_catalog
 
 COLUMNS = ["price", "place", "instance type", "why", "note"]

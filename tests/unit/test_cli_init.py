@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gpucost import discover
 from gpucost.cli.app import app
-from gpucost.config import load_config
+from gpucost.config.load import load_config
 
 PAGES: dict[str, object] = {
     "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},

@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from typer.testing import CliRunner
 
-from gpucost.cli._rows import RowFormat, render_rows
-from gpucost.cli._units import flat, rendered
 from gpucost.cli.app import app
-from gpucost.model import Period
-from gpucost.units import UnitAsk, UnitView
+from gpucost.cli.output import RowFormat, render_rows
+from gpucost.cli.unit import flat, rendered
+from gpucost.periods import Period
+from gpucost.report.units.query import UnitAsk, UnitView
 from tests.replay.work import counter, put, stored, training
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))

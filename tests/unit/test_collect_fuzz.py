@@ -20,13 +20,13 @@ import pytest
 
 from gpucost.collect.progress.files import import_files
 from gpucost.collect.progress.mlflow import collect_mlflow
-from gpucost.collect.prometheus_client import PrometheusClient, Retries
-from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader
-from gpucost.config import Mlflow, PrometheusSource
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader
+from gpucost.config.model import Mlflow, PrometheusSource
 from gpucost.errors import GpucostError, SourceError
-from gpucost.model import Period, from_ms
-from gpucost.store import Store
-from gpucost.store.samples import Answer
+from gpucost.periods import Period, from_ms
+from gpucost.store.connection import Store
+from gpucost.store.metrics import Answer
 from tests.unit.mutations import mutations
 
 AT = 1_700_000_000

@@ -17,14 +17,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gpucost import pipeline
-from gpucost.collect.needs import DCGM_FIX, KSM_FIX, NODE_LABELS_FIX
-from gpucost.collect.prometheus import collect_prometheus
-from gpucost.collect.prometheus_client import Retries
-from gpucost.collect.result import CollectResult
-from gpucost.config import Activity, BasicAuth, Config, Idle, PrometheusSource
+from gpucost.collect.base import CollectResult
+from gpucost.collect.prometheus.client import Retries
+from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.collect.prometheus.queries import DCGM_FIX, KSM_FIX, NODE_LABELS_FIX
+from gpucost.config.model import Activity, BasicAuth, Config, Idle, PrometheusSource
 from gpucost.errors import SourceError
-from gpucost.model import MS_PER_HOUR, Period, from_ms, iso
-from gpucost.store import Store, runs
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.store import runs
+from gpucost.store.connection import Store
 
 T0 = 472_222 * MS_PER_HOUR
 QUICK = Retries(attempts=3, initial=0.01, longest=0.05, jitter=0.01)

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpucost.collect.prometheus_client import PrometheusClient, Retries
-from gpucost.collect.prometheus_failures import TooMuch
-from gpucost.collect.prometheus_selectors import Selector, among, one_of
-from gpucost.config import PrometheusSource
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.collect.prometheus.queries import Selector, among, one_of
+from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
-from gpucost.model import MS_PER_HOUR
-from gpucost.store import Store
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store.connection import Store
 from tests.unit.test_collect_http import FULL, QUICK, T0, Fake, Handler, Trick, blocks, collect
 
 ONCE = Retries(attempts=1)

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.collect.prometheus_failures import TooMuch
-from gpucost.collect.prometheus_numbers import samples
-from gpucost.collect.prometheus_parse import Garbled, LabelCache, MatrixReader
-from gpucost.store.samples import Answer
+from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, samples
+from gpucost.store.metrics import Answer
 
 
 def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, after: dict[str, Any] | None = None) -> bytes:

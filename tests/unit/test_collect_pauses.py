@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.collect.prometheus_client import PrometheusClient, Retries
-from gpucost.config import PrometheusSource
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
 
 

@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 
-from gpucost.collect.prices.aws_products import plan_price, product_prices
-from gpucost.collect.prices.aws_types import accelerated
-from gpucost.collect.prices.azure_items import item_prices, without_placeholders
-from gpucost.collect.prices.base import is_region_of, one_of_each
-from gpucost.collect.prices.gcp_machines import family_of
-from gpucost.collect.prices.gcp_skus import Unit, unit_price
-from gpucost.collect.prices.known import gpu_model, known_types
+from gpucost.collect.prices.aws import accelerated, plan_price, product_prices
+from gpucost.collect.prices.azure import item_prices, without_placeholders
+from gpucost.collect.prices.base import gpu_model, is_region_of, known_types, one_of_each
+from gpucost.collect.prices.gcp import Unit, family_of, unit_price
 from gpucost.errors import SourceError
-from gpucost.store import Store
-from gpucost.store.list_prices import ComponentPrice, InstanceType, ListPrice, ProviderPrices, load_prices, node_regions
+from gpucost.store.connection import Store
+from gpucost.store.prices import ComponentPrice, InstanceType, ListPrice, ProviderPrices, load_prices, node_regions
 from tests.services.price_clouds import azure_item, gcp_sku
 from tests.services.price_clouds_aws import aws_product, aws_rate
 

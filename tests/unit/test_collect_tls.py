@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.collect import prometheus_auth
-from gpucost.collect.prometheus_client import PrometheusClient, Retries
-from gpucost.config import PrometheusSource, Tls
+from gpucost.collect.prometheus import client
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.config.model import PrometheusSource, Tls
 from gpucost.errors import SourceError
 from tests.programs import require
 
@@ -150,6 +150,6 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_distant_server_compresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus_auth, "is_near", lambda _: False)
+    monkeypatch.setattr(client, "is_near", lambda _: False)
     for url in serve():
         assert samples(url) == EXPECTED

@@ -13,14 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.collect.base import GROUP, Collector, collectors
-from gpucost.collect.prometheus_selectors import Selector, among, selectors
-from gpucost.collect.windows import default_spans, halves, intersect, merge, subtract, until, whole_hours
-from gpucost.config import Activity
-from gpucost.config.coverage import ClusterHours, hours_off
+from gpucost.collect.base import (
+    GROUP,
+    Collector,
+    collectors,
+    default_spans,
+    halves,
+    intersect,
+    merge,
+    subtract,
+    until,
+    whole_hours,
+)
+from gpucost.collect.prometheus.queries import Selector, among, selectors
+from gpucost.config.model import Activity, ClusterHours, hours_off
 from gpucost.errors import SourceError
-from gpucost.model import MS_PER_HOUR, to_ms
-from gpucost.store import Store, runs
+from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.store import runs
+from gpucost.store.connection import Store
 
 H = MS_PER_HOUR
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6)

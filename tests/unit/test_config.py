@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpucost.config import Config, load_config, resolved, shown_url
-from gpucost.config.errors import all_keys, section_of
-from gpucost.config.file import PATH_KEYS, line_numbers
+from gpucost.config.load import PATH_KEYS, all_keys, line_numbers, load_config, resolved, section_of
+from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
 
 Environ = dict[str, str]

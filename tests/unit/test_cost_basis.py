@@ -12,11 +12,11 @@ import pytest
 
 from gpucost import inventory, pipeline
 from gpucost.catalog import load_catalog, load_components
-from gpucost.config import Config, Prices
-from gpucost.engine.local import run_stages
-from gpucost.model import Period
+from gpucost.config.model import Config, Prices
+from gpucost.engine import run_stages
+from gpucost.periods import Period
 from gpucost.price import load_price_list
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape

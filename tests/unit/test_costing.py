@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from gpucost.config import Config
-from gpucost.costing import cost_of, costs_of
+from gpucost.config.model import Config
+from gpucost.whatif.cost import cost_of, costs_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 
 HOUR = 3_600_000

@@ -19,17 +19,18 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
 from gpucost import pipeline, price
-from gpucost.budget import Series, days_of
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.export.openmetrics import PeriodViews, openmetrics
-from gpucost.model import Period
-from gpucost.report import Query, ReportView, build
-from gpucost.report.html import render as html
-from gpucost.report.render_data import to_csv, to_dict, to_json
-from gpucost.report.render_markdown import render as markdown
-from gpucost.report.words import coverage_lines
-from gpucost.store import Store
+from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.publish.openmetrics import PeriodViews, openmetrics
+from gpucost.render.data import to_csv, to_dict, to_json
+from gpucost.render.formatting import coverage_lines
+from gpucost.render.html import render as html
+from gpucost.render.markdown import render as markdown
+from gpucost.render.view import ReportView
+from gpucost.report import Query, build
+from gpucost.report.forecast import Series, days_of
+from gpucost.store.connection import Store
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
 from tests.unit.test_coverage_time import Told
 from tests.unit.test_coverage_time import machines as silent_machines

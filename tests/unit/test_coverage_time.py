@@ -18,11 +18,11 @@ import pytest
 
 from gpucost import inventory, pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
-from gpucost.config import Config, load_config
-from gpucost.config.coverage import ClusterHours, hours_off
-from gpucost.engine.local import run_stage
-from gpucost.store import Store
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.config.load import load_config
+from gpucost.config.model import ClusterHours, Config, hours_off
+from gpucost.engine import run_stage
+from gpucost.store.connection import Store
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
 from tests.replay.cases.words import BOOK, HEADER, MORNING, at, busy, fleet, node, pod

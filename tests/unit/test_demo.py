@@ -12,15 +12,14 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.demo import bill
 from gpucost.demo.build import build, last_months
-from gpucost.demo.fleet import plan
-from gpucost.demo.model import TEAMS, months
+from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.report import Query
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid
 

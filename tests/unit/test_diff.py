@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from gpucost.diff import PARTS, Cell, Parts, Use, parts_of
+from gpucost.report.diff import PARTS, Cell, Parts, Use, parts_of
 from tests.golden.report_fleet import sample
 
 D = Decimal

@@ -13,12 +13,10 @@ import pytest
 import typer
 
 from gpucost.cli import _docs
-from gpucost.cli._groups import default_command
-from gpucost.cli.app import app
-from gpucost.collect.needs import NEEDS, NODE_FACTS
-from gpucost.collect.prometheus_selectors import selectors
-from gpucost.config import Config, load_config
-from gpucost.config.errors import all_keys
+from gpucost.cli.app import app, default_command
+from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
+from gpucost.config.load import all_keys, load_config
+from gpucost.config.model import Config
 
 ROOT = Path(__file__).parents[2]
 STARTER = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")

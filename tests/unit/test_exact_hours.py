@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.config import Config
-from gpucost.model import Period
-from gpucost.store import Store
+from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import relabel, revalue

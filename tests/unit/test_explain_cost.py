@@ -19,10 +19,12 @@ from typer.testing import CliRunner, Result
 import gpucost
 from gpucost import pipeline
 from gpucost.attribute import _HOST_STAGES
-from gpucost.cli._explained_stages import stages
 from gpucost.cli.app import app
-from gpucost.model import Period
-from gpucost.report import Query, ReportView, render_terminal
+from gpucost.cli.explain import stages
+from gpucost.periods import Period
+from gpucost.render import terminal
+from gpucost.render.view import ReportView
+from gpucost.report import Query
 from gpucost.report.explained import CostExplained
 from tests.replay import bill_files
 from tests.replay.billing import charges
@@ -108,10 +110,10 @@ def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
     assert view.totals.estimated_cost == sum(row.measures.estimated_cost for row in view.rows)
     assert view.coverage.billed_cost + view.coverage.estimated_cost == view.node_totals.node_cost
     said = f"${view.coverage.billed_cost:,.2f}; ${view.totals.estimated_cost:,.2f} is an estimate until its bill is collected"
-    assert said in " ".join(render_terminal.render(view, 120, color=False).split())
+    assert said in " ".join(terminal.render(view, 120, color=False).split())
     alone = report(fleet, namespaces=("serve",))
     assert alone.coverage.estimated_cost == 0
-    assert f"all of it: ${alone.totals.cost:,.2f}" in render_terminal.render(alone, 120, color=False)
+    assert f"all of it: ${alone.totals.cost:,.2f}" in terminal.render(alone, 120, color=False)
 
 
 def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str, columns: int = 120) -> Result:

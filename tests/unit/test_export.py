@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.export.dashboard import dashboard
-from gpucost.export.templates import literal, quoted
+from gpucost.config.model import Config
+from gpucost.publish.dashboard import dashboard
+from gpucost.publish.rules import literal, quoted
 from tests.golden.report_fleet import sample
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
@@ -129,7 +129,7 @@ def test_wrong_options_of_openmetrics(store: Path, words: tuple[str, ...], code:
 def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
     with_prices = store.with_name("priced.duckdb")
     with_prices.write_bytes(store.read_bytes())
-    from gpucost.store import Store
+    from gpucost.store.connection import Store
 
     with Store(with_prices).write() as con:
         con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL FROM nodes")
@@ -279,7 +279,7 @@ def _lost(made: Any, read: Any, where: str) -> list[str]:
 
 
 def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) -> None:
-    from gpucost.store import Store
+    from gpucost.store.connection import Store
 
     idle = store.with_name("idle.duckdb")
     idle.write_bytes(store.read_bytes())

@@ -15,11 +15,10 @@ import typer
 import yaml
 
 from gpucost.cli.app import app
-from gpucost.config import Budget, Config, load_config
-from gpucost.config.file import places
-from gpucost.export import openmetrics
-from gpucost.export.prices import RulePrices
-from gpucost.export.rules import alerting_rules, recording_rules
+from gpucost.config.load import load_config, places
+from gpucost.config.model import Budget, Config
+from gpucost.publish import openmetrics
+from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
 
 ROOT = Path(__file__).parents[2]
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")

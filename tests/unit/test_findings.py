@@ -14,21 +14,19 @@ from zoneinfo import ZoneInfo
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpucost import costing, pipeline, savings
-from gpucost.cli import _findings
+from gpucost import pipeline, savings
+from gpucost.cli import waste
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.costing import costs_of
+from gpucost.config.model import Config
 from gpucost.demo.build import build
-from gpucost.findings import Answered, Candidate, Findings, Question, ranked
-from gpucost.findings.hours import open_hours
-from gpucost.findings.view import Claim
-from gpucost.model import MS_PER_HOUR, Period, to_ms
+from gpucost.findings import Answered, Candidate, Claim, Findings, Question, open_hours, ranked
+from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.report import Query
-from gpucost.store import Store
-from gpucost.waste import BUCKETS
-from gpucost.whatif.fleet import Fleet
-from gpucost.whatif.usage import Scope, read_fleet
+from gpucost.report.waste import BUCKETS
+from gpucost.store.connection import Store
+from gpucost.whatif import cost
+from gpucost.whatif.cost import costs_of
+from gpucost.whatif.fleet import Fleet, Scope, read_fleet
 from tests.asked_once import ask_findings_once
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
@@ -49,7 +47,7 @@ def _asked_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def found(demo: Config) -> Findings:
-    return _findings.found(demo, Store(demo.store), MONTH)
+    return waste.read_findings(demo, Store(demo.store), MONTH)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +135,7 @@ def test_fleets_costed_together_cost_what_each_costs_alone(demo: Config) -> None
         for globs in (("StatefulSet/jupyter-*",), ("Job/ablation-*", "Job/eval-suite-*"), ("Deployment/chat-api",))
     ]
     for together, fleet in zip(costs_of(demo, several), several, strict=True):
-        alone = costing.cost_of(demo, fleet)
+        alone = cost.cost_of(demo, fleet)
         for figure in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
             assert float(getattr(together, figure)) == pytest.approx(float(getattr(alone, figure)), abs=1e-6), figure
         assert {key: round(cost, 6) for key, cost in together.by_workload.items()} == {
@@ -153,7 +151,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
     question = Question("reserve", namespace="inference", workloads=("Deployment/chat-api",))
-    answer = _findings._commit(demo, MONTH, question)(lambda fleet: costing.cost_of(demo, fleet))
+    answer = waste._commit(demo, MONTH, question)(lambda fleet: cost.cost_of(demo, fleet))
     assert answer.saving > 0
     said = _said(run, question.words(("--month", "2026-02")))
     assert said["saving"] == pytest.approx(float(answer.saving), abs=1e-5)
@@ -168,15 +166,15 @@ def test_the_command(run: Run, found: Findings) -> None:
 
 
 def test_every_format_tells_the_same(found: Findings) -> None:
-    text, table = (write(found, "Findings", "USD", 3) for write in (_findings.text, _findings.markdown))
+    text, table = (write(found, "Findings", "USD", 3) for write in (waste.findings_text, waste.findings_markdown))
     for one in found.findings[:3]:
         assert f"${one.saving_per_month:,.2f}" in text
         assert f"${one.saving_per_month:,.2f}" in table
         assert (one.command or "") in text
-    assert len(_findings.rows(found, 3)) == 3
-    assert len(_findings.rows(found)[0]) == len(_findings.columns())
+    assert len(waste.finding_rows(found, 3)) == 3
+    assert len(waste.finding_rows(found)[0]) == len(waste.finding_columns())
     nothing = replace(found, findings=())
-    assert "Nothing would save $50.00 a month or more" in _findings.text(nothing, "Findings", "USD")
+    assert "Nothing would save $50.00 a month or more" in waste.findings_text(nothing, "Findings", "USD")
 
 
 def _candidate(

@@ -12,11 +12,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from gpucost import focus, pipeline
+from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import GpucostError, UsageError
-from gpucost.focus.columns import PREFIX, VERSIONS, columns_of
+from gpucost.publish import focus
+from gpucost.publish.focus import PREFIX, VERSIONS, columns_of
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.shared import shared
@@ -251,7 +252,7 @@ def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(plain: Bi
 def _all() -> Any:
     from datetime import UTC, datetime
 
-    from gpucost.model import Period
+    from gpucost.periods import Period
     from gpucost.report import Query
 
     return Query(period=Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)), period_name="March 2026")

@@ -10,7 +10,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.budget import Days, Series, anomalies, forecast
+from gpucost.report.anomalies import anomalies
+from gpucost.report.forecast import Days, Series, forecast
 
 FLEET = Series("fleet")
 DAYS, FIRST = 120, 60  # the month begins after sixty days

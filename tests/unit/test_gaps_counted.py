@@ -10,8 +10,8 @@ import pytest
 
 from gpucost import pipeline, savings
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
-from gpucost.model import Period
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.periods import Period
 from gpucost.report import Query
 from tests.replay import bill_files
 from tests.replay.billing import charges

@@ -16,11 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.demo.build import build
-from gpucost.model import Period
-from gpucost.units import UnitAsk, known
-from gpucost.waste import BUCKETS
+from gpucost.periods import Period
+from gpucost.report.units import known
+from gpucost.report.units.query import UnitAsk
+from gpucost.report.waste import BUCKETS
 from tests.asked_once import ask_findings_once
 from tests.html_pages import october, sample_store
 

@@ -23,14 +23,14 @@ from typer.testing import CliRunner
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
-from gpucost.config import load_config
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.config.load import load_config
 from gpucost.demo import bill
 from gpucost.demo.build import build
 from gpucost.demo.fleet import plan
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.report import Query
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.unit.bills import csv_text

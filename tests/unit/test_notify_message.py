@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.notify.message import Message, _plain, _shortened
-from gpucost.notify.render import as_html, as_slack, as_text
+from gpucost.publish.notify import Message, _plain, _shortened, as_html, as_slack, as_text
 
 
 def _message(lines: int, name: str = "team") -> Message:

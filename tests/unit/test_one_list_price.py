@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from gpucost import catalog, pipeline
 from gpucost.cli.app import app
-from gpucost.config import Config, load_config
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
 from gpucost.price import load_offers, load_price_list
 from gpucost.price.explain import explain_node
-from gpucost.store import Store
-from gpucost.whatif.rightsize.offers import list_offers
+from gpucost.store.connection import Store
+from gpucost.whatif.rightsize import list_offers
 from tests import own_catalog
 from tests.replay.cases.words import MORNING, fleet, node, pod
 from tests.replay.load import load, write_config

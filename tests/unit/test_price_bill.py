@@ -10,9 +10,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from gpucost.config import Discount
+from gpucost.config.model import Discount
 from gpucost.errors import PriceError
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from tests.unit.billed import bill, hours
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
 

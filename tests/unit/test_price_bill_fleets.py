@@ -16,9 +16,9 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
-from gpucost.config import Config
-from gpucost.store import Store
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
 from tests.oracle.billed import billed_book
 from tests.replay import bill_files

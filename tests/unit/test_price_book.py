@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpucost.config import Config, Prices
+from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.price.book import BookRow, book_digest, read_book
 

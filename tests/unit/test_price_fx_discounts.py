@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from gpucost.config import Config, Prices
+from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from gpucost.price.fx import rates
 from tests.unit.price_nodes import NODE, START, empty_store, run, steps
 

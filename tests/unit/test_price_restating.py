@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.config import Config, Discount, Prices
-from gpucost.model import MS_PER_HOUR
-from gpucost.store import Store
+from gpucost.config.model import Config, Discount, Prices
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store.connection import Store
 from tests.replay import cases
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape

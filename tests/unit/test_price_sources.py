@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from tests.unit.price_nodes import NODE, START, empty_store, run, steps
 
 SPOT = NODE | {"capacity_type": "spot", "instance_type": "x9.large"}

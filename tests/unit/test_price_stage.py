@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.errors import PriceError
-from gpucost.model import MS_PER_HOUR, to_ms
+from gpucost.periods import MS_PER_HOUR, to_ms
 from tests.unit.price_nodes import NODE, START, empty_store, run, steps
 
 

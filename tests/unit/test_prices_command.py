@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gpucost import catalog
 from gpucost.cli import prices as command
 from gpucost.cli.app import app
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests import own_catalog
 
 TODAY = date(2026, 11, 21)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gpucost.price.listing.names import gpu_models_called, nearest, spelled
+from gpucost.price.listing import gpu_models_called, nearest, spelled
 from gpucost.resources import pricing_dir
 
 

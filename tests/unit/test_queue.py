@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.model import MS_PER_HOUR, Period
-from gpucost.queue import Queue, queues
-from gpucost.queue.build import quantile
-from gpucost.store import Store, runs
-from gpucost.store.samples import Answer, SampleWindow, load_window
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.report.queue import Queue, quantile, queues
+from gpucost.store import runs
+from gpucost.store.connection import Store
+from gpucost.store.metrics import Answer, SampleWindow, load_window
 
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 GPU = "nvidia.com/gpu"

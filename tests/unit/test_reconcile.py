@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.engine.local import answer_rows
-from gpucost.reconcile import Reconciliation
+from gpucost.engine import answer_rows
+from gpucost.report.reconcile import Reconciliation
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.replay.result import by_pod
@@ -281,7 +281,7 @@ def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(
     with bills.store.write() as con:
         con.execute("UPDATE bills SET is_final = $1, loaded_at = $2", [said, loaded])
     with bills.store.read() as con:
-        (row,) = answer_rows(con, "gpucost.reconcile", "60_charges", {"month": MONTH})
+        (row,) = answer_rows(con, "gpucost.report.reconcile", "60_charges", {"month": MONTH})
     assert row["is_final"] is is_final
 
 

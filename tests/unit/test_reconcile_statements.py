@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.model import MS_PER_HOUR
-from gpucost.reconcile import Reconciliation, in_cents, reconcile
-from gpucost.reconcile.view import BASES, CENT, CLASSES, ClassRow, Statement
+from gpucost.periods import MS_PER_HOUR
+from gpucost.report.reconcile import BASES, CENT, CLASSES, ClassRow, Reconciliation, Statement, in_cents, reconcile
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import DAY, NODE, START, empty_store, run
 

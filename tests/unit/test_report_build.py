@@ -13,14 +13,15 @@ import duckdb
 import pytest
 
 import gpucost
-from gpucost.config import Config, Targets
+from gpucost.config.model import Config, Targets
 from gpucost.errors import GpucostError, StoreError, UsageError
-from gpucost.model import Period
-from gpucost.report import DIMENSIONS, Query, build, default_period, render_markdown, render_terminal
+from gpucost.periods import Period
+from gpucost.render import markdown, terminal
+from gpucost.render.data import to_csv, to_dict, to_json
+from gpucost.render.view import Figures, ReportView, Table
+from gpucost.report import DIMENSIONS, Query, build, default_period
 from gpucost.report.query import NODE_DIMENSIONS
-from gpucost.report.render_data import to_csv, to_dict, to_json
 from gpucost.report.sections import IDLE_FLAG
-from gpucost.report.view import Figures, ReportView, Table
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample
 
 Connection = duckdb.DuckDBPyConnection
@@ -282,7 +283,7 @@ def test_an_averaged_price_says_that_some_nodes_have_none(
     view = ask(opened(fleet, tmp_path / "s"), period=hours_of(0, 1), teams=teams)
     assert view.coverage.unpriced_gpu_hours == unpriced
     assert [(source.name, source.share) for source in view.coverage.price_sources] == [("price_book", 1.0)]
-    for text in (render_terminal.render(view, 100, color=False), render_markdown.render(view)):
+    for text in (terminal.render(view, 100, color=False), markdown.render(view)):
         assert f"{line} of the nodes have no price" in text
         assert "Some GPU-hours of A100 spot have no price: they count, and cost nothing." in text
 
@@ -363,7 +364,7 @@ def test_what_the_server_had_forgotten_is_lost(tmp_path: Path) -> None:
 def test_gpu_time_is_added_as_decimals() -> None:
     # doubles that several threads add differ in the last digits from run to run: so would files made of them
     package = Path(gpucost.__file__).parent
-    for folder in ("report", "waste", "findings"):
+    for folder in ("report", "findings"):
         for path in (package / folder).rglob("*.sql"):
             found = re.findall(r"sum\((?:\w+\.)?\w+_gpu_ms\b(?!::DECIMAL).*", path.read_text())
             assert not found, (path.name, found)

@@ -15,12 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.report import Query, ReportView, build
-from gpucost.report.render_terminal import render
-from gpucost.report.render_terminal_charts import Charts, meter, sparkline, with_trends
-from gpucost.report.view import Column, Line, Table
-from gpucost.timeline import month_period
+from gpucost.config.model import Config
+from gpucost.periods import month_period
+from gpucost.render.terminal import Charts, meter, render, sparkline, with_trends
+from gpucost.render.view import Column, Line, ReportView, Table
+from gpucost.report import Query, build
 from tests.golden.report_fleet import NOW, sample
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from gpucost.model import Period, iso, to_ms
+from gpucost.periods import Period, iso, to_ms
 from gpucost.report.changes import change, previous_period
 from tests.golden.report_fleet import sample
 

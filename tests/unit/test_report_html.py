@@ -13,16 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpucost.cli._reconciled import reconciled
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.reconcile.view import LINES, Basis, ClassRow, Reconciliation, Statement
-from gpucost.report.html import Bar, Block, render
-from gpucost.report.html.charts import spark
-from gpucost.report.html.scale import tick_texts, ticks
-from gpucost.report.html.text import clean, clipped
-from gpucost.report.view import Column, Figure, Line, PriceSource, Table
-from gpucost.store import Store
+from gpucost.cli.report import reconciled
+from gpucost.config.model import Config
+from gpucost.render.charts import clean, clipped, spark, tick_texts, ticks
+from gpucost.render.html import Bar, Block, render
+from gpucost.render.view import Column, Figure, Line, PriceSource, Table
+from gpucost.report.reconcile import LINES, Basis, ClassRow, Reconciliation, Statement
+from gpucost.store.connection import Store
 from tests.golden.report_fleet import sample
 from tests.html_pages import HOSTILE, hostile_store, october, sample_store, view
 
@@ -128,7 +126,7 @@ def test_tables_are_accessible(page: str) -> None:
 
 
 def test_every_figure_of_the_view_is_on_the_page(page: str, store: Path) -> None:
-    from gpucost.report.words import cell, value_of
+    from gpucost.render.formatting import cell, value_of
 
     report = view(store)
     texts = set(Page(page).texts)

@@ -8,11 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpucost.cli._periods import parse_instant, parse_period
+from gpucost.cli.command import parse_instant, parse_period
 from gpucost.errors import UsageError
-from gpucost.model import Period, iso
-from gpucost.report.slots import slots
-from gpucost.timeline import is_month, local_midnight, month_period, name_of
+from gpucost.periods import Period, is_month, iso, local_midnight, month_period, name_of, slots
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = ZoneInfo("Asia/Kolkata")

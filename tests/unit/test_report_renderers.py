@@ -21,14 +21,15 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost import api, price, schemas
-from gpucost.cli._rows import RowFormat, render_rows
 from gpucost.cli.app import app
-from gpucost.config import Config, SharedCost
+from gpucost.cli.output import RowFormat, render_rows
+from gpucost.config.model import Config, SharedCost
 from gpucost.errors import UsageError
-from gpucost.report import Query, ReportView, build
-from gpucost.report.render_data import to_csv, to_json, to_parquet
+from gpucost.periods import month_period
+from gpucost.render.data import to_csv, to_json, to_parquet
+from gpucost.render.view import ReportView
+from gpucost.report import Query, build
 from gpucost.store.table_files import save_table
-from gpucost.timeline import month_period
 from tests.golden.report_fleet import NOW, Fleet, sample
 from tests.same_figures import check_same_figures
 

@@ -12,13 +12,11 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from gpucost.config import Config
-from gpucost.model import Period, to_ms
-from gpucost.report import Query, ReportView, build
-from gpucost.report.series.moments import local_hours, moments_of, step_of
-from gpucost.report.series.view import Series
-from gpucost.report.view import Table
-from gpucost.timeline import month_period
+from gpucost.config.model import Config
+from gpucost.periods import Period, month_period, to_ms
+from gpucost.render.view import ReportView, Series, Table
+from gpucost.report import Query, build
+from gpucost.report.series import local_hours, moments_of, step_of
 from tests.golden.report_fleet import NOW, OCTOBER, OCTOBER_END, Fleet, sample
 
 MONTH = month_period(date(2026, 10, 1), ZoneInfo("UTC"))

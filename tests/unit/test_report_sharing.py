@@ -14,12 +14,13 @@ import duckdb
 import pytest
 
 from gpucost import price
-from gpucost.config import Config, Prices, SharedCost
+from gpucost.config.model import Config, Prices, SharedCost
 from gpucost.errors import ConfigError, GpucostError, PriceError
-from gpucost.model import Period
-from gpucost.report import DIMENSIONS, Query, build, render_markdown, render_terminal
-from gpucost.report.render_data import to_csv, to_dict, to_json
-from gpucost.report.view import ReportView, Row, Table
+from gpucost.periods import Period
+from gpucost.render import markdown, terminal
+from gpucost.render.data import to_csv, to_dict, to_json
+from gpucost.render.view import ReportView, Row, Table
+from gpucost.report import DIMENSIONS, Query, build
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
 from tests.unit.billed import bill, hours
 
@@ -269,7 +270,7 @@ def test_an_owner_without_gpus_has_a_row_of_its_own(con: duckdb.DuckDBPyConnecti
     alone = ask(con, rules=RULES, teams=("finops",), with_sections=True)
     assert [(part.kind, part.keys) for part in alone.rows] == [("shared", {"namespace": None})]
     assert to_dict(alone)["totals"]["shared_cost"] == 2
-    for text in (render_terminal.render(alone, 80, color=False), render_markdown.render(alone)):
+    for text in (terminal.render(alone, 80, color=False), markdown.render(alone)):
         assert "$2.00" in text
     with pytest.raises(GpucostError, match="no team 'finops'"):
         ask(con, teams=("finops",))
@@ -332,7 +333,7 @@ def test_every_format_shows_it(con: duckdb.DuckDBPyConnection) -> None:
     ],
 )
 def test_rules_that_make_no_sense_are_refused(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
-    from gpucost.config import load_config
+    from gpucost.config.load import load_config
 
     lines = [f"{key} = {json.dumps(value)}" for key, value in ({"name": "n"} | wrong).items()]
     (tmp_path / "gpucost.toml").write_text("\n".join(["[[shared_costs]]", *lines]))

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from gpucost import pipeline
-from gpucost.catalog.accelerators import accelerators, claim_metrics, devices, other_resources
-from gpucost.config import Config, load_config
-from gpucost.model import Period
-from gpucost.report import Query, ReportView
+from gpucost.catalog import accelerators, claim_metrics, devices, other_resources
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.render.view import ReportView
+from gpucost.report import Query
 from gpucost.resources import pricing_dir
-from gpucost.store import Store
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, unpaid

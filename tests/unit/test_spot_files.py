@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, import_spot
-from gpucost.collect.spot.places import region_of_zone
+from gpucost.collect.spot.base import region_of_zone
 from gpucost.errors import DataError, GpucostError, UsageError
-from gpucost.model import to_ms
-from gpucost.store import Store
+from gpucost.periods import to_ms
+from gpucost.store.connection import Store
 from tests.unit.spot import FEED_HEAD, answer, at, change, feed_line, write
 
 DAYS = [change("2026-09-01", "1.1"), change("2026-09-02", "1.2"), change("2026-09-03", "1.3")]

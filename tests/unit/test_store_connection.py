@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 from gpucost.errors import StoreError, UsageError
-from gpucost.store import Store
-from gpucost.store.migrate import latest_version
+from gpucost.store.connection import Store
+from gpucost.store.schema import latest_version
 
 pytestmark = pytest.mark.usefixtures("own_migrations")
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpucost.model import MS_PER_HOUR
-from gpucost.store import Store
-from gpucost.store.samples import Answer, LoadResult, SampleWindow, load_window
-from gpucost.store.validity import Threshold
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store.connection import Store
+from gpucost.store.metrics import Answer, LoadResult, SampleWindow, Threshold, load_window
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 T0 = 472_222 * MS_PER_HOUR

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucost import units
 from gpucost.collect.progress.files import import_files
-from gpucost.collect.progress.levels import levels
+from gpucost.collect.progress.mappings import levels
 from gpucost.errors import GpucostError
-from gpucost.units.intervals import Interval, Levels, intervals
+from gpucost.report import units
+from gpucost.report.units.work import Interval, Levels, intervals
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored, training
 
@@ -230,7 +230,7 @@ def test_a_log_from_0_that_falls_back_and_one_of_a_single_epoch() -> None:
 
 
 def test_a_first_entry_with_a_fraction_is_an_epoch_under_way() -> None:
-    from gpucost.collect.progress.levels import levels
+    from gpucost.collect.progress.mappings import levels
 
     times, reached = levels([(35, 7, 0.7), (70, 14, 1.4), (105, 21, 2.1)], "end")
     assert (times, reached) == ([35, 70, 105], [0.7, 1, 2])

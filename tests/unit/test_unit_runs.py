@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpucost import units
-from gpucost.store import Store
+from gpucost.report import units
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from tests.replay.cases.words import at
 from tests.replay.work import asked, stored, training

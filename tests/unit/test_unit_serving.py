@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpucost import units
 from gpucost.collect.progress.files import import_files
 from gpucost.errors import DataError, UsageError
-from gpucost.store import Store
+from gpucost.report import units
+from gpucost.store.connection import Store
 from tests.replay.cases.words import MORNING, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.work import asked, counter, put, stored

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gpucost import pipeline, waste
+from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
-from gpucost.config import Config
-from gpucost.config import Waste as Limits
-from gpucost.model import Period
-from gpucost.report.slots import slots
-from gpucost.store import Store
-from gpucost.waste import Filters, Waste
+from gpucost.config.model import Config
+from gpucost.config.model import Waste as Limits
+from gpucost.periods import Period, slots
+from gpucost.report import waste
+from gpucost.report.waste import Filters, Waste
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config

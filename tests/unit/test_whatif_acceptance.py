@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpucost.errors import GpucostError
-from gpucost.model import MS_PER_HOUR, Period
-from gpucost.whatif.usage import Scope, read_fleet
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.whatif.fleet import Scope, read_fleet
 from tests.replay.cases.words import at
 from tests.replay.work import asked, stored, training
 

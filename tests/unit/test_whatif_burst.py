@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.model import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.burst import Moving, Place, Work, answer
-from gpucost.whatif.burst_works import works_of
+from gpucost.whatif.burst import Moving, Place, Work, answer, works_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.unit.whatif_costs import plain_cost, stages_at_once
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.errors import GpucostError
-from gpucost.model import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.buy import Cloud, Own, answer, cloud_usage
 from gpucost.whatif.curve import Curve

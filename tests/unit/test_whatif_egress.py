@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.model import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price

@@ -15,14 +15,12 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.config import load_config
+from gpucost.config.load import load_config
 from gpucost.demo.build import build
-from gpucost.model import Period
-from gpucost.store import Store
-from gpucost.store.activity import read_idle, read_levels
-from gpucost.store.scratch import scratch_store
-from gpucost.whatif.fleet import Pod
-from gpucost.whatif.measured import is_batch, is_notebook
+from gpucost.periods import Period
+from gpucost.store.connection import Store, scratch_store
+from gpucost.store.usage import read_idle, read_levels
+from gpucost.whatif.fleet import Pod, is_batch, is_notebook
 from tests.unit.whatif_costs import stages_at_once
 
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))

@@ -15,18 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpucost import costing
 from gpucost.cli.app import app
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.errors import DataError
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import cost
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.plan.run import Context, answer
-from gpucost.whatif.plan.schema import Change, Group, Plan, Step, read_plan
+from gpucost.whatif.plan import Change, Context, Group, Plan, Step, answer, read_plan
 from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
-COST_OF = partial(costing.cost_of, Config())
+COST_OF = partial(cost.cost_of, Config())
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.errors import GpucostError, UsageError
-from gpucost.model import MS_PER_HOUR, Period, to_ms
-from gpucost.store.scratch import scratch_store
+from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.store.connection import scratch_store
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.reserve import (

@@ -13,20 +13,28 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import costing
 from gpucost.cli.app import app
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.errors import DataError, GpucostError
-from gpucost.model import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR
 from gpucost.price import load_offers
-from gpucost.store.scratch import scratch_store
-from gpucost.whatif.facts import Facts, load_facts
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.measured import Level
-from gpucost.whatif.rightsize import stored
-from gpucost.whatif.rightsize.offers import Offer, fleet_offers, list_offers, merge
-from gpucost.whatif.rightsize.sizing import Load, Margins, fits, time_factor
-from gpucost.whatif.rightsize.speeds import Speeds, catalog_speeds, read_speeds
+from gpucost.store.connection import scratch_store
+from gpucost.whatif import cost, rightsize
+from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price
+from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.rightsize import (
+    Load,
+    Margins,
+    Offer,
+    Speeds,
+    catalog_speeds,
+    fits,
+    fleet_offers,
+    list_offers,
+    merge,
+    read_speeds,
+    time_factor,
+)
 from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
@@ -200,8 +208,8 @@ def node(model: str) -> Node:
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),))
     levels = {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)}
-    options = stored.Options("USD", "test", "all", Margins())
-    answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(costing.cost_of, Config()))
+    options = rightsize.StoredRightsizeOptions("USD", "test", "all", Margins())
+    answer = rightsize.stored_answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(cost.cost_of, Config()))
     assert answer.figures["workloads_with_unused_gpus"] == 1
     assert answer.today.cost == 120 and answer.scenario.cost == 60
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
@@ -210,24 +218,24 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
 def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b")))
     levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
-    options = stored.Options("USD", "test", "all", Margins())
-    cost_of = partial(costing.cost_of, Config())
-    answer = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
+    options = rightsize.StoredRightsizeOptions("USD", "test", "all", Margins())
+    cost_of = partial(cost.cost_of, Config())
+    answer = rightsize.stored_answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
     assert answer.today.cost == 300 + 30
     assert answer.scenario.cost == 80 + 30
-    same = stored.answer(
-        stored.Options("USD", "test", "all", Margins(), same_model=True), fleet, levels, facts, catalog_speeds(facts),
-        [offer(L4, "0.80")], cost_of,
+    same = rightsize.stored_answer(
+        rightsize.StoredRightsizeOptions("USD", "test", "all", Margins(), same_model=True),
+        fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of,
     )  # fmt: skip
     assert same.saving == 0
-    dear = stored.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")], cost_of)
+    dear = rightsize.stored_answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")], cost_of)
     assert dear.saving == 0 and "Nothing" in dear.break_even[0]
 
 
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/x", 2, 0, 5 * H, uid="b"),))
     with pytest.raises(GpucostError, match="measured"):
-        stored.answer(
-            stored.Options("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
-            partial(costing.cost_of, Config()),
+        rightsize.stored_answer(
+            rightsize.StoredRightsizeOptions("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
+            partial(cost.cost_of, Config()),
         )  # fmt: skip

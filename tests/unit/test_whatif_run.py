@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli._whatif_run import SCOPE, opened
 from gpucost.cli.app import app
+from gpucost.cli.whatif import SCOPE, opened
 from tests.unit.whatif_costs import stages_at_once
 
 SHARED = list(inspect.signature(opened).parameters)

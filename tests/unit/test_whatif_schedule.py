@@ -16,16 +16,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpucost import costing
 from gpucost.cli.app import app
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
-from gpucost.model import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.whatif import cost, schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.schedule import stored
-from gpucost.whatif.schedule.hours import OfficeHours, intersect, subtract
-from gpucost.whatif.schedule.replay import replay
-from gpucost.whatif.schedule.rules import Piece, Rules, pieces
+from gpucost.whatif.schedule import OfficeHours, Piece, Rules, intersect, pieces, replay, subtract
 from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
@@ -187,9 +184,9 @@ def test_work_that_moved_waits_for_gpus() -> None:
 
 def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
     fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
-    options = stored.Options(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
+    options = schedule.StoredScheduleOptions(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
     idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = stored.answer(options, fleet, idle, partial(costing.cost_of, Config()))
+    answer = schedule.stored_answer(options, fleet, idle, partial(cost.cost_of, Config()))
     assert answer.today.cost == Decimal(50 * 10) * 2 / 8
     assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
     assert answer.figures["waits"] == 1

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import costing
 from gpucost.cli.app import app
-from gpucost.config import Config
-from gpucost.model import MS_PER_HOUR
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import cost
 from gpucost.whatif.fleet import Costs, Fleet
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
-from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import Changes
+from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
 from tests.unit.whatif_costs import stages_at_once
 
@@ -41,7 +41,7 @@ def _stages_at_once() -> Iterator[None]:
 
 
 def cost_of(fleet: Fleet) -> Costs:
-    return costing.cost_of(Config(), fleet)
+    return cost.cost_of(Config(), fleet)
 
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:

@@ -12,18 +12,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpucost.whatif.spot.formulas import (
+from gpucost.whatif.spot.answer import free_first_hours
+from gpucost.whatif.spot.interruptions import of_band, of_share
+from gpucost.whatif.spot.simulate import (
     Work,
     best_checkpoints,
     break_even_exact,
     break_even_first_order,
     exact,
+    expected_hours,
     first_order,
     paid_share,
+    simulate,
 )
-from gpucost.whatif.spot.rates import of_band, of_share
-from gpucost.whatif.spot.simulate import expected_hours, simulate
-from gpucost.whatif.spot.words import free_first_hours
 
 WORKS = st.builds(
     Work,

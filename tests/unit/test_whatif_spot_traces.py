@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpucost.errors import DataError
-from gpucost.whatif.spot.rates import of_trace
-from gpucost.whatif.spot.traces import Trace, read_trace, read_traces
+from gpucost.whatif.spot.interruptions import Trace, of_trace, read_trace, read_traces
 from tests.shared import shared
 
 TICKS = {"metadata": {"gap_seconds": 600}, "data": [0, 1, 1, 1, 0, 0, 2, 2, 1, 3, 0]}

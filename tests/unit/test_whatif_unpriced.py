@@ -10,23 +10,21 @@ from typing import Any
 
 import pytest
 
-from gpucost import costing
-from gpucost.config import Config
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError
-from gpucost.model import MS_PER_HOUR, Period, from_ms
-from gpucost.whatif.fleet import Fleet, Node, Price
+from gpucost.periods import MS_PER_HOUR, Period, from_ms
+from gpucost.whatif import cost
+from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.reserve import Existing, Offer, Terms, families_of
-from gpucost.whatif.rightsize.offers import fleet_offers
-from gpucost.whatif.spot import stored
+from gpucost.whatif.rightsize import fleet_offers
+from gpucost.whatif.spot import answer as stored
+from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
-from gpucost.whatif.spot.moving import Question
-from gpucost.whatif.spot.options import Options
-from gpucost.whatif.spot.rates import Rate
-from gpucost.whatif.usage import fleet_of
+from gpucost.whatif.spot.simulate import Options, Question
 from tests.unit.whatif_costs import stages_at_once
 
 HOUR = MS_PER_HOUR
-COST_OF = partial(costing.cost_of, Config())
+COST_OF = partial(cost.cost_of, Config())
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
     "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
@@ -73,11 +71,11 @@ def question(found: Fleet) -> Question:
 
 def test_what_is_not_priced_does_not_move_to_spot() -> None:
     known = fleet(priced(0, 10)).nodes[0]
-    answer = stored.answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b")))), COST_OF)
+    answer = stored.stored_answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b")))), COST_OF)
     assert 0 < answer.saving < answer.today.cost == 200
     assert any("what p4d.24xlarge cost now is not known" in finding for finding in answer.findings)
     with pytest.raises(GpucostError, match="not known"):
-        stored.answer(Options(runs=100), question(fleet()), COST_OF)
+        stored.stored_answer(Options(runs=100), question(fleet()), COST_OF)
 
 
 def test_what_is_not_priced_is_no_offer() -> None:

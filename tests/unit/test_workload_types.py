@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.config import Config, WorkloadTypeRule, load_config
+from gpucost.config.load import load_config
+from gpucost.config.model import Config, WorkloadTypeRule
 from gpucost.errors import ConfigError
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.report import Query
 from tests.replay.cases.words import BOOK, HEADER, fleet, node, pod
 from tests.replay.load import load, write_config

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpucost import costing
-from gpucost.config import Config
-from gpucost.model import MS_PER_HOUR
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import cost
 from gpucost.whatif.fleet import Costs, Fleet, Node
 
 _DIGITS = Decimal("1e-9")
@@ -33,7 +33,7 @@ def plain_cost(fleet: Fleet) -> Costs:
 def stages_at_once() -> Iterator[None]:
     """Until it ends, fleets cost what plain Python adds up; then the stages cost all of them together, and must agree."""
     asked: dict[str, tuple[Config, dict[Fleet, Costs]]] = {}
-    run_stages = costing.costs_of
+    run_stages = cost.costs_of
 
     def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
         _, known = asked.setdefault(config.timezone, (config, {}))
@@ -43,7 +43,7 @@ def stages_at_once() -> Iterator[None]:
         return [known[fleet] for fleet in fleets]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costing, "costs_of", costs_of)
+        patch.setattr(cost, "costs_of", costs_of)
         yield
     for config, known in asked.values():
         for plain, told in zip(known.values(), run_stages(config, list(known)), strict=True):

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucost.collect.aws import client, in_words, logged_in
-from gpucost.collect.bill.trees import ENDINGS, Entry, Tree
+from gpucost.collect.bill.opening import ENDINGS, Entry, Tree
 from gpucost.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpucost.config import Aws
+    from gpucost.config.model import Aws
 
 SCHEME = "s3://"
 _CHUNK = 8 << 20

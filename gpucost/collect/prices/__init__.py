@@ -8,19 +8,19 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.collect.login import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices.base import PriceCollector, is_region_of
-from gpucost.engine.local import answer_rows
+from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
-from gpucost.store.list_prices import ListPrice, columns_of, load_prices, node_regions
-from gpucost.store.scratch import scratch_store
+from gpucost.store.connection import scratch_store
+from gpucost.store.prices import ListPrice, columns_of, load_prices, node_regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpucost.config import Config
-    from gpucost.store import Store
-    from gpucost.store.list_prices import ProviderPrices
+    from gpucost.config.model import Config
+    from gpucost.store.connection import Store
+    from gpucost.store.prices import ProviderPrices
 
 PROVIDERS = ("aws", "gcp", "azure", "oci", "runpod", "vast")
 

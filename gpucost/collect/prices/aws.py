@@ -2,22 +2,301 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.collect import aws
-from gpucost.collect.login import NoCredentials
-from gpucost.collect.prices import aws_bulk
-from gpucost.collect.prices.aws_products import AGAIN, WANTED, plan_price, product_prices
-from gpucost.collect.prices.aws_types import accelerated
-from gpucost.collect.prices.base import PriceCollector, one_of_each
-from gpucost.collect.prices.known import known_types
+from gpucost.collect.base import NoCredentials
+from gpucost.collect.prices.base import PriceCollector, gpu_memory_mib, gpu_model, known_types, one_of_each
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
-from gpucost.store.list_prices import InstanceType, ListPrice, ProviderPrices
+from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
     import boto3
+
+    from gpucost.collect.prices.public import Row
+
+PRODUCTS = "aws pricing get_products"
+RATES = "aws savingsplans describe_savings_plans_offering_rates"
+
+HOURS_PER_YEAR = 8760  # AWS' own year: a 3-year term has 26,280 hours
+_SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
+
+# What makes a product the plain instance: everything else is another system, tenancy, licence or an unused reservation.
+WANTED = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "operation": "RunInstances",
+}
+AGAIN = "gpucost collect prices --provider aws"
+_TERMS = {"1yr": 1, "3yr": 3}
+_PAYMENTS = {"No Upfront": "no_upfront", "Partial Upfront": "partial_upfront", "All Upfront": "all_upfront"}
+_PLANS = {"Compute": "compute", "EC2Instance": "ec2_instance"}
+
+
+def product_prices(text: str, region: str, instance_types: Collection[str], day: date) -> Iterator[ListPrice]:
+    """The on-demand and reserved prices of one product, in JSON, of get_products.
+
+    None where it is no plain Linux instance of `instance_types`. Raises SourceError where the text is no such product.
+    """
+    try:
+        product = json.loads(text)
+        if is_plain(product["product"]["attributes"], region, instance_types):
+            yield from term_prices(product["product"]["attributes"]["instanceType"], product["terms"], region, day, PRODUCTS)
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
+        raise SourceError(f"aws: a product of {region} cannot be read, half an answer: {_short(error)}", AGAIN) from error
+
+
+def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collection[str]) -> bool:
+    """Whether a product is the plain Linux instance of one of `instance_types` in `region`."""
+    if attributes.get("regionCode", region) != region or attributes.get("instanceType") not in instance_types:
+        return False
+    # capacity blocks and the like are sold beside the plain instance, under the same attributes
+    if (attributes.get("marketoption") or "OnDemand") != "OnDemand":
+        return False
+    return all(attributes.get(name) == value for name, value in WANTED.items())
+
+
+def term_prices(instance_type: str, terms: Mapping[str, Any], region: str, day: date, source: str) -> Iterator[ListPrice]:
+    """The on-demand and reserved prices in the `terms` of a product. Raises ValueError or KeyError where they cannot be read."""
+    for term in terms.get("OnDemand", {}).values():
+        yield from _term(region, instance_type, term, day, source)
+    for term in terms.get("Reserved", {}).values():
+        yield from _term(region, instance_type, term, day, source, **_commitment(term["termAttributes"]))
+
+
+def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
+    """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
+
+    The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
+    Raises SourceError where the rate cannot be read.
+    """
+    try:
+        offering = rate["savingsPlanOffering"]
+        about = {item["name"]: item["value"] for item in rate["properties"]}
+        plan = _PLANS.get(offering["planType"])
+        term = round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR)
+        price = Decimal(str(rate["rate"]))
+        plain = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in rate["usageType"]
+        # what stands unused in a reservation is charged under a usage of its own
+        if not plain or "UnusedBox" in rate["usageType"] or plan is None or price <= 0:
+            return None
+        if about["instanceType"] not in instance_types:
+            return None
+        return ListPrice(
+            region=about["region"],
+            instance_type=about["instanceType"],
+            purchase_option="savings_plan",
+            term_years=term,
+            payment_option=_PAYMENTS[offering["paymentOption"]],
+            offering=plan,
+            price_per_hour=price,
+            currency=offering["currency"],
+            source=source,
+        )
+    except (ValueError, KeyError, TypeError, InvalidOperation) as error:
+        raise SourceError(f"aws: a rate of Savings Plans cannot be read: {_short(error)}", AGAIN) from error
+
+
+def _commitment(about: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "purchase_option": "reserved",
+        "term_years": _TERMS[about["LeaseContractLength"]],
+        "payment_option": _PAYMENTS[about["PurchaseOption"]],
+        "offering": about["OfferingClass"],
+    }
+
+
+def _term(
+    region: str,
+    instance_type: str,
+    term: Mapping[str, Any],
+    day: date,
+    source: str,
+    *,
+    purchase_option: str = "on_demand",
+    term_years: int = 0,
+    payment_option: str = "",
+    offering: str = "",
+) -> Iterator[ListPrice]:
+    """One price per currency: per hour, and what is paid upfront spread over the hours of the term."""
+    started = datetime.fromisoformat(term["effectiveDate"].replace(" ", "").replace("Z", "+00:00")).date()
+    if started > day:
+        return
+    sums: dict[str, Decimal] = {}
+    for dimension in term["priceDimensions"].values():
+        for currency, text in dimension["pricePerUnit"].items():
+            amount = Decimal(text)
+            if dimension["unit"] == "Quantity":
+                amount /= term_years * HOURS_PER_YEAR
+            elif dimension["unit"] != "Hrs":
+                raise ValueError(f"the unit {dimension['unit']}")
+            sums[currency] = sums.get(currency, Decimal(0)) + amount
+    for currency, price in sums.items():
+        if price > 0:
+            yield ListPrice(
+                region=region,
+                instance_type=instance_type,
+                purchase_option=purchase_option,
+                term_years=term_years,
+                payment_option=payment_option,
+                offering=offering,
+                price_per_hour=price,
+                currency=currency,
+                effective_start=started,
+                source=source,
+            )
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__} {str(error)[:80]}"
+
+
+BULK_PRODUCTS = "aws bulk price list"
+BULK_RATES = "aws bulk savings plans"
+
+_SERVERS = {"aws": "https://pricing.us-east-1.amazonaws.com", "cn": "https://pricing.cn-north-1.amazonaws.com.cn"}
+_BULK_PLANS = {"ComputeSavingsPlans": "Compute", "EC2InstanceSavingsPlans": "EC2Instance"}
+# The attributes that is_plain asks for, by the names that columns have.
+_ATTRIBUTES = {name.lower(): name for name in (*WANTED, "regionCode", "instanceType", "marketoption")}
+
+
+def bulk_product_prices(
+    public: PublicList, server: str | None, region: str, instance_types: Collection[str], day: date
+) -> list[ListPrice]:
+    """The on-demand and reserved prices of `instance_types` in a region. Raises SourceError."""
+
+    def keep(row: Row) -> Row | None:
+        attributes = {name: row[column] for column, name in _ATTRIBUTES.items() if column in row}
+        return row if is_plain(attributes, region, instance_types) else None
+
+    partition = _partition(region)
+    rows = public.rows(f"{server or _SERVERS[partition]}/offers/v1.0/{partition}/AmazonEC2/current/{region}/index.csv", keep)
+    try:
+        products: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            terms = products.setdefault(row["instancetype"], {}).setdefault(row["termtype"], {})
+            term = terms.setdefault((row["sku"], row["offertermcode"]), _bulk_term(row))
+            dimension = {"unit": row["unit"], "pricePerUnit": {row["currency"]: row["priceperunit"]}}
+            term["priceDimensions"][row["ratecode"]] = dimension
+        return [price for name, terms in products.items() for price in term_prices(name, terms, region, day, BULK_PRODUCTS)]
+    except (ValueError, KeyError, InvalidOperation) as error:
+        raise SourceError(
+            f"aws: the bulk price list of {region} cannot be read: {type(error).__name__} {str(error)[:80]}", AGAIN
+        ) from error
+
+
+def plan_prices(public: PublicList, server: str | None, region: str, instance_types: Collection[str]) -> list[ListPrice]:
+    """The Savings Plans prices of `instance_types` in a region; none where AWS has no plans there. Raises SourceError."""
+    partition = _partition(region)
+    base = server or _SERVERS[partition]
+    index = public.json(
+        f"{base}/savingsPlan/v1.0/{partition}/AWSComputeSavingsPlan/current/region_index.json",
+        whole=lambda answer: all(item["regionCode"] and item["versionUrl"] for item in answer["regions"]),
+    )
+    path = next((item["versionUrl"] for item in index["regions"] if item["regionCode"] == region), None)
+    if path is None:
+        return []
+
+    def keep(row: Row) -> ListPrice | None:
+        # instances of one's own hardware and unused reservations have usage types of their own
+        if row["discountedservicecode"] != "AmazonEC2" or not re.match(r"(.*-)?BoxUsage:", row["discountedusagetype"]):
+            return None
+        if row["discountedregioncode"] != region or row["productfamily"] not in _BULK_PLANS:
+            return None
+        return plan_price(_rate(row), instance_types, BULK_RATES)
+
+    return public.rows(base + re.sub(r"\.json$", ".csv", path), keep)
+
+
+def _bulk_term(row: Row) -> dict[str, Any]:
+    about = {"leasecontractlength": "LeaseContractLength", "purchaseoption": "PurchaseOption", "offeringclass": "OfferingClass"}
+    return {
+        "effectiveDate": row["effectivedate"],
+        "priceDimensions": {},
+        "termAttributes": {name: row[column] for column, name in about.items()},
+    }
+
+
+def _rate(row: Row) -> dict[str, Any]:
+    """A row as describe_savings_plans_offering_rates answers it."""
+    return {
+        "savingsPlanOffering": {
+            "planType": _BULK_PLANS[row["productfamily"]],
+            "durationSeconds": int(row["leasecontractlength"]) * HOURS_PER_YEAR * 3600,
+            "paymentOption": row["purchaseoption"],
+            "currency": row["currency"],
+        },
+        "properties": [
+            {"name": "instanceType", "value": row["discountedusagetype"].partition(":")[2]},
+            {"name": "region", "value": row["discountedregioncode"]},
+        ],
+        "rate": row["discountedrate"],
+        "unit": row["unit"],
+        "usageType": row["discountedusagetype"],
+        "operation": row["discountedoperation"],
+    }
+
+
+def _partition(region: str) -> str:
+    return "cn" if region.startswith("cn-") else "aws"
+
+
+SOURCE = "aws ec2 describe_instance_types"
+
+# Where EC2 keeps each kind of accelerator. Inferentia stands under two of them; the first is enough.
+_PLACES = (
+    ("GpuInfo", "Gpus"),
+    ("NeuronInfo", "NeuronDevices"),
+    ("InferenceAcceleratorInfo", "Accelerators"),
+    ("MediaAcceleratorInfo", "Accelerators"),
+)
+
+
+def accelerated(said: Mapping[str, Any]) -> InstanceType | None:
+    """One instance type of describe_instance_types; None where it holds no accelerator."""
+    devices = next((said[info][kind] for info, kind in _PLACES if said.get(info, {}).get(kind)), None)
+    if not devices:
+        return None
+    device, name = devices[0], said["InstanceType"]
+    known = known_types("aws").get(name)
+    memory = device.get("MemoryInfo", {}).get("SizeInMiB")
+    # EC2 calls the A100 of 40 and of 80 GB the same
+    spellings = [device["Name"]] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB", device["Name"]]
+    model = known.gpu_model if known else gpu_model(*spellings)
+    return InstanceType(
+        instance_type=name,
+        gpu_model=model,
+        gpu_count=_count(name, devices, model),
+        gpu_memory_mib=memory,
+        vcpus=said.get("VCpuInfo", {}).get("DefaultVCpus"),
+        memory_gib=said["MemoryInfo"]["SizeInMiB"] / 1024 if "MemoryInfo" in said else None,
+        source=SOURCE,
+    )
+
+
+def _count(name: str, devices: list[Mapping[str, Any]], model: str) -> float:
+    """How many GPUs, parts of one included. A part (g6f) is reported with a count of 0.
+
+    Then the size of its partition says, else the catalog, else how much of a GPU's memory it has.
+    """
+    if count := sum(int(device.get("Count") or 0) for device in devices):
+        return float(count)
+    if parts := sum(float(d.get("LogicalGpuCount") or 0) * float(d.get("GpuPartitionSize") or 0) for d in devices):
+        return parts
+    if known := known_types("aws").get(name):
+        return float(known.gpu_count)
+    memory, whole = devices[0].get("MemoryInfo", {}).get("SizeInMiB"), gpu_memory_mib(model)
+    # partitions are eighths: memory is a little short of its share
+    return max(1, round(8 * memory / whole)) / 8 if memory and whole else 1.0
+
 
 _ELSE = "us-east-1"
 _TYPES_PER_REQUEST = 50
@@ -55,9 +334,9 @@ class AwsPrices(PriceCollector):
         prices: list[ListPrice] = []
         for region in regions:
             self.tell(f"{region}: no login; the public price list, which is long")
-            found = aws_bulk.product_prices(public, server, region, names, self.day)
+            found = bulk_product_prices(public, server, region, names, self.day)
             self.tell(f"{region}: no login; the public list of Savings Plans, which is long")
-            prices += _not_none([*found, *aws_bulk.plan_prices(public, server, region, names)], region)
+            prices += _not_none([*found, *plan_prices(public, server, region, names)], region)
         return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:

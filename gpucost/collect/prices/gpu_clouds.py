@@ -8,11 +8,10 @@ from decimal import Decimal
 from statistics import median
 from typing import Any, ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, one_of_each
-from gpucost.collect.prices.known import gpu_model, known_types
+from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
-from gpucost.store.list_prices import InstanceType, ListPrice, ProviderPrices
+from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 _RUNPOD_QUERY = "query GpuTypes { gpuTypes { id displayName memoryInGb securePrice communityPrice } }"
 _VAST_OFFERS = 20_000  # about ten times as many as there are

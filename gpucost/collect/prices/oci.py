@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, one_of_each
-from gpucost.collect.prices.known import gpu_model, known_types
+from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
-from gpucost.store.list_prices import InstanceType, ListPrice, ProviderPrices
+from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 SOURCE = "oci cost estimator"
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
 from gpucost.errors import SourceError
+from gpucost.http import PASSING, Passing, asked_again, retry_after
 
 if TYPE_CHECKING:
     import requests
@@ -46,7 +46,7 @@ class PublicList:
         """A JSON answer, its numbers as Decimal; posted where there is a `body`. `whole` tells whether nothing is missing."""
 
         def ask() -> Any:
-            from gpucost.collect.limits import hold
+            from gpucost.http import hold
 
             with self._answer(url, params, body) as answer:
                 content = hold(answer, _JSON_BYTES)
@@ -97,7 +97,7 @@ class PublicList:
     def _answer(self, url: str, params: dict[str, str] | None, body: Any) -> Iterator[requests.Response]:
         import requests
 
-        from gpucost.collect.limits import TooLarge
+        from gpucost.http import TooLarge
 
         try:
             method = "GET" if body is None else "POST"
@@ -114,7 +114,7 @@ class PublicList:
             raise SourceError(f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is") from error
 
     def _check(self, answer: requests.Response) -> None:
-        from gpucost.collect.limits import beginning
+        from gpucost.http import beginning
 
         if answer.status_code in PASSING:
             reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
@@ -130,7 +130,7 @@ class PublicList:
 
 
 def _lines(answer: requests.Response) -> Iterator[str]:
-    from gpucost.collect.limits import chunks
+    from gpucost.http import chunks
 
     rest = b""
     for chunk in chunks(answer, _CSV_BYTES):

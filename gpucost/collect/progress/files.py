@@ -13,16 +13,15 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from gpucost.collect.progress.levels import levels
-from gpucost.collect.progress.mappings import UNITS, unit_of
-from gpucost.collect.prometheus_parse import Garbled, whole_json
+from gpucost.collect.progress.mappings import UNITS, levels, unit_of
+from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
-from gpucost.model import Period, from_ms, to_ms
+from gpucost.periods import Period, from_ms, to_ms
 from gpucost.store import runs
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
 
 if TYPE_CHECKING:
-    from gpucost.store import Store
+    from gpucost.store.connection import Store
 
 KIND = "progress"
 NEEDED = ("workload", "time", "unit", "value")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from gpucost.collect.prometheus_selectors import one_of
-from gpucost.config import Config, Unit
+from gpucost.collect.prometheus.queries import one_of
+from gpucost.config.model import Config, Unit
 from gpucost.store.progress import ProgressSeries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
 
 # Units that gpucost unit answers about; requests --count shows any other.
 UNITS = ("epoch", "request", "prompt_token", "generation_token", "batch_item")
@@ -70,3 +71,28 @@ def _is_failure(labels: Mapping[str, str], name: str, values: list[str]) -> bool
     if name == "*":
         return True
     return any(fnmatchcase(labels.get(name, ""), value) for value in values)
+
+
+def levels(logged: Iterable[tuple[int, float, float]], marks: str) -> tuple[list[int], list[float]]:
+    """Moments (ms) and the level from then on, of entries (moment, step, number of the epoch); fractions are cut off.
+
+    The first keeps its fraction: 0.3 is under way, where 0 may be the first epoch, done.
+
+    An epoch that is logged again (its number falls back, or repeats without a later step) was done again: the level falls, just
+    after the last entry, to what had been done before it.
+    """
+    times: list[int] = []
+    reached: list[float] = []
+    last: tuple[int, float] | None = None
+    for at_ms, step, number in sorted(logged):
+        if not math.isfinite(number):
+            continue
+        level = math.floor(number)
+        again = last is not None and (level < last[0] or (level == last[0] and step <= last[1] and at_ms > times[-1]))
+        if again and marks == "end":
+            times.append(times[-1] + 1)
+            reached.append(level - 1)
+        reached.append(level if times else number)
+        times.append(at_ms)
+        last = (level, step)
+    return times, reached

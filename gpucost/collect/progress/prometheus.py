@@ -8,23 +8,21 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from gpucost.collect.base import Collector, Progress
+from gpucost.collect.base import Collector, CollectResult, Finding, Progress, default_spans, halves, whole_hours
 from gpucost.collect.progress.mappings import selector, series_of
-from gpucost.collect.prometheus_client import PrometheusClient, Retries
-from gpucost.collect.prometheus_failures import TooMuch
-from gpucost.collect.result import CollectResult, Finding
-from gpucost.collect.windows import default_spans, halves, whole_hours
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.prometheus.failures import TooMuch
 from gpucost.errors import SourceError, UsageError
-from gpucost.model import Period, from_ms, to_ms
+from gpucost.periods import Period, from_ms, to_ms
 from gpucost.store import runs
+from gpucost.store.metrics import Answer, LoadResult, MetricSamples
 from gpucost.store.progress import ProgressBatch, load_values
-from gpucost.store.samples import Answer, LoadResult, MetricSamples
 
 if TYPE_CHECKING:
     import duckdb
 
-    from gpucost.config import PrometheusSource, Unit
-    from gpucost.store import Store
+    from gpucost.config.model import PrometheusSource, Unit
+    from gpucost.store.connection import Store
     from gpucost.store.runs import Span
 
 _QUERY_STEP = "60s"

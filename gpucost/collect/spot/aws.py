@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpucost.collect import aws
-from gpucost.collect.spot.answers import HISTORY, price_of_row
-from gpucost.collect.spot.facts import BadFact
+from gpucost.collect.spot.base import HISTORY, BadFact, price_of_row
 from gpucost.errors import SourceError
-from gpucost.model import from_ms
+from gpucost.periods import from_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpucost.config import Aws
+    from gpucost.config.model import Aws
+    from gpucost.store.prices import SpotPrice
     from gpucost.store.runs import Span
-    from gpucost.store.spot_prices import SpotPrice
 
 SOURCE = "aws"
 FALLBACK_REGION = "us-east-1"

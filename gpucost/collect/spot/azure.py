@@ -11,16 +11,16 @@ import os
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.login import NoCredentials
-from gpucost.collect.passing import PASSING, Passing, asked_again, retry_after
-from gpucost.collect.spot.facts import BadFact, moment_of, price_of, text_of
+from gpucost.collect.base import NoCredentials
+from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError
-from gpucost.store.spot_prices import SpotPrice
+from gpucost.http import PASSING, Passing, asked_again, retry_after
+from gpucost.store.prices import SpotPrice
 
 if TYPE_CHECKING:
     import requests
 
-    from gpucost.config import Azure
+    from gpucost.config.model import Azure
 
 SOURCE = "azure"
 # What EC2 calls it: one word for Linux in all of spot_prices.

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.errors import PriceError
-from gpucost.model import MS_PER_HOUR, from_ms
+from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.price.list_prices import load_price_list
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.model import Period
+    from gpucost.periods import Period
 
 _DAY_MS = 24 * MS_PER_HOUR
 _MEAN = Decimal("0.000001")

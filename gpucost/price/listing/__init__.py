@@ -2,32 +2,244 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.list_prices import load_price_list
-from gpucost.price.listing.names import FIX_UNPRICED, Meant, nearest, not_sold_on_demand, resolve
-from gpucost.price.listing.view import (
-    ListedPrice,
-    Listing,
-    Overview,
-    by_price,
-    cheapest_regions,
-    converted,
-    spot_discount_percent,
-)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Asked", "ListedPrice", "Listing", "Overview", "listing", "overview"]
+FIX_UNPRICED = "gpucost collect prices asks the clouds; what they do not list, your price book prices"
+
+_OFFERED = 4
+_NOT_SOLD = """
+SELECT provider, instance_type, sold_as, fact, as_of, source_id FROM not_sold_on_demand AS n
+WHERE list_contains($1::VARCHAR[], lower(instance_type)) AND NOT EXISTS (
+    FROM listed_prices AS p
+    WHERE p.provider = n.provider AND lower(p.instance_type) = lower(n.instance_type) AND p.purchase_option = 'on_demand'
+        AND p.status = 'current'
+)
+ORDER BY ALL"""
+_SOLD_AS = {"capacity_block": "capacity blocks", "cud": "commitments", "flex_start": "flex start", "calendar": "calendar mode"}
+_MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """Either GPU models by their one name, or instance types in lower case; the other is empty."""
+
+    gpu_models: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+
+
+def resolve(con: DuckDBPyConnection, name: str) -> Meant:
+    """What `name` means; `H100` is every H100 model. Raises GpucostError, offering the nearest names, where it means nothing.
+
+    Reads listed_prices, listed_instances, gpu_models and gpu_aliases.
+    """
+    types = [str(row[0]) for row in con.execute("SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1").fetchall()]
+    wanted = name.strip().lower()
+    for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes are called without it, too
+        if any(known.lower() == typed for known in types):
+            return Meant(instance_types=(typed,))
+    models = [str(row[0]) for row in con.execute("SELECT gpu_model FROM gpu_models ORDER BY 1").fetchall()]
+    if found := gpu_models_called(name, models, aliases_of(con)):
+        return Meant(gpu_models=found)
+    if facts := not_sold_on_demand(con, [wanted]):
+        raise GpucostError("; ".join(facts), FIX_UNPRICED)
+    if con.execute("SELECT 1 FROM listed_instances WHERE instance_type = ? LIMIT 1", [wanted]).fetchone():
+        raise GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
+    near = nearest(name, [*models, *types])
+    raise GpucostError(
+        f"no GPU or instance type is called {name!r}; did you mean {', '.join(near)}?", "gpucost prices lists every GPU"
+    )
+
+
+def not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each of `instance_types`, in lower case, that its cloud does not sell on demand: how it is sold instead.
+
+    A current list price on demand, such as one collected since, says otherwise. Reads not_sold_on_demand and listed_prices.
+    """
+    rows = con.execute(_NOT_SOLD, [list(instance_types)]).fetchall()
+    sentences = []
+    for provider, name, sold_as, fact, as_of, source in rows:
+        ways = [_SOLD_AS.get(option, option.replace("_", " ")) for option in sold_as]
+        instead = f"sold as {' and '.join(filter(None, [', '.join(ways[:-1]), ways[-1]]))}" if ways else "no price is public"
+        sentences.append(f"{name} is not sold on demand by {provider}: {instead} ({fact}; {source}, {as_of})")
+    return tuple(sentences)
+
+
+def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:
+    """Letters and digits of a spelling -> the model's one name. Reads gpu_aliases."""
+    return {str(alias): str(model) for alias, model in con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()}
+
+
+def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str]) -> tuple[str, ...]:
+    """The models whose name has every word of `name`, in any order; else the one that spells itself so; else none.
+
+    A MIG or shared suffix, as nvidia.com/gpu.product has it, is of no account.
+    """
+    bare = _bare(name)
+    words = set(re.findall(r"[a-z0-9]+", bare)) - _MAKERS
+    found = tuple(model for model in models if words and words <= set(re.findall(r"[a-z0-9]+", model.lower())))
+    if found:
+        return found
+    alias = spelled(name)
+    return (aliases[alias],) if alias in aliases else ()
+
+
+def spelled(name: str) -> str:
+    """`name` as gpu_aliases spells it: letters and digits alone, in lower case, without its maker."""
+    return re.sub(r"^(nvidia|tesla)+", "", re.sub(r"[^a-z0-9]", "", _bare(name)))
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"-(shared|mig-.*)$", "", name.strip().lower())
+
+
+def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]:
+    """The `count` names most alike `word`, best first: those that begin with it, then by the whole name or one of its words."""
+    asked = word.strip().lower()
+
+    def rank(name: str) -> tuple[bool, float, str]:
+        pieces = {name.lower(), *re.findall(r"[a-z0-9]+", name.lower())}
+        alike = max(SequenceMatcher(None, asked, piece).ratio() for piece in pieces)
+        return (not name.lower().startswith(asked), -alike, name)
+
+    return sorted(names, key=rank)[:count]
+
+
+_KEPT = Decimal("1e-12")
+_PERCENT_KEPT = Decimal("0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrice:
+    """One list price of an instance; None where a field does not apply, or nothing is known.
+
+    price_per_hour is of the whole instance in `currency`, which is the config's where a rate is known, else the one it is
+    listed in. gpu_count may be a part of a GPU. more_regions counts dearer regions that are not shown.
+    """
+
+    provider: str
+    region: str | None
+    zone: str | None
+    instance_type: str
+    gpu_model: str | None
+    gpu_count: Decimal | None
+    purchase_option: str
+    term_years: int | None
+    payment_option: str | None
+    offering: str | None
+    price_per_hour: Decimal
+    currency: str
+    listed_price_per_hour: Decimal
+    listed_currency: str
+    spot_discount_percent: Decimal | None
+    price_as_of: date
+    effective_start: date | None
+    source: str
+    origin: str  # 'catalog', 'store' (gpucost collect prices) or 'spot_history' (gpucost collect spot)
+    status: str  # 'current', 'superseded' by a newer one, or 'upcoming'
+    is_stale: bool
+    more_regions: int | None = None
+
+    @property
+    def price_per_gpu_hour(self) -> Decimal | None:
+        """price_per_hour over gpu_count, at most 12 decimals; None where the instance's GPUs are not known."""
+        if self.gpu_count is None:
+            return None
+        return (self.price_per_hour / self.gpu_count).quantize(_KEPT).normalize()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The prices of one GPU or instance type."""
+
+    name: str
+    gpu_models: tuple[str, ...]
+    today: date
+    currency: str
+    stale_after_days: int
+    rows: tuple[ListedPrice, ...]
+    superseded: tuple[ListedPrice, ...]
+    not_sold_on_demand: tuple[str, ...] = ()  # sentences on instance types asked for: how they are sold instead
+
+    @property
+    def cheapest_fresh(self) -> ListedPrice | None:
+        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
+        if not self.rows or not self.rows[0].is_stale:
+            return None
+        return next((row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None)
+
+    @property
+    def unconverted(self) -> tuple[str, ...]:
+        """Currencies of rows that no rate converts, and which are sorted after the others."""
+        return tuple(sorted({row.currency for row in self.rows} - {self.currency}))
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every GPU model with its cheapest price by purchase option."""
+
+    today: date
+    currency: str
+    stale_after_days: int
+    purchase_options: tuple[str, ...]
+    rows: tuple[tuple[str, dict[str, ListedPrice]], ...]  # (GPU model, purchase option -> its cheapest price)
+
+
+def converted(price: Decimal, rate: Decimal) -> Decimal:
+    """`price` in another currency, at most 12 decimals."""
+    return (price * rate).quantize(_KEPT).normalize()
+
+
+def spot_discount_percent(spot: Decimal, on_demand: Decimal) -> Decimal:
+    """100 × (1 − spot ÷ on demand), to a tenth of a percent; 0 or less where spot is no cheaper."""
+    return ((1 - spot / on_demand) * 100).quantize(_PERCENT_KEPT)
+
+
+def by_price(rows: Iterable[ListedPrice], currency: str) -> list[ListedPrice]:
+    """`rows` in `currency` first, cheapest GPU-hour first; then those in others, one currency after the other."""
+
+    def rank(row: ListedPrice) -> tuple[object, ...]:
+        per_gpu = row.price_per_gpu_hour
+        place = (row.provider, row.instance_type, row.purchase_option, row.term_years or 0, row.region or "", row.zone or "")
+        details = (row.payment_option or "", row.offering or "", -row.price_as_of.toordinal(), row.source)
+        return (row.currency != currency, row.currency, per_gpu is None, per_gpu or row.price_per_hour, *place, *details)
+
+    return sorted(rows, key=rank)
+
+
+def cheapest_regions(rows: Sequence[ListedPrice]) -> list[ListedPrice]:
+    """Of `rows`, sorted by price, the first of every kind of price of an instance type; more_regions counts its others."""
+    regions: dict[tuple[object, ...], set[str | None]] = {}
+    firsts: dict[tuple[object, ...], ListedPrice] = {}
+    for row in rows:
+        kind = (
+            row.provider,
+            row.instance_type.lower(),
+            row.purchase_option,
+            row.term_years,
+            row.payment_option,
+            row.offering,
+            row.currency,
+        )
+        firsts.setdefault(kind, row)
+        regions.setdefault(kind, set()).add(row.region)
+    return [replace(first, more_regions=len(regions[kind]) - 1) for kind, first in firsts.items()]
+
 
 _OVERVIEW_OPTIONS = ("on_demand", "spot")
 _ALL_OFFERED = 6

@@ -8,18 +8,18 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine.local import answer_rows, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import GpucostError
-from gpucost.model import Period, from_ms
+from gpucost.periods import Period, from_ms, within
+from gpucost.render.view import hours
 from gpucost.report.query import Query, nearest
-from gpucost.report.rows import ZERO, check_names, hours, prepare
-from gpucost.store.activity import load_devices
-from gpucost.timeline import within
+from gpucost.report.rows import ZERO, check_names, prepare
+from gpucost.store.usage import load_devices
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config.model import Config
 
 
 @dataclass(frozen=True, slots=True)

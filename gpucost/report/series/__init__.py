@@ -1,1 +1,255 @@
 """Series: a report's period in steps, as charts draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
+
+from gpucost.config.model import Config
+from gpucost.engine import answer_rows, run_stage
+from gpucost.periods import MS_PER_HOUR, Period, Slot, from_ms, is_whole_days, slots
+from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours, ratio
+from gpucost.report.query import Query
+from gpucost.report.rows import filters
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_BASES = {
+    "node": "A node's whole price rides on its GPUs, evenly.",
+    "sku": "A node's price is split by list prices of its parts; CPU and memory are charged by request.",
+}
+
+
+def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
+    """What a reader must know to check the figures, as (what, how)."""
+    threshold = f"{config.idle.threshold_percent:g} %"
+    basis = _BASES.get(
+        config.prices.cost_basis,
+        f"A node's price is split into GPU, CPU and memory ({config.prices.cost_basis}); CPU and memory are charged by request.",
+    )
+    steps = [
+        (
+            "Time",
+            f"Days and hours are local to {config.tz.key}; the end of a period is not part of it.",
+        ),
+        (
+            "Allocated",
+            "GPU-hours that pods held, from the moments that Kubernetes saw them, not from samples: a pod of two minutes counts.",
+        ),
+        (
+            "Active and idle",
+            f"Held GPUs are idle while they are measured below {threshold} activity ({config.activity.device_metric}; of MIG "
+            f"instances {config.activity.mig_metric}), active from there on, and unmeasured while there is no valid sample.",
+        ),
+        (
+            "Price",
+            "For each moment the best there is: the bill, the price book, the history of spot prices, list prices. "
+            "What no bill covers is an estimate.",
+        ),
+        (
+            "Cost",
+            f"{basis} A node's holders, what nobody held and what nobody saw add up to the node's cost, exactly, in every hour.",
+        ),
+        ("Efficiency", "Active ÷ (active + idle). Unmeasured time is in neither; Coverage says how much there was."),
+        ("Spot ratio", "GPU-hours on spot nodes ÷ allocated GPU-hours of known capacity type."),
+    ]
+    if query.is_narrowed:
+        steps.append(("Unallocated", "GPUs that nobody held belong to no team or namespace, and are not in this report."))
+    else:
+        steps.append(("Unallocated", "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it."))
+    return tuple(steps)
+
+
+_MOST_DAYS_BY: tuple[tuple[Step, int], ...] = (("hour", 3), ("day", 100), ("week", 750))
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHour:
+    """A part [from_ms, to_ms) of the period: the moment it belongs to, its weekday (Monday 0) and hour, both local.
+
+    Hours are cut where the store cuts its cells: at hours of UTC and local midnights. One of a zone half an hour off counts for
+    the local hour that it begins in.
+    """
+
+    from_ms: int
+    to_ms: int
+    moment: int
+    weekday: int
+    hour: int
+
+
+def step_of(period: Period) -> Step:
+    """The finest step of which a chart can show all."""
+    days = (period.end - period.start) / timedelta(days=1)
+    return next((step for step, most in _MOST_DAYS_BY if days <= most), "month")
+
+
+def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
+    """The period's steps in order, without gap or overlap; the first and last may be cut short by its ends."""
+    parts = slots(period, tz, ("day",) if step == "week" else (step,))
+    if step != "week":
+        return [_moment(part, part.to_ms, step, tz) for part in parts]
+    weeks = [list(days) for _, days in groupby(parts, key=lambda part: from_ms(part.from_ms).astimezone(tz).isocalendar()[:2])]
+    return [_moment(days[0], days[-1].to_ms, step, tz) for days in weeks]
+
+
+def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[LocalHour]:
+    """Every hour of the period."""
+    found: list[LocalHour] = []
+    at = 0
+    for part in slots(period, tz, ("hour",)):
+        while part.from_ms >= moments[at].to_ms:
+            at += 1
+        local = from_ms(part.from_ms).astimezone(tz)
+        found.append(LocalHour(part.from_ms, part.to_ms, at, local.weekday(), local.hour))
+    return found
+
+
+def _moment(part: Slot, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
+    local = from_ms(part.from_ms).astimezone(tz)
+    last = from_ms(to_ms - 1).astimezone(tz)
+    day = f"{_MONTHS[local.month - 1]} {local.day}"
+    if step == "month":
+        return Moment(part.month, f"{_MONTHS[local.month - 1]} {local.year}", part.from_ms, to_ms)
+    if step == "hour":
+        return Moment(_hour_name(local), f"{day} {local:%H:%M}", part.from_ms, to_ms)
+    if step == "week" and last.date() > local.date():
+        return Moment(f"{local:%Y-%m-%d} to {last:%Y-%m-%d}", day, part.from_ms, to_ms)
+    return Moment(f"{local:%Y-%m-%d}", day, part.from_ms, to_ms)
+
+
+def _hour_name(local: datetime) -> str:
+    """With the offset from UTC where clocks show the hour twice."""
+    is_plain = local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset()
+    return f"{local:%Y-%m-%d %H:%M}" if is_plain else f"{local:%Y-%m-%d %H:%M %z}"
+
+
+_PACKAGE = "gpucost.report.series"
+# so many names stand alone in a chart: eyes tell about eight colors apart
+_MOST_NAMES = 7
+_HOLDERS = ("team", "namespace", "workload", "cluster")
+_ZERO = Decimal(0)
+_MICRO = Decimal("0.000001")
+_TITLES = {"gpu_model": "Cost by GPU model", "capacity_type": "Cost by capacity type"}
+_UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"}
+_BANDS: tuple[tuple[LayerKind, str], ...] = (
+    ("active", "Active"),
+    ("idle", "Idle"),
+    ("unmeasured", "Unmeasured"),
+    ("unallocated", "Unallocated"),
+)
+
+
+def read_series(con: DuckDBPyConnection, config: Config, query: Query) -> Series:
+    """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
+    step = step_of(query.period)
+    moments = moments_of(query.period, config.tz, step)
+    parts = local_hours(query.period, config.tz, moments)
+    run_stage(
+        con,
+        _PACKAGE,
+        "10_hours",
+        {
+            "from_ms": [part.from_ms for part in parts],
+            "to_ms": [part.to_ms for part in parts],
+            "moment": [part.moment for part in parts],
+            "weekday": [part.weekday for part in parts],
+            "hour": [part.hour for part in parts],
+        },
+    )
+    by_day = step != "hour" and is_whole_days(query.period, config.tz)
+    run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by_day": by_day})
+    count = len(moments)
+    return Series(
+        step=step,
+        moments=tuple(moments),
+        timezone=config.tz.key,
+        stacks=tuple(
+            _stack(con, by, count, apart=apart)
+            for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
+        ),
+        hours=_bands(con, count),
+        heat=_heat(con, query),
+        method=method(config, query),
+    )
+
+
+def trends(con: DuckDBPyConnection, rows: Sequence[Row], series: Series) -> list[tuple[Decimal, ...]]:
+    """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
+    found = [[_ZERO] * len(series.moments) for _ in rows]
+    names = {key: [row.keys[key] for row in rows] for key in ("cluster", "namespace", "workload")}
+    for answer in answer_rows(con, _PACKAGE, "60_trends", names):
+        found[answer["place"]][answer["moment"]] = Decimal(answer["cost"])
+    return [tuple(values) for values in found]
+
+
+def _holder(query: Query) -> str:
+    """The first dimension asked for that says who held GPUs, else the one that the report would take by itself."""
+    usual = "workload" if query.namespaces else "namespace" if query.teams else "team"
+    return next((name for name in query.dimensions if name in _HOLDERS), usual)
+
+
+def _stack(con: DuckDBPyConnection, by: str, count: int, *, apart: bool) -> Stack:
+    answer = answer_rows(con, _PACKAGE, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES})
+    found: dict[tuple[int, int], tuple[LayerKind, str, list[Decimal]]] = {}
+    for row in answer:
+        kind: LayerKind = row["kind"]
+        place = (("named", "others", "unallocated", "not_collected").index(kind), row["rank"] or 0)
+        name = {"others": f"{row['names']:,} others", "unallocated": "Unallocated", "not_collected": "Not collected"}.get(
+            kind
+        ) or _name(by, row["name"])
+        found.setdefault(place, (kind, name, [_ZERO] * count))[2][row["moment"]] += Decimal(row["cost"])
+    layers = [_layer(kind, name, values) for _, (kind, name, values) in sorted(found.items(), key=lambda item: item[0])]
+    return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)
+
+
+def _name(by: str, name: str | None) -> str:
+    if name is None or (by == "capacity_type" and name == "unknown"):
+        return _UNKNOWN.get(by, "unknown")
+    return name.replace("_", "-") if by == "capacity_type" else name
+
+
+def _bands(con: DuckDBPyConnection, count: int) -> Stack:
+    values: dict[str, list[Decimal]] = {kind: [_ZERO] * count for kind, _ in _BANDS}
+    for row in answer_rows(con, _PACKAGE, "40_bands"):
+        for kind, _ in _BANDS:
+            values[kind][row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
+    layers = [_layer(kind, name, values[kind]) for kind, name in _BANDS if any(values[kind])]
+    return _summed("GPU-hours: active, idle, unallocated", "hours", layers, count)
+
+
+def _layer(kind: LayerKind, name: str, values: list[Decimal]) -> Layer:
+    return Layer(name, kind, tuple(values), sum(values, _ZERO))
+
+
+def _summed(title: str, unit: Literal["money", "hours"], layers: list[Layer], count: int) -> Stack:
+    totals = tuple(sum((layer.values[at] for layer in layers), _ZERO) for at in range(count))
+    return Stack(title, unit, tuple(layers), totals, sum(totals, _ZERO))
+
+
+def _heat(con: DuckDBPyConnection, query: Query) -> tuple[Heat, ...]:
+    answer = answer_rows(con, _PACKAGE, "50_heat", filters(query))
+    idle = _map("Idle by weekday and hour", "idle", "measured GPU-hours", answer, "idle", "measured")
+    if query.is_narrowed:
+        return (idle,)
+    return (idle, _map("Unallocated by weekday and hour", "unallocated", "GPU-hours", answer, "unallocated", "offered"))
+
+
+def _map(title: str, part: str, whole: str, answer: list[dict[str, Any]], top: str, bottom: str) -> Heat:
+    sums = {(row["weekday"], row["hour"]): (hours(row[top]), hours(row[bottom])) for row in answer}
+    grid = [[sums.get((weekday, hour), (0.0, 0.0)) for hour in range(24)] for weekday in range(7)]
+    return Heat(
+        title=title,
+        part=part,
+        whole=whole,
+        shares=tuple(tuple(ratio(*pair) for pair in row) for row in grid),
+        part_gpu_hours=tuple(tuple(pair[0] for pair in row) for row in grid),
+        gpu_hours=tuple(tuple(pair[1] for pair in row) for row in grid),
+    )

@@ -11,18 +11,18 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine.local import answer_rows, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import PriceError
-from gpucost.model import from_ms
+from gpucost.periods import from_ms
+from gpucost.render.view import Notice, Row, Shared
 from gpucost.report.query import Query
 from gpucost.report.rows import NO_MEASURES, ZERO, filters
-from gpucost.report.view import Notice, Row, Shared
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config import Config
+    from gpucost.config.model import Config
 
 _STAGES = ("50_claims", "60_team_shares", "70_allocation_shares", "80_slot_shares")
 _NOTHING = {

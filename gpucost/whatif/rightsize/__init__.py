@@ -1,1 +1,716 @@
 """Other GPU models and counts for the same work, by memory, measured activity and speed."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucost.engine import run_stage
+from gpucost.errors import DataError, GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.fleet import (
+    GPUS_PER_NODE,
+    HOURS_PER_MONTH,
+    CostOf,
+    Fleet,
+    Levels,
+    Node,
+    Pod,
+    Price,
+    PricePer,
+    is_batch,
+    node_price,
+    uniform,
+)
+from gpucost.whatif.gpu_specs import Facts, Model
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# what a node's capacity is bought as; reserved capacity is paid whatever runs on it
+PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each."""
+
+    provider: str | None
+    region: str | None
+    instance_type: str | None
+    gpu_model: str
+    gpus: int
+    purchase_option: str
+    price_per_gpu_hour: Decimal
+    source: str
+    as_of: str | None = None
+
+
+def list_offers(con: DuckDBPyConnection) -> list[Offer]:
+    """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
+    run_stage(con, __package__ or "", "offers")
+    rows = con.execute(
+        "SELECT provider, region, instance_type, gpu_model, gpu_count, purchase_option, price_per_hour, price_as_of, source"
+        " FROM gpu_offers ORDER BY ALL"
+    ).fetchall()
+    return [
+        Offer(provider, region, kind, model, gpus, option, _each(price, gpus), source, str(as_of))
+        for provider, region, kind, model, gpus, option, price, as_of, source in rows
+    ]
+
+
+def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
+    """What the fleet's own nodes cost: their latest prices, discounts and contracts included."""
+    found = {}
+    for node in nodes:
+        if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
+            price, gpus, option = node.prices[-1], round(node.gpus), PURCHASE[node.capacity_type]
+            found[node.provider, node.region, node.instance_type, node.gpu_model, gpus, option] = Offer(
+                node.provider,
+                node.region,
+                node.instance_type,
+                node.gpu_model,
+                gpus,
+                option,
+                _each(price.per_node_hour, gpus),
+                price.source,
+                price.as_of,
+            )
+    return list(found.values())
+
+
+def merge(own: list[Offer], listed: list[Offer]) -> list[Offer]:
+    """Both, list prices only where the fleet itself has no price of that instance type."""
+    known = {(o.provider, o.region, o.instance_type, o.purchase_option) for o in own}
+    return own + [o for o in listed if (o.provider, o.region, o.instance_type, o.purchase_option) not in known]
+
+
+def _each(price: Decimal, gpus: int) -> Decimal:
+    return round(price / gpus, 12)
+
+
+_COLUMNS = ("gpu_model", "relative_speed")
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Speeds by model, in any one unit. `across_vendors`: they are measured, so that work may move to another vendor's GPUs."""
+
+    of: Mapping[str, float]
+    source: str
+    as_of: str | None = None
+    across_vendors: bool = False
+
+    def ratio(self, model: str, base: str) -> float | None:
+        """How many GPUs of `base` one of `model` is worth; None where either is not known."""
+        speed, other = self.of.get(model), self.of.get(base)
+        return speed / other if speed and other else None
+
+
+def catalog_speeds(facts: Facts) -> Speeds:
+    """Dense FP16 throughput: right for large matrix products, too good for what waits for memory or input."""
+    dates = [model.as_of for model in facts.models.values() if model.tflops and model.as_of]
+    return Speeds(
+        {model.name: model.tflops for model in facts.models.values() if model.tflops},
+        "catalog (dense FP16 TFLOPS)",
+        max(dates, default=None),
+    )
+
+
+def read_speeds(path: Path, facts: Facts) -> Speeds:
+    """The user's table: CSV with the columns gpu_model, relative_speed. Raises DataError, naming file and line."""
+    speeds: dict[str, float] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ())[: len(_COLUMNS)] != _COLUMNS:
+                raise DataError(f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}", _HINT)
+            for row in reader:
+                where = f"{path}, line {reader.line_num}"
+                try:
+                    speed = float(row["relative_speed"] or "")
+                except ValueError:
+                    speed = 0.0
+                if not 0 < speed < float("inf"):
+                    raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
+                speeds[facts.model(row["gpu_model"] or "", where).name] = speed
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
+    if not speeds:
+        raise DataError(f"{path} holds no speeds", _HINT)
+    return Speeds(speeds, str(path), across_vendors=True)
+
+
+_HINT = "its lines are gpu_model,relative_speed: A100-SXM4-40GB,1 and H100-80GB-HBM3,2.2"
+
+
+# A batch job is spread over these counts; more than one GPU is taken to scale evenly.
+_COUNTS = (1, 2, 3, 4, 6, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a pod does with its `gpus`: `used` of them are ever active; `mean` and `high` are shares 0-1 of those.
+
+    `memory_mib` is what one GPU held (95th percentile), None where that is not known: then the new GPUs need as much memory in
+    all as those of today.
+    """
+
+    model: str
+    gpus: int
+    used: int
+    mean: float
+    high: float
+    memory_mib: float | None
+    is_batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
+
+    margin_percent: float = 10.0
+    headroom_percent: float = 20.0
+    max_slowdown: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`gpus` of an offer that do the work in `time_factor` times the hours."""
+
+    offer: Offer
+    gpus: int
+    time_factor: float
+
+    @property
+    def price_per_hour_today(self) -> Decimal:
+        """What the GPUs cost while an hour's work of today is done: a price per unit of work."""
+        return self.offer.price_per_gpu_hour * self.gpus * Decimal(str(self.time_factor))
+
+
+def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
+    """All that can do it, the cheapest per unit of work first."""
+    found = []
+    for offer in offers:
+        ratio = speeds.ratio(offer.gpu_model, load.model)
+        model = facts.models.get(offer.gpu_model)
+        if ratio is None or model is None or not (speeds.across_vendors or _is_kin(load, model, facts)):
+            continue
+        for gpus in _counts(load, offer, ratio, margins):
+            factor = time_factor(load, gpus, ratio)
+            if _holds(load, model, gpus, facts, margins) and (not load.is_batch or factor <= margins.max_slowdown + 1e-9):
+                found.append(Fit(offer, gpus, factor))
+    return sorted(found, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
+
+
+def time_factor(load: Load, gpus: int, ratio: float) -> float:
+    """Hours on `gpus` GPUs, each `ratio` times as fast, per hour of today.
+
+    Of batch work the active share of the time shrinks or grows with speed, the rest (input, waiting) stays; everything else
+    runs as long as it did.
+    """
+    if not load.is_batch:
+        return 1.0
+    return (1 - load.mean) + load.mean * load.used / (gpus * ratio)
+
+
+def _counts(load: Load, offer: Offer, ratio: float, margins: Margins) -> list[int]:
+    if load.is_batch:
+        return [count for count in sorted({*_COUNTS, load.used}) if count <= offer.gpus]
+    # what serves must be fast enough at its busiest
+    free = 1 - margins.headroom_percent / 100
+    least = load.used * load.high * (1 + margins.margin_percent / 100) / (ratio * free)
+    return list(range(max(1, math.ceil(least - 1e-9)), offer.gpus + 1))
+
+
+def _is_kin(load: Load, model: Model, facts: Facts) -> bool:
+    """Whether the model is of the same vendor as today's: others need other software."""
+    today = facts.models.get(load.model)
+    return today is not None and today.vendor == model.vendor
+
+
+def _holds(load: Load, model: Model, gpus: int, facts: Facts, margins: Margins) -> bool:
+    """Whether the GPUs have the memory, together; what fits one GPU today is not spread over several."""
+    today = facts.models.get(load.model)
+    each = load.memory_mib
+    if each is not None:
+        each *= 1 + margins.margin_percent / 100
+        if today is not None and today.memory_mib is not None:
+            each = min(each, today.memory_mib)  # it runs there, margin or not
+    elif today is not None:
+        each = today.memory_mib
+    if each is None or model.memory_mib is None:
+        return False
+    return model.memory_mib >= each if load.used == 1 else gpus * model.memory_mib >= load.used * each
+
+
+_ROUNDING = 1e-6
+# A pod measured for less says nothing of GPUs that it never uses.
+_LEAST_HOURS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Pods of a workload that are alike: on one model, of one size, in one place."""
+
+    cluster: str
+    namespace: str
+    workload: str
+    model: str
+    gpus: int
+    capacity_type: str
+    provider: str | None
+    region: str | None
+
+
+def has_whole_gpus(pod: Pod) -> bool:
+    """Whether the pod holds whole GPUs, not parts of one."""
+    return round(pod.gpus) >= 1 and abs(pod.gpus - round(pod.gpus)) < _ROUNDING
+
+
+def shapes_of(fleet: Fleet) -> dict[Shape, list[Pod]]:
+    """The pods that hold whole GPUs of a known model, alike ones together; those on reserved capacity are left out."""
+    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    shapes: dict[Shape, list[Pod]] = defaultdict(list)
+    for pod in fleet.pods:
+        node: Node = nodes[pod.cluster, pod.node]
+        if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
+            place = (node.capacity_type, node.provider, node.region)
+            shapes[Shape(pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place)].append(pod)
+    return shapes
+
+
+def load_of(shape: Shape, pods: Sequence[Pod], levels: Levels) -> Load | None:
+    """What the pods of a shape do: means weighed by time, the busiest and fullest of them; None where none was measured."""
+    found = [(pod, level) for pod in pods if (level := levels.get((pod.cluster, pod.uid))) is not None]
+    if not found:
+        return None
+    hours = sum(pod.to_ms - pod.from_ms for pod, _ in found)
+    mean = sum(level.mean * (pod.to_ms - pod.from_ms) for pod, level in found) / hours
+    long = [level for _, level in found if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus]
+    used = max((level.active_devices for level in long), default=shape.gpus)
+    memories = [level.high_memory_mib for _, level in found if level.high_memory_mib is not None]
+    share = mean * shape.gpus / used if used else 0.0
+    high = max(level.high for _, level in found)
+    memory = max(memories) if len(memories) == len(found) else None
+    return Load(shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A shape's pods, what they do, and the GPUs that would do it."""
+
+    shape: Shape
+    pods: tuple[Pod, ...]
+    load: Load
+    fit: Fit
+
+
+def key(number: int) -> tuple[str, str, str]:
+    """Under which workload costs are told of the move of this number."""
+    return ("moved", "default", str(number))
+
+
+def alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
+    """The moves' pods as they are, each move a workload of its own, on nodes of their own at their share of the price."""
+    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    made, pods = [], []
+    for number, move in enumerate(moves):
+        for index, pod in enumerate(move.pods):
+            node = nodes[pod.cluster, pod.node]
+            prices = tuple(
+                replace(p, per_node_hour=round(p.per_node_hour * move.shape.gpus / round(node.gpus), 9)) for p in node.prices
+            )
+            name = f"{number}/{index}"
+            made.append(
+                replace(node, cluster="moved", name=name, gpus=pod.gpus, from_ms=pod.from_ms, to_ms=pod.to_ms, prices=prices)
+            )
+            pods.append(replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name))
+    return Fleet(tuple(made), tuple(pods))
+
+
+def moved(moves: Sequence[Move]) -> Fleet:
+    """The same work on the GPUs chosen."""
+    made, pods = [], []
+    for number, move in enumerate(moves):
+        offer, gpus = move.fit.offer, move.fit.gpus
+        price = Price(round(offer.price_per_gpu_hour * gpus, 9), offer.source, offer.as_of)
+        for index, pod in enumerate(move.pods):
+            name = f"{number}/{index}"
+            end = pod.from_ms + round((pod.to_ms - pod.from_ms) * move.fit.time_factor)
+            made.append(
+                Node(
+                    name=name,
+                    gpus=float(gpus),
+                    from_ms=pod.from_ms,
+                    to_ms=end,
+                    prices=(price,),
+                    capacity_type=move.shape.capacity_type,
+                    cluster="moved",
+                    gpu_model=offer.gpu_model,
+                )
+            )
+            pods.append(Pod(name, str(number), float(gpus), pod.from_ms, end, team=pod.team, uid=name, cluster="moved"))
+    return Fleet(tuple(made), tuple(pods))
+
+
+@dataclass(frozen=True, slots=True)
+class RightsizeOptions:
+    """Prices per GPU-hour. `to_gpus` None: as many as do the work at the lowest cost, of up to 8 on a node."""
+
+    load: Load
+    price_per_gpu_hour: Decimal
+    to_model: str
+    to_price_per_gpu_hour: Decimal
+    currency: str
+    to_gpus: int | None = None
+    hours: float = HOURS_PER_MONTH
+    margins: Margins = field(default_factory=Margins)
+    told: tuple[Assumption, ...] = field(default_factory=tuple)
+
+
+def calculator_answer(options: RightsizeOptions, facts: Facts, speeds: Speeds, cost_of: CostOf) -> Answer:
+    """Today's GPUs against the others. Raises UsageError where the others cannot do the work."""
+    load = options.load
+    ratio = speeds.ratio(options.to_model, load.model)
+    if ratio is None:
+        raise UsageError(
+            f"how fast {options.to_model} is beside {load.model} is not known to {speeds.source}",
+            "--relative-speed 0.5 says it, or --speeds FILE",
+        )
+    gpus = options.to_gpus
+    if gpus is None:
+        offer = Offer(None, None, None, options.to_model, 8, "on_demand", options.to_price_per_gpu_hour, "option")
+        found = fits(load, [offer], facts, speeds, options.margins)
+        if not found:
+            raise UsageError(
+                f"no count up to 8 of {options.to_model} has the memory and the speed for this work",
+                "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
+            )
+        gpus = found[0].gpus
+    factor = time_factor(load, gpus, ratio)
+    today, scenario = (
+        Position.of(
+            cost_of(uniform("work", nodes=1, gpus_per_node=count, hours=hours, price=Price(round(price * count, 12), "option"))),
+            options.currency,
+            gpus=count,
+            gpu_model=model,
+        )
+        for model, count, hours, price in (
+            (load.model, load.gpus, options.hours, options.price_per_gpu_hour),
+            (options.to_model, gpus, options.hours * factor, options.to_price_per_gpu_hour),
+        )
+    )
+    work = Decimal(str(options.hours * load.used * load.mean))
+    even = options.price_per_gpu_hour * load.gpus / (gpus * Decimal(str(factor)))
+    return Answer(
+        kind="rightsize",
+        title=f"{load.gpus} x {load.model} against {gpus} x {options.to_model}",
+        period=f"{options.hours:g} hours",
+        today=today,
+        scenario=scenario,
+        figures={
+            "unit_of_work": f"active GPU-hour of {load.model}",
+            "units_of_work": round(float(work), 6),
+            "cost_per_unit_of_work_today": round(today.cost / work, 6) if work else None,
+            "cost_per_unit_of_work": round(scenario.cost / work, 6) if work else None,
+            "relative_speed": round(ratio, 6),
+            "time_factor": round(factor, 6),
+            "break_even_price_per_gpu_hour": round(even, 6),
+        },
+        assumptions=(
+            *options.told,
+            Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
+        ),
+        break_even=(f"It saves as long as a {options.to_model} costs less than {even:,.4f} {options.currency} per GPU-hour.",),
+        time=(
+            f"Each hour of work takes {factor:.2f} hours."
+            if load.is_batch
+            else "It runs as long as it did; requests take as long as one GPU's speed says.",
+        ),
+        findings=_findings(options, facts, gpus, factor),
+    )
+
+
+def _findings(options: RightsizeOptions, facts: Facts, gpus: int, factor: float) -> tuple[str, ...]:
+    load, told = options.load, []
+    each = load.memory_mib or facts.models[load.model].memory_mib
+    there = facts.models[options.to_model].memory_mib
+    if each and there and gpus * there < load.gpus * each:
+        filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
+        told.append(f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}.")
+    if load.is_batch and factor > options.margins.max_slowdown:
+        told.append(f"It takes more than {options.margins.max_slowdown:g} times as long (--max-slowdown).")
+    if max(load.gpus, gpus) > 1:
+        told.append("Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.")
+    return tuple(told)
+
+
+def described(
+    *,
+    facts: Facts,
+    speeds: Speeds,
+    margins: Margins,
+    currency: str,
+    gpu_model: str | None,
+    on_demand_price: Decimal | None,
+    price_per: PricePer,
+    gpus: int | None,
+    utilization_percent: float | None,
+    memory_per_gpu_mib: float | None,
+    hours: float | None,
+    to_gpu_model: str | None,
+    to_price: Decimal | None,
+    to_gpus: int | None,
+    relative_speed: float | None,
+    serving: bool,
+) -> tuple[RightsizeOptions, Speeds]:
+    """The calculator's options and speeds. Raises UsageError where a model is not known, or what decides is not told."""
+    if gpu_model is None or to_gpu_model is None or on_demand_price is None or to_price is None:
+        raise UsageError(
+            "the GPUs to compare, or what they cost, are not told",
+            "--gpu-model, --on-demand-price, --to-gpu-model and --to-price tell them",
+        )
+    if price_per is PricePer.node and to_gpus is None:
+        raise UsageError("how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu")
+    model, other = facts.model(gpu_model), facts.model(to_gpu_model, "--to-gpu-model")
+    count = gpus or GPUS_PER_NODE
+    busy = 1.0 if utilization_percent is None else utilization_percent / 100
+    if relative_speed is not None:
+        speeds = Speeds({model.name: 1.0, other.name: relative_speed}, "option", across_vendors=True)
+    load = Load(model.name, count, count, busy, busy, memory_per_gpu_mib, is_batch=not serving)
+    always = HOURS_PER_MONTH if hours is None else hours
+    told = (
+        Assumption("price today", on_demand_price, f"per {price_per}-hour", "option"),
+        Assumption("price of the others", to_price, f"per {price_per}-hour", "option"),
+        Assumption("GPUs are busy", busy * 100, "percent", "default" if utilization_percent is None else "option"),
+        Assumption("hours of work", always, "hours", "default" if hours is None else "option"),
+        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of),
+        Assumption(f"memory of {other.name}", other.memory_mib, "MiB", "catalog", other.as_of),
+    )
+    options = RightsizeOptions(
+        load=load,
+        price_per_gpu_hour=round(node_price(on_demand_price, price_per, count) / count, 12),
+        to_model=other.name,
+        to_price_per_gpu_hour=round(node_price(to_price, price_per, to_gpus or 1) / (to_gpus or 1), 12),
+        currency=currency,
+        to_gpus=to_gpus,
+        hours=always,
+        margins=margins,
+        told=told,
+    )
+    return options, speeds
+
+
+_LINES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRightsizeOptions:
+    """`same_model`: workloads stay on their GPU model, and counts change only. Prices before `stale_before` are pointed out."""
+
+    currency: str
+    period: str
+    scope: str
+    margins: Margins
+    same_model: bool = False
+    stale_before: str = ""
+    given: frozenset[str] = field(default_factory=frozenset)
+
+
+def stored_answer(
+    options: StoredRightsizeOptions,
+    fleet: Fleet,
+    levels: Levels,
+    facts: Facts,
+    speeds: Speeds,
+    listed: Sequence[Offer],
+    cost_of: CostOf,
+) -> Answer:
+    """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
+
+    Raises GpucostError where nothing was measured.
+    """
+    shapes = shapes_of(fleet)
+    loads = {shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None}
+    if not loads:
+        raise GpucostError(
+            f"no pod of {options.scope} with whole GPUs was measured in {options.period}",
+            "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
+        )
+    offers = merge(fleet_offers(fleet.nodes), list(listed))
+    moves = []
+    for shape, load in loads.items():
+        if load.used == 0:
+            continue  # no work to size GPUs by
+        found = fits(load, _near(shape, offers, same_model=options.same_model), facts, speeds, options.margins)
+        if found and (found[0].offer.gpu_model, found[0].gpus) != (shape.model, shape.gpus):
+            moves.append(Move(shape, tuple(shapes[shape]), load, found[0]))
+    moves, before = _that_save(fleet, moves, cost_of)
+    gone = {pod for move in moves for pod in move.pods}
+    rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
+    today = Position.held(cost_of(fleet), options.currency, fleet)
+    scenario = Position.held(cost_of(rest), options.currency, rest)
+    lines: list[tuple[Value, ...]] = []
+    if moves:
+        costs = cost_of(moved(moves))
+        scenario = scenario + Position.of(costs, options.currency)
+        lines = _lines(moves, before, costs.by_workload)
+    unused = {shape: shape.gpus - load.used for shape, load in loads.items() if 0 < load.used < shape.gpus}
+    never = [shape for shape, load in loads.items() if load.used == 0]
+    has_memory = any(load.memory_mib is not None for load in loads.values())
+    hidden = len(lines) - _LINES_SHOWN
+    columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor")
+    note = "per_unit: cost per active GPU-hour of today's model." + (f" {hidden} more workloads." if hidden > 0 else "")
+    return Answer(
+        kind="rightsize",
+        title=f"Other GPUs for {options.scope}",
+        period=options.period,
+        today=today,
+        scenario=scenario,
+        figures={
+            "workloads_measured": len({(shape.cluster, shape.namespace, shape.workload) for shape in loads}),
+            "workloads_moved": len({(m.shape.cluster, m.shape.namespace, m.shape.workload) for m in moves}),
+            "workloads_with_unused_gpus": len({(s.cluster, s.namespace, s.workload) for s in unused}),
+            "memory_measured": has_memory,
+        },
+        assumptions=_assumptions(options, speeds, moves),
+        break_even=_break_even(moves, before),
+        time=_time(moves),
+        findings=(
+            *_stale(options, moves),
+            *_stored_findings(unused, never, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors),
+        ),
+        tables=(Rows("What would cost less per unit of work", columns, tuple(lines[:_LINES_SHOWN]), note),) if lines else (),
+    )
+
+
+def _near(shape: Shape, offers: Sequence[Offer], *, same_model: bool) -> list[Offer]:
+    """Offers where the pods run, bought as they are."""
+    return [
+        offer
+        for offer in offers
+        if offer.purchase_option == PURCHASE[shape.capacity_type]
+        and (offer.provider, offer.region) == (shape.provider, shape.region)
+        and (not same_model or offer.gpu_model == shape.model)
+    ]
+
+
+def _that_save(fleet: Fleet, moves: list[Move], cost_of: CostOf) -> tuple[list[Move], list[Decimal]]:
+    """The moves that cost less than what they replace, and what that costs today."""
+    if not moves:
+        return [], []
+    before, after = cost_of(alone(fleet, moves)).by_workload, cost_of(moved(moves)).by_workload
+    kept = [number for number in range(len(moves)) if after[key(number)] < before[key(number)]]
+    return [moves[number] for number in kept], [before[key(number)] for number in kept]
+
+
+def _lines(
+    moves: Sequence[Move], before: Sequence[Decimal], after: dict[tuple[str, str, str], Decimal]
+) -> list[tuple[Value, ...]]:
+    lines: list[tuple[Value, ...]] = []
+    for number, move in enumerate(moves):
+        was, now = before[number], after[key(number)]
+        hours = sum(pod.to_ms - pod.from_ms for pod in move.pods) / MS_PER_HOUR
+        work = Decimal(str(round(hours * move.load.used * move.load.mean, 9)))
+        bought = f"{move.fit.offer.instance_type or 'option'} {move.fit.offer.purchase_option} ({move.fit.offer.source})"
+        lines.append(
+            (
+                move.shape.workload,
+                f"{move.shape.gpus} x {move.shape.model}",
+                f"{move.fit.gpus} x {move.fit.offer.gpu_model}",
+                bought,
+                round(was, 2),
+                round(now, 2),
+                round(was / work, 4) if work else None,
+                round(now / work, 4) if work else None,
+                round(move.fit.time_factor, 3),
+            )
+        )
+    return sorted(lines, key=lambda line: (Decimal(str(line[5])) - Decimal(str(line[4])), str(line[0])))
+
+
+def _assumptions(options: StoredRightsizeOptions, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
+    def source(name: str) -> str:
+        return "option" if name in options.given else "default"
+
+    margins = options.margins
+    prices = {(m.fit.offer.instance_type, m.fit.offer.purchase_option): m.fit.offer for m in moves if m.fit.offer.instance_type}
+    return (
+        Assumption("speed of GPU models", speeds.source, "", "option" if options.given & {"speeds"} else "catalog", speeds.as_of),
+        Assumption("added to memory and activity", margins.margin_percent, "percent", source("margin_percent")),
+        Assumption("kept free of what serves", margins.headroom_percent, "percent", source("headroom_percent")),
+        Assumption("batch work may take", margins.max_slowdown, "times as long", source("max_slowdown")),
+        Assumption("usage, activity and today's prices", options.period, "", "store"),
+        *(
+            Assumption(f"a GPU of {kind}, {option}", round(offer.price_per_gpu_hour, 4), "per hour", offer.source, offer.as_of)
+            for (kind, option), offer in sorted(prices.items(), key=lambda item: str(item[0]))
+        ),
+    )
+
+
+def _break_even(moves: Sequence[Move], before: Sequence[Decimal]) -> tuple[str, ...]:
+    if not moves:
+        return ("Nothing with enough memory and speed costs less per unit of work than what runs today.",)
+    top, number = max((before[number], number) for number in range(len(moves)))
+    move = moves[number]
+    hours = Decimal(str(sum(pod.to_ms - pod.from_ms for pod in move.pods) / MS_PER_HOUR * move.fit.gpus * move.fit.time_factor))
+    return (
+        f"The largest, {move.shape.workload}, saves as long as a {move.fit.offer.gpu_model} costs less than "
+        f"{top / hours:,.4f} per GPU-hour (now {move.fit.offer.price_per_gpu_hour:,.4f}).",
+    )
+
+
+def _time(moves: Sequence[Move]) -> tuple[str, ...]:
+    factors = [move.fit.time_factor for move in moves if move.load.is_batch]
+    if not factors:
+        return ("What does not end by itself runs as long as it did.",)
+    return (
+        f"Batch work takes {min(factors):.2f} to {max(factors):.2f} times as long; the rest runs as long as it did.",
+        "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.",
+    )
+
+
+def _stale(options: StoredRightsizeOptions, moves: Sequence[Move]) -> list[str]:
+    offers = {move.fit.offer for move in moves if move.fit.offer.source in ("catalog", "spot_history")}
+    old = sorted(
+        f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
+        for offer in offers
+        if offer.as_of and offer.as_of < options.stale_before
+    )
+    return [f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones."] if old else []
+
+
+def _stored_findings(
+    unused: dict[Shape, int], never: list[Shape], fleet: Fleet, *, has_memory: bool, across_vendors: bool
+) -> tuple[str, ...]:
+    told = [
+        f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {shape.gpus - count} of them."
+        for shape, count in sorted(unused.items(), key=lambda item: (-item[1], item[0].workload))[:_LINES_SHOWN]
+    ]
+    told += [
+        f"{shape.namespace}/{shape.workload} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+        for shape in never[:_LINES_SHOWN]
+    ]
+    if not has_memory:
+        told.append(
+            "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
+        )
+    if not across_vendors:
+        told.append("Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in.")
+    counted = sum(map(has_whole_gpus, fleet.pods))
+    if counted < len(fleet.pods):
+        told.append(f"{len(fleet.pods) - counted} pods that hold parts of GPUs are left as they are.")
+    reserved = {(node.cluster, node.name) for node in fleet.nodes if node.capacity_type not in PURCHASE}
+    on_reserved = sum((pod.cluster, pod.node) in reserved for pod in fleet.pods)
+    if on_reserved:
+        told.append(f"{on_reserved} pods on reserved capacity are left as they are: it is paid anyway.")
+    told.append("GPUs are counted at their share of an instance; money is saved once whole nodes change.")
+    return tuple(told)

@@ -11,11 +11,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog, load_interruptions
-from gpucost.engine.local import run_stage
+from gpucost.engine import run_stage
 from gpucost.errors import UsageError
-from gpucost.model import Period, from_ms
+from gpucost.periods import Period, from_ms
 from gpucost.whatif.fleet import Price
-from gpucost.whatif.spot.rates import Rate, of_band
+from gpucost.whatif.spot.interruptions import Rate, of_band
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -3,15 +3,172 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpucost.whatif.spot.formulas import Work, stretch
+from gpucost.errors import GpucostError, UsageError
+from gpucost.whatif.answer import Assumption
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.spot.interruptions import Rate, money
+from gpucost.whatif.spot.market import Market, Place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Rates that break-evens are looked for in, interruptions per node-hour: one in a million years to one in a third of a second.
+_LOWEST, _HIGHEST = 1e-10, 1e4
+# where first hours are free, cost may fall again at high rates: steps must be short enough not to jump over its peak
+_STEP, _SHORT_STEP = 2.0, 1.02
+_BISECTIONS = 80
+# exp() of more has no float
+_LARGEST = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a gang of `nodes` works on spot. Times in hours, `per_hour` in interruptions per node-hour.
+
+    A gang stops when any of its nodes does: `nodes` times as often. Every `checkpoint` hours of work a checkpoint takes `write`
+    hours; after an interruption `restart` hours pass before work goes on; all of them are paid.
+    A checkpoint that fits the `notice` leaves nothing lost but the time it takes. `first_hour_free`: an instance that its
+    cloud takes back within its first hour costs nothing.
+    """
+
+    per_hour: float
+    checkpoint: float
+    write: float = 0.0
+    restart: float = 0.0
+    notice: float = 0.0
+    nodes: int = 1
+    first_hour_free: bool = False
+
+    @property
+    def gang_rate(self) -> float:
+        """Interruptions of the gang per hour."""
+        return self.per_hour * self.nodes
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether a checkpoint fits the notice, so that no work is lost."""
+        return self.notice > 0 and self.write <= self.notice
+
+    @property
+    def lost(self) -> float:
+        """Hours that an interruption costs on average before the restart: half an interval, or the checkpoint on notice."""
+        return self.write if self.is_noticed else self.checkpoint / 2
+
+
+def first_order(work: Work) -> float:
+    """Paid hours per useful hour, as long as interruptions are rare against checkpoints: 1 + w/c + n·λ (c/2 + r)."""
+    overhead = 1 + work.write / work.checkpoint
+    return (overhead + work.gang_rate * (work.lost + work.restart)) * paid_share(work)
+
+
+def exact(work: Work) -> float:
+    """Paid hours per useful hour for exponential interruptions; infinite where nothing is ever finished.
+
+    (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = nλ. Where the notice fits a checkpoint, a life of T hours leaves
+    max(T - r - w, 0) hours of work, of which e^{-Λ(r+w)}/Λ are to be expected: (1 + w/c) e^{Λ(r+w)}.
+    """
+    up = stretch(work)
+    if math.isinf(up) and work.first_hour_free:
+        # hours without end, of which next to none are paid: their product may be small
+        log_up = work.gang_rate * _at_once(work) + math.log1p(work.write / work.checkpoint)
+        log_up -= 0.0 if work.is_noticed else math.log(work.gang_rate * (work.checkpoint + work.write))
+        log_paid = log_up - work.per_hour + math.log1p(work.per_hour)
+        return math.exp(log_paid) if log_paid < _LARGEST else math.inf
+    return up * paid_share(work)
+
+
+def stretch(work: Work) -> float:
+    """Hours that nodes are up per useful hour, paid or not."""
+    rate, overhead = work.gang_rate, 1 + work.write / work.checkpoint
+    at_once = work.write if work.is_noticed else work.checkpoint + work.write
+    if rate * _at_once(work) > _LARGEST:
+        return math.inf
+    if work.is_noticed:
+        return overhead * math.exp(rate * (work.restart + work.write))
+    exponent = rate * at_once
+    return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
+
+
+def _at_once(work: Work) -> float:
+    """Hours that must pass without an interruption for anything to be won."""
+    return work.restart + work.write + (0.0 if work.is_noticed else work.checkpoint)
+
+
+def paid_share(work: Work) -> float:
+    """The share of a node's time that is paid: E[T; T > 1 h] / E[T] = e^{-λ} (1 + λ) of lives T where first hours are free."""
+    return math.exp(-work.per_hour) * (1 + work.per_hour) if work.first_hour_free else 1.0
+
+
+def break_even_exact(work: Work, ratio: float) -> float | None:
+    """The rate per node-hour at which `exact` is `ratio`, the on-demand over the spot price; None where it never is."""
+    return _crossing(lambda rate: exact(replace(work, per_hour=rate)), ratio, work.first_hour_free)
+
+
+def break_even_first_order(work: Work, ratio: float) -> float | None:
+    """The same for `first_order`."""
+    if work.first_hour_free:
+        return _crossing(lambda rate: first_order(replace(work, per_hour=rate)), ratio, True)
+    room, per_interruption = ratio - 1 - work.write / work.checkpoint, (work.lost + work.restart) * work.nodes
+    return room / per_interruption if room > 0 and per_interruption > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The intervals that cost least, in hours: exactly, and as Young and Daly approximate it."""
+
+    exact: float
+    young: float
+    daly: float
+
+
+def best_checkpoints(work: Work) -> Checkpoints | None:
+    """None where checkpoints cost nothing (the more the better), or nothing is ever lost (the fewer the better)."""
+    if work.write == 0 or work.gang_rate == 0 or work.is_noticed:
+        return None
+    mean = 1 / work.gang_rate
+    young = math.sqrt(2 * work.write * mean)
+    half = work.write / (2 * mean)
+    daly = young * (1 + math.sqrt(half) / 3 + half / 9) - work.write if half < 1 else mean
+    return Checkpoints(_optimum(work.gang_rate * work.write) / work.gang_rate, young, daly)
+
+
+def _optimum(write: float) -> float:
+    """The x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0."""
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if middle < 1 and math.log1p(-middle) + middle + write > 0:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> float | None:
+    """The lowest rate at which `cost` reaches `target`, from below; None where it is above at once, or never."""
+    if cost(0.0) >= target:
+        return None
+    factor = _SHORT_STEP if may_fall else _STEP
+    low, high = 0.0, _LOWEST
+    while cost(high) < target:
+        low, high = high, high * factor
+        if high > _HIGHEST:
+            return None
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(middle) < target else (low, middle)
+    return high
+
 
 # A job that takes longer than so many times its work is not worth simulating: it practically never ends.
 HOPELESS = 1000.0
@@ -105,3 +262,242 @@ def _with_checkpoint(work: Work, hours: float) -> Work:
     from dataclasses import replace
 
     return replace(work, checkpoint=hours)
+
+
+Workload = tuple[str, str, str]
+_REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
+
+
+def workload_of(pod: Pod) -> Workload:
+    return pod.cluster, pod.namespace, pod.workload
+
+
+def gangs(fleet: Fleet) -> dict[Workload, int]:
+    """The most nodes that each workload held at one moment; 1 for replicas, which don't need each other."""
+    pods: dict[Workload, list[Pod]] = defaultdict(list)
+    for pod in fleet.pods:
+        pods[workload_of(pod)].append(pod)
+    return {key: 1 if _REPLICAS.match(key[2]) else _most_at_once(held) for key, held in pods.items()}
+
+
+def _most_at_once(pods: Iterable[Pod]) -> int:
+    events = sorted((at, change, pod.node) for pod in pods for at, change in ((pod.from_ms, 1), (pod.to_ms, -1)))
+    held: dict[str, int] = defaultdict(int)
+    nodes = most = 0
+    for _, change, node in events:
+        before = held[node]
+        held[node] += change
+        nodes += (held[node] > 0) - (before > 0)
+        most = max(most, nodes)
+    return most
+
+
+def base_name(workload: str) -> str:
+    """`Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`."""
+    return re.sub(r"[-_.]\d+$", "-*", workload)
+
+
+_MINUTES_PER_HOUR = 60
+_SECONDS_PER_HOUR = 3600
+
+
+class Target(StrEnum):
+    """Where usage is moved to."""
+
+    spot = "spot"
+    on_demand = "on-demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Assumptions about work on spot; `given` names the options that the user gave, the rest are defaults."""
+
+    checkpoint_minutes: float = 30.0
+    checkpoint_write_minutes: float = 0.0
+    restart_minutes: float = 0.0
+    notice_seconds: float = 0.0
+    capacity_wait_minutes: float = 0.0
+    first_hour_free: bool = False
+    runs: int = 10_000
+    seed: int = 0
+    to: Target = Target.spot
+    given: frozenset[str] = field(default_factory=frozenset)
+
+    def work(self, per_hour: float, nodes: int = 1) -> Work:
+        """The same in hours."""
+        return Work(
+            per_hour=per_hour,
+            checkpoint=self.checkpoint_minutes / _MINUTES_PER_HOUR,
+            write=self.checkpoint_write_minutes / _MINUTES_PER_HOUR,
+            restart=self.restart_minutes / _MINUTES_PER_HOUR,
+            notice=self.notice_seconds / _SECONDS_PER_HOUR,
+            nodes=nodes,
+            first_hour_free=self.first_hour_free,
+        )
+
+    @property
+    def wait_hours(self) -> float:
+        return self.capacity_wait_minutes / _MINUTES_PER_HOUR
+
+    def check(self, hours: float) -> None:
+        """Raises UsageError where the work cannot be checkpointed as asked."""
+        if self.checkpoint_minutes > hours * _MINUTES_PER_HOUR * (1 + 1e-9):
+            raise UsageError(
+                f"a checkpoint every {self.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
+                "give --checkpoint-minutes up to the job's length, or more --hours",
+            )
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """All but the rate, each with where it comes from."""
+
+        def told(name: str, value: float, unit: str, option: str) -> Assumption:
+            return Assumption(name, value, unit, "option" if option in self.given else "default")
+
+        shown = [
+            told("checkpoint interval", self.checkpoint_minutes, "minutes", "checkpoint_minutes"),
+            told("writing a checkpoint", self.checkpoint_write_minutes, "minutes", "checkpoint_write_minutes"),
+            told("restart (provision, pull, load)", self.restart_minutes, "minutes", "restart_minutes"),
+            told("notice of an interruption", self.notice_seconds, "seconds", "notice_seconds"),
+            told("wait for capacity (time, not paid)", self.capacity_wait_minutes, "minutes", "capacity_wait_minutes"),
+        ]
+        if self.first_hour_free:
+            shown.append(Assumption("instances interrupted in their first hour", 0, "price", "option --first-hour-free"))
+        return tuple(shown)
+
+
+def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
+    """The rate as an assumption."""
+    return Assumption(name, rate.per_hour, "per node-hour", rate.source, rate.as_of)
+
+
+_HOPELESS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whose usage, at which prices: `price` of a node (per node, or per GPU) wins over all that is known."""
+
+    fleet: Fleet
+    period_name: str
+    scope_name: str
+    is_narrowed: bool
+    market: Market
+    typical: Rate
+    rate: Rate | None = None
+    price: Decimal | None = None
+    price_per: str = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A node that can move: its prices there, before interruptions are counted, and how its time is used."""
+
+    node: Node
+    prices: tuple[Price, ...]
+    rate: Rate
+    # share of the node's time held by gangs of so many nodes
+    shares: dict[int, float]
+
+    @property
+    def held_share(self) -> float:
+        """The share of the node's GPU time that the pods asked for held."""
+        return sum(self.shares.values())
+
+    @property
+    def today_price(self) -> float:
+        return _mean(self.node, self.node.prices)
+
+    @property
+    def price(self) -> float:
+        return _mean(self.node, self.prices)
+
+    def overhead(self, options: Options, per_hour: float, formula: Callable[[Work], float]) -> float:
+        """Hours paid per useful hour: held time is stretched, time that nobody holds is not."""
+        held = sum(share * formula(options.work(per_hour, gang)) for gang, share in self.shares.items())
+        return held + max(1 - self.held_share, 0.0)
+
+
+def movable(options: Options, question: Question) -> tuple[dict[tuple[str, str], Moved], Counter[str]]:
+    """Nodes that move, and why how many others do not."""
+    wanted = "on_demand" if options.to is Target.spot else "spot"
+    gang_of = gangs(question.fleet)
+    held: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for pod in question.fleet.pods:
+        held[pod.cluster, pod.node][gang_of[workload_of(pod)]] += (pod.to_ms - pod.from_ms) * pod.gpus
+    moved: dict[tuple[str, str], Moved] = {}
+    stays: Counter[str] = Counter()
+    for node in question.fleet.nodes:
+        if node.capacity_type != wanted:
+            is_known = node.capacity_type != "unknown"
+            stays[f"bought as {node.capacity_type.replace('_', ' ')}" if is_known else "how they are bought is not known"] += 1
+            continue
+        if not node.is_priced:
+            stays[f"what {node.instance_type or 'nodes without an instance type'} cost now is not known"] += 1
+            continue
+        place = Place(node.instance_type or "", node.provider, node.region, node.zone, node.zone_id)
+        prices = _target_prices(options, question, node, place)
+        if not prices:
+            what = "spot" if options.to is Target.spot else "on-demand"
+            stays[f"no {what} price is known of {node.instance_type or 'nodes without an instance type'}"] += 1
+            continue
+        key = node.cluster, node.name
+        capacity_ms = max(node.gpus * (node.to_ms - node.from_ms), sum(held[key].values()))
+        shares = {gang: time / capacity_ms for gang, time in held[key].items()}
+        moved[key] = Moved(node, prices, question.rate or question.market.band(place) or question.typical, shares)
+    if not moved:
+        raise GpucostError(
+            f"no {wanted.replace('_', '-')} usage of {question.scope_name} in {question.period_name} can be moved: "
+            + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
+            "--spot-price gives a price; --month names another period" if options.to is Target.spot else "--month names a period",
+        )
+    return moved, stays
+
+
+def _target_prices(options: Options, question: Question, node: Node, place: Place) -> tuple[Price, ...]:
+    """Prices of the node where it moves to: the option's, spot history, own nodes' of that kind, list price."""
+    if question.price is not None:
+        gpus = Decimal(str(node.gpus)) if question.price_per == "gpu" else Decimal(1)
+        return (Price(question.price * gpus, "option"),)
+    to_spot = options.to is Target.spot
+    if to_spot and (steps := question.market.spot_steps(place, node.from_ms, node.to_ms)):
+        return steps
+    own = question.market.own.get((place.instance_type.lower(), "spot" if to_spot else "on_demand"))
+    if own is not None:
+        return (Price(own, f"own {'spot' if to_spot else 'on-demand'} nodes of that type in the period"),)
+    listed = question.market.list_price(place, "spot" if to_spot else "on_demand")
+    return (listed,) if listed else ()
+
+
+def edited(
+    options: Options,
+    question: Question,
+    moved: dict[tuple[str, str], Moved],
+    formula: Callable[[Work], float],
+    factor: float = 1.0,
+    rate_of: Callable[[Rate], float] = lambda rate: rate.per_hour,
+) -> Fleet:
+    """The fleet at effective prices (times `factor`): of a useful hour on spot, or of an hour of spot use on demand."""
+    to_spot = options.to is Target.spot
+
+    def edit(node: Node) -> Node:
+        item = moved.get((node.cluster, node.name))
+        if item is None:
+            return node
+        overhead = item.overhead(options, rate_of(item.rate), formula) * factor
+        if overhead > _HOPELESS:
+            raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
+        prices = tuple(
+            replace(price, per_node_hour=money(float(price.per_node_hour) * (overhead if to_spot else 1 / overhead)))
+            for price in item.prices
+        )
+        return replace(node, prices=prices, capacity_type="spot" if to_spot else "on_demand")
+
+    return question.fleet.with_nodes(edit)
+
+
+def _mean(node: Node, prices: tuple[Price, ...]) -> float:
+    """The price of a node-hour, weighted by time over the node's life."""
+    starts = [node.from_ms if index == 0 else max(price.from_ms or 0, node.from_ms) for index, price in enumerate(prices)]
+    ends = [*starts[1:], node.to_ms]
+    total = sum(float(price.per_node_hour) * (end - at) for price, at, end in zip(prices, starts, ends, strict=True))
+    return total / (node.to_ms - node.from_ms)

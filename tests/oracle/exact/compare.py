@@ -7,8 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.config import Config
-from gpucost.store import Store
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
 from tests.oracle.exact.bill import Bill, Figures, NodeFigures, Rules, exact_bill
 from tests.oracle.exact.prices import read_book
 from tests.oracle.exact.states import HOUR

@@ -1,0 +1,531 @@
+"""`gpucost chargeback`: a month's bundle for finance and teams."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpucost.cli.command import (
+    INTERRUPTED,
+    ConfigOption,
+    MonthOption,
+    QuietOption,
+    StoreOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    note,
+    output_file,
+    parse_period,
+    put,
+    put_or_write,
+    tell_error,
+)
+from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, render_rows, write_rows
+from gpucost.cli.report import FocusVersion, Sharing
+from gpucost.errors import IncompleteError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.report.reconcile import Reconciliation
+
+_INCOMPLETE = 4
+
+
+FocusVersionOption = Annotated[FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that the file follows.")]
+
+
+@handle_errors
+def chargeback(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where bundles lie: the month's goes to DIR/YYYY-MM.", show_default=False)
+    ],
+    month: MonthOption = None,
+    collect: Annotated[
+        bool,
+        typer.Option("--collect", help="First collect what the store lacks of the month: metrics, configured bills, prices."),
+    ] = False,
+    share_unallocated: Annotated[
+        Sharing | None,
+        typer.Option(
+            "--share-unallocated",
+            help="Also charge teams what nobody held of the GPUs they used: by cost, or evenly.",
+            show_default=False,
+        ),
+    ] = None,
+    focus_version: FocusVersionOption = FocusVersion.v1_2,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
+
+    Made for cron: without --month it takes the last month that is over; the bundle takes the place of the one before whole or not
+    at all; the same input gives the same bytes. The index says whether the figures are final or an estimate and why, what was
+    collected, how the bill is reconciled, and, over an earlier bundle of the month, what was adjusted.
+
+    Exit codes: 0 done; 1 failed, and what was there is kept, or --collect failed in part; 2 wrong usage; 4 the month is over and
+    incomplete: a part was never collected, or a bill is missing. The bundle is written all the same and says so; of a month
+    without any data none is.
+
+    \b
+    Examples:
+      gpucost chargeback --out /srv/chargeback
+      gpucost chargeback --month 2026-10 --out /srv/chargeback --collect
+      gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
+    """
+    from datetime import UTC, datetime
+
+    from gpucost import pipeline
+    from gpucost.cli.command import status
+    from gpucost.cli.report import bundle_blocks
+    from gpucost.cli.waste import read_findings
+    from gpucost.publish.chargeback import Ask, read, replacing, write
+
+    settings, opened = load(config, store)
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    name, period, title = _month(settings, now, month)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
+    target = out.expanduser().resolve() / name
+    previous = read(target)
+    failed = 0
+    if collect:
+        failed = collect_missing(settings, opened, name, period, now, config=config, store=store, quiet=quiet, verbose=verbose)
+    ask = Ask(
+        month=name,
+        period=period,
+        period_name=title,
+        now=now,
+        share_unallocated=share_unallocated.value if share_unallocated else None,
+        focus_version=focus_version.value,
+    )
+    with status(quiet=quiet, verbose=verbose) as tell:
+        tell("attributing every GPU-hour")
+        with replacing(target, lambda old: _foreign(old, previous)) as folder:
+            bundle = pipeline.chargeback(settings, opened, ask, folder, tell)
+            tell("what would save money")
+            advice = read_findings(settings, opened, ask.period)
+            tell("writing the files")
+            manifest = write(bundle, folder, previous, bundle_blocks(settings, bundle, advice))
+    _tell(manifest, target, quiet=quiet)
+    if manifest["missing"]:
+        places = {"--config": config, "--store": store}
+        asked = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
+        # what --collect did not bring, it does not bring again
+        fix = _command("doctor", places) if collect else _command("chargeback --collect", asked | places)
+        tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
+        raise typer.Exit(_INCOMPLETE)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _command(name: str, options: Mapping[str, object]) -> str:
+    """A command as it is typed, with those options that have a value."""
+    import shlex
+
+    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    return f"gpucost {name} {shlex.join(given)}".rstrip()
+
+
+def _month(settings: Config, now: datetime, month: str | None) -> tuple[str, Period, str]:
+    """The month asked for, else the last one that is over: `2026-10`, its period and its name.
+
+    Raises UsageError for a month to come.
+    """
+    from datetime import timedelta
+
+    if month is None:
+        first = now.astimezone(settings.tz).date().replace(day=1)
+        month = f"{first - timedelta(days=1):%Y-%m}"
+    chosen = parse_period(settings.tz, now, month=month)
+    if chosen is None:
+        raise AssertionError("a month was given")
+    if chosen[0].start > now:
+        raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")
+    return month, *chosen
+
+
+def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
+    """Files in the old bundle that it did not write: somebody put them there, and they stay."""
+    from gpucost.publish.chargeback import FILE
+
+    own = {FILE, *(one["file"] for one in (previous or {}).get("files", []))}
+    return [path for path in sorted(old.rglob("*")) if not path.is_dir() and path.relative_to(old).as_posix() not in own]
+
+
+def _tell(manifest: dict[str, Any], target: Path, *, quiet: bool) -> None:
+    totals, currency = manifest["totals"], manifest["currency"]
+    if not quiet:
+        put(
+            f"{manifest['month']}: {manifest['state']}, {len(manifest['teams']):,} teams charged {totals['charge']:,.2f} "
+            f"{currency}, written to {target}"
+        )
+    for reason in manifest["reasons"]:
+        note(f"  an estimate: {reason}", quiet=quiet)
+    if manifest["replaces"]:
+        adjustment = manifest["replaces"]["totals"]["charge"]["adjustment"]
+        note(f"  adjusts what was there by {adjustment:+,.2f} {currency}", quiet=quiet)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from pathlib import Path
+
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.store.connection import Store
+
+    Run = Callable[[], None]
+
+
+def collect_missing(
+    settings: Config,
+    opened: Store,
+    month: str,
+    period: Period,
+    now: datetime,
+    *,
+    config: Path | None,
+    store: Path | None,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Collect what the store lacks of the month; returns how many sources failed, each told on stderr.
+
+    A cloud that nobody is logged in to is skipped, in one line, and is no failure.
+    """
+    shared: dict[str, Any] = {"config": config, "store": store, "quiet": quiet, "verbose": verbose}
+    runs: list[Run] = [
+        *_metrics(settings, opened, period, now, shared),
+        *_bills(settings, month, shared),
+        # last: metrics and bills say whose prices are wanting
+        partial(_prices, settings, opened, period, now, quiet=quiet, verbose=verbose),
+    ]
+    failed = 0
+    for run in runs:
+        try:
+            run()
+        except typer.Exit as ended:
+            if ended.exit_code >= INTERRUPTED:
+                raise
+            # what is incomplete, and not for want of asking, whoever reads the store will say
+            failed += ended.exit_code != IncompleteError.exit_code
+    return failed
+
+
+def _metrics(settings: Config, opened: Store, period: Period, now: datetime, shared: dict[str, Any]) -> Iterator[Run]:
+    from gpucost.cli.collect import collect_prometheus
+    from gpucost.collect.base import uncollected
+    from gpucost.periods import Period, iso
+
+    if period.start >= now:
+        return
+    due = Period(period.start, min(period.end, now))
+    for source, gaps in uncollected(settings, opened, due, now).items():
+        for gap in gaps:
+            yield partial(collect_prometheus, start=iso(gap.start), end=iso(gap.end), source=[source], **shared)
+
+
+def _bills(settings: Config, month: str, shared: dict[str, Any]) -> Iterator[Run]:
+    from gpucost.cli.collect_bills import collect_aws, collect_azure, collect_focus, collect_gcp
+
+    if settings.aws.exports:
+        yield partial(collect_aws, **shared)
+    if settings.gcp.exports or settings.gcp.billing_table:
+        yield partial(collect_gcp, month=[month], **shared)
+    if settings.azure.exports or settings.azure.cost_scope:
+        yield partial(collect_azure, month=[month], **shared)
+    if settings.focus.exports:
+        yield partial(collect_focus, **shared)
+
+
+def _prices(settings: Config, opened: Store, period: Period, now: datetime, *, quiet: bool, verbose: bool) -> None:
+    """Of clouds whose nodes no bill and no price book prices: the spot history, and list prices that are old or not there."""
+    from gpucost import pipeline, price
+    from gpucost.cli import collect
+
+    if not opened.exists:
+        return
+    days = settings.prices.stale_after_days
+    wanting = pipeline.read_attributed(settings, opened, lambda con: price.wanting(con, period, now, days), period)
+    failed = False
+    if spot := [provider for what, provider in wanting if what == "spot"]:
+        failed = not collect.collect_spot_prices(settings, opened, spot, quiet=quiet, verbose=verbose)
+    if listed := [provider for what, provider in wanting if what == "prices"]:
+        results = collect.collect_list_prices(settings, opened, listed, (), quiet=quiet, verbose=verbose)
+        failed = failed or any(result.error for result in results)
+    if failed:
+        raise typer.Exit(1)
+
+
+SCHEMA = "gpucost.reconcile/1"
+_SHOWN = 10
+_FIGURES = ("rows", "bill rows", "billed", "effective", "difference", "cost", "hours")
+# In a narrow terminal the number of rows goes first, then the provider.
+_CAUSE_WEIGHTS = (2, 0, 0, 3, 0, 0, 0, 0)
+_INVOICE_WEIGHTS = (0, 0, 1, 2, 0, 0, 0)
+_TITLES = {
+    "billed": "The invoice: what is billed",
+    "effective": "Effective cost: fees of commitments spread over what they cover",
+}
+_SUMS = {"billed": "invoice", "effective": "effective cost"}
+_NOT_EXPLAINED = 4
+
+
+@handle_errors
+def reconcile(
+    month: Annotated[str, typer.Option("--month", metavar="YYYY-MM", help="The provider's billing period.", show_default=False)],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="LIST", help="Also line by line: any of day, node, team.", show_default=False)
+    ] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Prove where each billed dollar of a month went.
+
+    Accounts, exact to the cent: the invoice, as billed, and effective cost, each row of the bills in one class: GPU machines by
+    team, unallocated, outside the nodes' lives or unseen by metrics; commitments, discounts, credits, tax and all that is no GPU.
+    And billed - effective cost = named lines. Nodes that no bill covers stand beside, at their estimate. Ends with 4 where
+    something is unexplained, no bill of that month was collected, or the month is over and metrics miss a part of it that nobody
+    accepted.
+
+    \b
+    Examples:
+      gpucost reconcile --month 2026-10
+      gpucost reconcile --month 2026-10 --by team,day --format csv -o october.csv
+    """
+    from gpucost import pipeline
+    from gpucost.cli.output import line_width
+    from gpucost.errors import UsageError
+    from gpucost.report.reconcile import DIMENSIONS
+
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+        raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
+    names = tuple(name.strip() for name in by.split(",") if name.strip()) if by else ()
+    for name in names:
+        if name not in DIMENSIONS:
+            raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
+    settings, opened = load(config, store)
+    target = output_file(output)
+    account = pipeline.reconcile(settings, opened, month, names)
+    if format in FLAT:
+        write_rows(*_flat(account), format, target)
+    else:
+        is_json = format is RowFormat.json
+        text = _json(account) if is_json else _text(account, line_width(output), markdown=format is RowFormat.markdown)
+        put_or_write(text, target)
+    from gpucost.cli.command import tell_error
+    from gpucost.render.formatting import missing_text
+
+    missing = missing_text(account.not_collected) if _is_over(month) else None
+    if account.problems:
+        tell_error(
+            f"{month} is not reconciled: {'; '.join(account.problems)}",
+            "gpucost reconcile --format json has every line and cause",
+        )
+    if missing:
+        tell_error(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
+    if account.problems or missing:
+        raise typer.Exit(_NOT_EXPLAINED)
+
+
+def _is_over(month: str) -> bool:
+    from datetime import UTC, datetime
+
+    return month < f"{datetime.now(UTC):%Y-%m}"
+
+
+def as_dict(account: Reconciliation) -> dict[str, Any]:
+    """The account as JSON holds it; money still Decimal."""
+    from dataclasses import asdict
+
+    from gpucost.render.data import gap_dict
+    from gpucost.report.reconcile import statement_dict
+
+    return {
+        "schema": SCHEMA,
+        "month": account.month,
+        "currency": account.currency,
+        "providers": list(account.providers),
+        "is_final": account.is_final,
+        "is_exact": not account.problems,
+        "problems": list(account.problems),
+        "statements": [statement_dict(one) for one in account.statements],
+        "invoices": [asdict(one) for one in account.invoices],
+        "effective_cost": account.effective_cost,
+        "instance_hours": account.instance_hours,
+        "instances": account.machines,
+        "lines": account.lines,
+        "difference": account.difference,
+        "by": list(account.by),
+        "rows": [{"line": row.line, **row.keys, "cost": row.cost} for row in account.rows],
+        "billed_minus_effective": [
+            {
+                "provider": cause.provider,
+                "currency": cause.currency,
+                "kind": cause.kind,
+                "cause": cause.cause,
+                "rows": cause.rows,
+                "billed_cost": cause.billed_cost,
+                "effective_cost": cause.effective_cost,
+                "difference": cause.difference,
+            }
+            for cause in account.causes
+        ],
+        "beside": [{"kind": kind, "currency": currency, "cost": cost} for kind, currency, cost in account.beside],
+        "instances_without_metrics": [_machine(machine) for machine in account.unseen],
+        "nodes_without_bill": [_machine(machine) for machine in account.unbilled],
+        "not_collected": [gap_dict(gap) for gap in account.not_collected],
+        "final_cost": account.effective_cost if account.is_final else Decimal(0),
+        "estimated_cost": sum((machine.cost for machine in account.unbilled), Decimal(0)),
+    }
+
+
+def _machine(machine: Any) -> dict[str, Any]:
+    return {"name": machine.name, "instance_type": machine.instance_type, "hours": machine.hours, "cost": machine.cost}
+
+
+def _json(account: Reconciliation) -> str:
+    return json.dumps(as_dict(account), indent=2, ensure_ascii=False, default=float) + "\n"
+
+
+def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
+    """The classes of the bills' rows, or by what was asked for the lines of GPU machines, as columns and rows."""
+    if account.by:
+        lines: list[Sequence[Any]] = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
+        return ("line", *account.by, "cost", "currency"), lines
+    return ("basis", "class", "team", "rows", "cost", "currency"), [
+        (one.basis, row.name, row.team, row.rows, row.cost, one.currency) for one in account.statements for row in one.classes
+    ]
+
+
+def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
+    from gpucost.report.reconcile import CENT
+
+    def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
+        from gpucost.cli.output import figures_right, fitted, left_out
+
+        if markdown:
+            return render_rows(columns, rows, RowFormat.markdown)
+        shown = fitted(columns, rows, weights or [0] * len(columns), width)
+        below = left_out(columns, shown[0])
+        return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table) + (f"{below}\n" if below else "")
+
+    state = "final" if account.is_final else "not final yet"
+    parts = [f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n"]
+    for one in account.statements:
+        lines = [(words, "" if rows is None else f"{rows:,}", _money(cost)) for words, rows, cost in one.lines()]
+        lines += [("not explained", "", _money(one.difference))] if one.difference else []
+        lines += [(_SUMS[one.basis], f"{one.rows:,}", _money(one.cost))]
+        is_own = one.currency == account.currency
+        title = (
+            _TITLES[one.basis] if is_own else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}"
+        )
+        parts += [_section(title, markdown), table(("", "bill rows", one.currency), lines)]
+        if is_own and one.basis == "effective":
+            said = (
+                f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
+                f"{_money(account.effective_cost)} {one.currency} of it, {_money(account.lines['attributed'])} attributed to "
+                "teams. A bill row of several teams counts where most of it went."
+            )
+            parts += [_item(said, width, markdown)]
+    if len(account.invoices) > 1:
+        invoices = [
+            (
+                i.provider,
+                i.account or "",
+                i.invoice_id or "",
+                f"{i.rows:,}",
+                _money(i.billed_cost),
+                _money(i.effective_cost),
+                i.currency,
+            )
+            for i in account.invoices
+        ]
+        names = ("provider", "account", "invoice", "bill rows", "billed", "effective", "currency")
+        parts += [_section("Invoices", markdown), table(names, invoices, _INVOICE_WEIGHTS)]
+    if account.rows:
+        rows = [
+            (row.line, *(value or "" for value in row.keys.values()), _money(row.cost))
+            for row in account.rows
+            if abs(row.cost) >= CENT
+        ]
+        parts += [
+            _section(f"By {' and '.join(account.by)}", markdown),
+            table(("line", *account.by, account.currency), rows),
+        ]
+    causes = [
+        (
+            c.provider,
+            c.kind,
+            c.cause,
+            f"{c.rows:,}",
+            _money(c.billed_cost),
+            _money(c.effective_cost),
+            _money(c.difference),
+            c.currency,
+        )
+        for c in account.causes
+        if c.difference
+    ]
+    parts += [
+        _section("Billed less effective cost, all charges", markdown),
+        table(("provider", "kind", "cause", "rows", "billed", "effective", "difference", "currency"), causes, _CAUSE_WEIGHTS)
+        if causes
+        else "no difference: every charge is effective as billed\n",
+    ]
+    if account.beside:
+        parts += [
+            _section("Of it, on GPU instances beside their hours", markdown),
+            table(("kind", "cost", "currency"), [(kind, _money(cost), currency) for kind, currency, cost in account.beside]),
+        ]
+    if account.not_collected:
+        from gpucost.render.formatting import alike_gaps, signed_text
+
+        texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
+        listed = "".join(_item(text, width, markdown) for text in texts[:_SHOWN])
+        more = f"and {len(texts) - _SHOWN:,} more: --format json\n" if len(texts) > _SHOWN else ""
+        parts += [_section("Not collected", markdown), listed + more]
+    for title, machines in (
+        ("Billed instances that no metrics saw", account.unseen),
+        ("Nodes that no bill covers, estimated", account.unbilled),
+    ):
+        if machines:
+            shown = [(m.name, m.instance_type or "", f"{m.hours:,.1f}", _money(m.cost)) for m in machines[:_SHOWN]]
+            more = f"and {len(machines) - _SHOWN:,} more: --format json\n" if len(machines) > _SHOWN else ""
+            parts += [_section(title, markdown), table(("name", "type", "hours", account.currency), shown) + more]
+    return "\n".join(parts)
+
+
+def _section(text: str, markdown: bool) -> str:
+    return f"## {text}\n" if markdown else f"{text}\n"
+
+
+def _item(text: str, width: int | None, markdown: bool) -> str:
+    from textwrap import fill
+
+    if markdown:
+        return f"- {text}\n"
+    return (fill(text, width, initial_indent="  ", subsequent_indent="    ") if width else f"  {text}") + "\n"
+
+
+def _money(amount: Decimal) -> str:
+    return f"{amount:,.2f}"

@@ -1,0 +1,599 @@
+"""`gpucost budget check`: budgets and targets, with an exit code for cron and pipelines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpucost.cli.command import (
+    ConfigOption,
+    FromOption,
+    LastOption,
+    MonthOption,
+    QuietOption,
+    StoreOption,
+    ToOption,
+    VerboseOption,
+    chosen_period,
+    handle_errors,
+    load,
+    note,
+    output_file,
+    parse_period,
+    put_or_write,
+)
+from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, write_rows
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.render.view import Figures, ReportView, Table
+    from gpucost.report.anomalies import Anomaly
+    from gpucost.report.budget import BudgetState
+    from gpucost.report.forecast import Days, Forecast
+    from gpucost.store.connection import Store
+
+_BUDGET_CHECK = "gpucost.budget/1"
+MISSED = 3
+_RANKS = ("ok", "warn", "over")
+
+
+class FailOn(StrEnum):
+    """From which status on the command fails."""
+
+    warn = "warn"
+    over = "over"
+    never = "never"
+
+
+@handle_errors
+def budget_check(
+    month: MonthOption = None,
+    fail_on: Annotated[
+        FailOn,
+        typer.Option(
+            "--fail-on",
+            help="Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
+        ),
+    ] = FailOn.over,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Hold the month against the budgets and targets of [[budgets]]; exit with 3 where one is missed.
+
+    Over: more is spent than the budget, or a target is missed. Warn: the forecast is beyond the budget, or warn_at_percent of it
+    (80) is spent. A target on efficiency is unknown, not missed, where too little was measured ([idle] min_measured).
+
+    \b
+    Examples:
+      gpucost budget check
+      gpucost budget check --month 2026-10 --fail-on warn
+      gpucost budget check --format json -o budgets.json
+    """
+    from datetime import UTC, datetime
+
+    from gpucost import pipeline
+    from gpucost.errors import ConfigError
+    from gpucost.periods import iso
+    from gpucost.report import Query
+    from gpucost.report.budget import check
+
+    target = output_file(output)
+    settings, opened = load(config, store)
+    if not settings.budgets:
+        raise ConfigError(
+            f"{settings.path or 'the configuration'} holds no budgets",
+            "add [[budgets]] with name, amount and, for a team's, team; docs/budgets.md has all keys",
+        )
+    now = datetime.now(UTC)
+    period, name = chosen_month(settings, opened, month, now)
+    # first, for its message where the month holds no data
+    asked = Query(period=period, period_name=name, now=now, with_sections=False, may_be_idle=True)
+    pipeline.report(settings, opened, asked)
+    view, days = costs_by_day(settings, opened, period, now)
+    month_days = local_days_of(settings, period)
+    states = check(settings, view, days, month_days)
+    worst = max((state.status for state in states), key=_RANKS.index)
+    rows = [_budget_row(state, settings.currency) for state in states]
+    whole: dict[str, Any] = {
+        "schema": _BUDGET_CHECK,
+        "month": f"{month_days[0]:%Y-%m}",
+        "from": iso(period.start),
+        "to": iso(period.end),
+        "currency": settings.currency,
+        "status": worst,
+        "budgets": [row | {"targets": _targets(state)} for row, state in zip(rows, states, strict=True)],
+    }
+    title = f"Budgets: {name}"
+    subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
+    lines = [
+        row | {"reasons": "; ".join(row["reasons"]), **_target_columns(state)} for row, state in zip(rows, states, strict=True)
+    ]
+    sections = [table for table in (_money_table(states), _target_table(states)) if table.lines]
+    write_answer(view, title, subtitle, sections, whole, lines, list(lines[0]), format, target)
+    if target:
+        note(f"{title}: written to {target}", quiet=quiet)
+    known = [series.team for series in days.costs if series.level == "team" and series.team]
+    for state in states:
+        if not state.is_seen:
+            note(f"budget {state.name}: no team {state.team!r} held GPUs in {name}{_meant(state.team, known)}", quiet=quiet)
+    if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
+        failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
+        for state in failed:
+            note(f"budget {state.name}: {'; '.join(state.reasons)}", quiet=quiet)
+        raise typer.Exit(MISSED)
+
+
+def _meant(team: str | None, known: list[str]) -> str:
+    """The teams there are, the nearest first, where the name is of none that held anything in the weeks before, either."""
+    from gpucost.report.query import nearest
+
+    return f"; there are {', '.join(nearest(team, known)[:5])}" if team and known and team not in known else ""
+
+
+def _budget_row(state: BudgetState, currency: str) -> dict[str, Any]:
+
+    return {
+        "name": state.name,
+        "team": state.team,
+        "status": state.status,
+        "amount": state.amount,
+        "amount_status": state.amount_status,
+        "spent_percent": state.spent_percent,
+        **forecast_fields(state.forecast),
+        "currency": currency,
+        "reasons": list(state.reasons),
+    }
+
+
+def _targets(state: BudgetState) -> list[dict[str, Any]]:
+    return [
+        {"name": one.name, "target": one.limit, "value": one.value, "status": one.status, "note": one.note}
+        for one in state.targets
+    ]
+
+
+def _target_columns(state: BudgetState) -> dict[str, Any]:
+    found = {one.name: one for one in state.targets}
+    columns: dict[str, Any] = {}
+    for name in ("efficiency", "spot_ratio", "idle_cost_share"):
+        one = found.get(name)
+        columns |= {name: one.value if one else None, f"{name}_target": one.limit if one else None}
+        columns |= {f"{name}_status": one.status if one else None}
+    return columns
+
+
+def _money_table(states: tuple[BudgetState, ...]) -> Table:
+    from gpucost.render.view import Column, Line, Table
+
+    return Table(
+        "Money",
+        (
+            Column("Budget", "text"),
+            Column("Team", "text", weight=1),
+            Column("Amount", "money", 2),
+            Column("To date", "money", 2),
+            Column("Spent", "ratio"),
+            Column("Forecast", "money", 2),
+            Column("Range", "text", weight=1),
+            Column("Status", "text"),
+        ),
+        tuple(
+            Line(
+                (
+                    state.name,
+                    state.team or "all GPU nodes",
+                    state.amount,
+                    state.forecast.to_date,
+                    _ratio(state.spent_percent),
+                    state.forecast.expected,
+                    _range(state),
+                    state.amount_status or "",
+                )
+            )
+            for state in states
+            if state.amount is not None
+        ),
+    )
+
+
+def _target_table(states: tuple[BudgetState, ...]) -> Table:
+    from gpucost.render.view import Column, Line, Table
+
+    lines = [
+        Line(
+            (
+                state.name,
+                state.team or "all GPU nodes",
+                one.name.replace("_", " "),
+                "at most" if one.name == "idle_cost_share" else "at least",
+                one.limit,
+                one.value,
+                one.status,
+                one.note or "",
+            )
+        )
+        for state in states
+        for one in state.targets
+    ]
+    return Table(
+        "Targets",
+        (
+            Column("Budget", "text"),
+            Column("Team", "text", weight=1),
+            Column("Target", "text"),
+            Column("", "text"),
+            Column("Limit", "ratio"),
+            Column("Reached", "ratio"),
+            Column("Status", "text"),
+            Column("", "text", weight=1),
+        ),
+        tuple(lines),
+    )
+
+
+def _range(state: BudgetState) -> str:
+    low, high = state.forecast.low, state.forecast.high
+    return "" if low is None or high is None or low == high else f"{low:,.0f} to {high:,.0f}"
+
+
+def _ratio(percent: Decimal | None) -> float | None:
+    return None if percent is None else float(percent) / 100
+
+
+_FORECAST = "gpucost.forecast/1"
+_METHOD = (
+    "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
+    "Four in five months end within the range."
+)
+
+
+@handle_errors
+def forecast(
+    month: MonthOption = None,
+    team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show what the month will come to, by team and for the whole fleet, and within which range.
+
+    Each day that is missing costs what the level and the trend of the last eight weeks and its weekday let expect; the range
+    comes from how far days stray from that (docs/budgets.md). Without --month: the current month, or the newest with data.
+
+    \b
+    Examples:
+      gpucost forecast
+      gpucost forecast --month 2026-10 --team research
+      gpucost forecast --format json
+    """
+    from datetime import UTC, datetime
+
+    from gpucost.periods import iso
+    from gpucost.report.forecast import HISTORY_DAYS, RANGE, Series
+    from gpucost.report.forecast import forecast as foretell
+
+    target = output_file(output)
+    settings, opened = load(config, store)
+    now = datetime.now(UTC)
+    period, name = chosen_month(settings, opened, month, now)
+    view, days = costs_by_day(settings, opened, period, now)
+    month_days = local_days_of(settings, period)
+    known = {series.team: series for series in days.costs if series.level == "team"}
+    _check_teams(team or [], [name for name in known if name])
+    chosen = [known[name] for name in team] if team else [*known.values(), Series("unallocated"), Series("fleet")]
+    rows = [foretell(days, series, month_days) for series in chosen]
+    rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))
+    flat = [{"level": row.series.level, "team": row.series.team, **forecast_fields(row)} for row in rows]
+    whole: dict[str, Any] = {
+        "schema": _FORECAST,
+        "month": f"{month_days[0]:%Y-%m}",
+        "from": iso(period.start),
+        "to": iso(period.end),
+        "currency": settings.currency,
+        "method": "damped trend and weekdays",
+        "history_days": HISTORY_DAYS,
+        "range": RANGE,
+        "rows": flat,
+    }
+    columns = [*flat[0], "currency"]
+    lines = [row | {"currency": settings.currency} for row in flat]
+    title = f"Forecast: {', '.join(team or ()) or 'all teams'}, {name.removesuffix(' so far')}"
+    subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
+    write_answer(view, title, subtitle, [_forecast_table(rows)], whole, lines, columns, format, target)
+    if target:
+        note(f"{title}: written to {target}", quiet=quiet)
+
+
+def _check_teams(wanted: list[str], known: list[str]) -> None:
+    from gpucost.errors import GpucostError
+    from gpucost.report.query import nearest
+
+    for name in wanted:
+        if name not in known:
+            near = ", ".join(nearest(name, known)[:8])
+            raise GpucostError(f"no team {name!r} held GPUs in these weeks", f"--team takes one of: {near}" if near else None)
+
+
+def _forecast_table(rows: list[Forecast]) -> Table:
+    from gpucost.render.view import Column, Line, Table
+
+    lines = [
+        Line(
+            (
+                row.series.team or ("Unallocated" if row.series.level == "unallocated" else "All GPU nodes"),
+                row.to_date,
+                row.expected,
+                row.low,
+                row.high,
+                float(row.open_days),
+                # a month that is known needs no other days
+                float(row.history_days) if row.open_days else None,
+            ),
+            is_sum=row.series.level == "fleet",
+        )
+        for row in rows
+    ]
+    return Table(
+        "What the month will come to",
+        (
+            Column("Team", "text"),
+            Column("To date", "money", 2),
+            Column("Forecast", "money", 2),
+            Column("From", "money", 2),
+            Column("To", "money", 2),
+            Column("Days missing", "hours", 0, weight=1),
+            Column("Days used", "hours", 0, weight=2),
+        ),
+        tuple(lines),
+        note=f"{_METHOD} Each line is forecast by itself: they need not add up.",
+    )
+
+
+_ANOMALIES = "gpucost.anomalies/1"
+
+
+class LevelOption(StrEnum):
+    """Whose days are looked at."""
+
+    fleet = "fleet"
+    unallocated = "unallocated"
+    team = "team"
+    workload = "workload"
+
+
+@handle_errors
+def anomalies(
+    month: MonthOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    last: LastOption = None,
+    level: Annotated[
+        list[LevelOption] | None,
+        typer.Option("--level", help="Only days of the fleet, of what nobody held, of teams or of workloads; repeatable."),
+    ] = None,
+    least: Annotated[float, typer.Option("--min-cost", min=0, help="Least money above or below expectation.")] = 50.0,
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show days on which the fleet, a team or a workload broke its own pattern, what it cost, and which workload did most of it.
+
+    Expected is the level of the two weeks before times the weekday's factor; what strays further from it than 3.5 robust standard
+    deviations is shown (docs/budgets.md). Less is told of the fleet, of teams and of workloads that are meant to go on: metrics
+    may be missing, or something died. Without a period: the current month so far, or the newest month with data.
+
+    \b
+    Examples:
+      gpucost anomalies
+      gpucost anomalies --month 2026-10 --level team --level workload
+      gpucost anomalies --last 4w --min-cost 500 --format json
+    """
+    from datetime import UTC, datetime
+
+    from gpucost.periods import iso
+    from gpucost.report.anomalies import anomalies as unusual
+
+    target = output_file(output)
+    settings, opened = load(config, store)
+    now = datetime.now(UTC)
+    chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
+    period, name = chosen or chosen_month(settings, opened, None, now)
+    by = ("team", "cluster", "namespace", "workload", "day")
+    view, days = costs_by_day(settings, opened, period, now, by)
+    wanted = local_days_of(settings, period)
+    found = unusual(days, wanted, Decimal(repr(least)))
+    if level:
+        found = [one for one in found if one.series.level in level]
+    rows = [_anomaly_row(one, settings.currency) for one in found]
+    whole: dict[str, Any] = {
+        "schema": _ANOMALIES,
+        "from": iso(period.start),
+        "to": iso(period.end),
+        "currency": settings.currency,
+        "min_cost": least,
+        "rows": rows,
+    }
+    known = sum(day in days.complete for day in wanted)
+    title = f"Days that broke their pattern: {name}"
+    subtitle = f"{known} of {len(wanted)} days were collected in full and looked at"
+    write_answer(view, title, subtitle, [_anomaly_table(found)], whole, rows, list(_COLUMNS), format, target)
+    if target:
+        note(f"{title}: written to {target}", quiet=quiet)
+
+
+_COLUMNS = (
+    "level", "day", "team", "cluster", "namespace", "workload", "direction", "cost", "expected_cost", "excess_cost", "score",
+    "basis_days", "main_workload", "main_workload_change", "currency",
+)  # fmt: skip
+
+
+_NOTE = (
+    "A workload's difference is also in its team's and the fleet's: levels do not add up. Where less was spent, "
+    "gpucost explain and gpucost doctor tell whether work ended or metrics are missing."
+)
+
+
+def _anomaly_row(one: Anomaly, currency: str) -> dict[str, Any]:
+    _, cluster, namespace, workload = one.series.workload or (None, None, None, None)
+    part = (one.part.workload[-1], one.part.change) if one.part else (None, None)
+    values = (
+        one.series.level, one.day, one.series.team, cluster, namespace, workload, one.direction, one.cost, one.expected,
+        one.excess, round(one.score, 6), one.basis_days, *part, currency,
+    )  # fmt: skip
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _anomaly_table(found: list[Anomaly]) -> Table:
+    from gpucost.render.view import Column, Line, Table
+
+    lines = []
+    for one in found:
+        _, cluster, namespace, workload = one.series.workload or (None, None, None, None)
+        who = workload or one.series.team or ("Unallocated" if one.series.level == "unallocated" else "All GPU nodes")
+        where = "/".join(part for part in (cluster, namespace) if part)
+        why = f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else ""
+        lines.append(Line((f"{one.day:%a} {one.day}", who, where, one.cost, one.expected, one.excess, why, one.score)))
+    return Table(
+        "Unusual days",
+        (
+            Column("Day", "text"),
+            Column("Whose", "text"),
+            Column("Where", "text", weight=1),
+            Column("Cost", "money", 2),
+            Column("Expected", "money", 2),
+            Column("Difference", "money", 2),
+            Column("Most of it", "text", weight=2),
+            Column("Score", "hours", 1, weight=3),
+        ),
+        tuple(lines),
+        note=_NOTE if lines else None,
+    )
+
+
+_DAYS_SHOWN = 5
+
+
+def chosen_month(config: Config, store: Store, month: str | None, now: datetime) -> tuple[Period, str]:
+    """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
+    from gpucost.errors import UsageError
+
+    period, name, _ = chosen_period(store, config.tz, now, month=month)
+    if period.start > now:
+        raise UsageError(f"{name} has not begun", "a forecast is of the current month; without --month it is taken")
+    return period, name
+
+
+def costs_by_day(
+    config: Config, store: Store, period: Period, now: datetime, by: tuple[str, ...] = ("team", "day")
+) -> tuple[ReportView, Days]:
+    """Costs of the days of `period` and of eight weeks before it, by `by`, which ends with day; and a report for its coverage.
+
+    That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
+    """
+    from gpucost import pipeline
+    from gpucost.errors import GpucostError, StoreError
+    from gpucost.periods import Period, local_midnight, name_of
+    from gpucost.report import Query
+    from gpucost.report.forecast import HISTORY_DAYS, days_of
+
+    first = period.start.astimezone(config.tz).date() - timedelta(days=HISTORY_DAYS + 7)
+    window = Period(local_midnight(first, config.tz), period.end)
+    query = Query(period=window, period_name=name_of(window, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
+    view = pipeline.report(config, store, query)
+    days = days_of(view, config.tz, now)
+    asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
+    try:
+        view = pipeline.report(config, store, asked)
+    except StoreError:
+        raise
+    except GpucostError:  # no data in it yet
+        pass
+    return _with_left_out(view, days, now.astimezone(config.tz).date()), days
+
+
+def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
+    """The report with a word on the days that are over, and were not collected in full, since the first one that was."""
+    from gpucost.render.view import Notice
+
+    since = [day for day in days.all if days.complete and days.complete[0] < day < today]
+    left_out = [day for day in since if day not in set(days.complete)]
+    if not left_out:
+        return view
+    message = f"{len(left_out):,} of {len(since) + 1:,} days since {days.complete[0]} are left out: not collected in full"
+    named = f" ({', '.join(map(str, left_out[:_DAYS_SHOWN]))}{', …' if len(left_out) > _DAYS_SHOWN else ''})"
+    warnings = (*view.coverage.warnings, Notice("days_left_out", message + named, None))
+    return replace(view, coverage=replace(view.coverage, warnings=warnings))
+
+
+def local_days_of(config: Config, period: Period) -> tuple[date, ...]:
+    """The local days of `period`."""
+    from gpucost.periods import local_days
+
+    return tuple(local_days(period, config.tz))
+
+
+def forecast_fields(forecast: Forecast) -> dict[str, Any]:
+    """A forecast as programs read it, money still Decimal."""
+    return {
+        "cost_to_date": forecast.to_date,
+        "forecast": forecast.expected,
+        "forecast_low": forecast.low,
+        "forecast_high": forecast.high,
+        "open_days": forecast.open_days,
+        "history_days": forecast.history_days,
+    }
+
+
+def write_answer(
+    view: ReportView,
+    title: str,
+    subtitle: str,
+    sections: Sequence[Table | Figures],
+    whole: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    format: RowFormat,
+    target: Path | None,
+) -> None:
+    """Write `sections` for people, `whole` as JSON with the coverage of `view`, or `rows` in `columns` as CSV or Parquet."""
+    if format in FLAT:
+        write_rows(columns, [[row[name] for name in columns] for row in rows], format, target)
+    elif format is RowFormat.json:
+        from gpucost.render.data import coverage_dict
+
+        text = (
+            json.dumps({**whole, "coverage": coverage_dict(view.coverage)}, indent=2, ensure_ascii=False, default=_plain) + "\n"
+        )
+        put_or_write(text, target)
+    else:
+        from gpucost.cli.report import ReportFormat, write_report
+
+        shown = replace(view, title=title, subtitle=subtitle, sections=tuple(sections))
+        write_report(shown, ReportFormat(format.value), target)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no place in an answer")

@@ -1,0 +1,484 @@
+"""`gpucost collect prometheus`: pull metrics of kube-state-metrics and dcgm-exporter into the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucost.cli.command import (
+    ConfigOption,
+    FromOption,
+    QuietOption,
+    StoreOption,
+    ToOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    note,
+    parse_period,
+    put,
+    status,
+    tell_error,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpucost.collect.base import CollectResult
+    from gpucost.collect.prices import PriceResult, Replaced
+    from gpucost.collect.progress.mlflow import MlflowResult
+    from gpucost.collect.spot import SpotResult
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.store.connection import Store
+
+SHOWN_OF_A_KIND = 5
+# What even -q says, in one line each: time is missing.
+_LOUD = ("gap", "newest_sample")
+_SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
+
+
+@handle_errors
+def collect_prometheus(
+    start: FromOption = None,
+    end: ToOption = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="NAME", help="Only this server, by name or URL; repeatable.", show_default=False),
+    ] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
+
+    Without a period: from the beginning of the current month at first, later from two hours before the last collected
+    moment, whatever is missing since the first run, and hours of the last `late_hours` that are incomplete. Nothing counts
+    as collected past the server's newest sample. Collecting the same time again changes nothing, and late data replaces.
+    What fails is named and can be collected later; a run that was ended goes on where it stopped. Ends with 1 if a part
+    could not be collected, with 4 if a day that is over is incomplete though the server was asked for it again.
+
+    \b
+    Examples:
+      gpucost collect prometheus
+      gpucost collect prometheus --from 2026-10-01 --to 2026-11-01
+      gpucost collect prometheus --source prod --from 2026-10-01T06:00Z
+    """
+    from datetime import UTC, datetime
+
+    from gpucost import pipeline
+    from gpucost.cli.command import progress_bar
+    from gpucost.errors import ConfigError, IncompleteError
+
+    settings, opened = load(config, store)
+    if not settings.prometheus:
+        raise ConfigError(
+            "no Prometheus is configured", "add [prometheus] to gpucost.toml, or run gpucost init where there is none"
+        )
+    settings = _only(settings, source or [])
+    chosen = parse_period(settings.tz, datetime.now(UTC), start=start, end=end)
+    with progress_bar(quiet=quiet) as progress:
+        results, errors = pipeline.collect(settings, opened, chosen[0] if chosen else None, progress)
+    for result in results:
+        _print_run(result, quiet=quiet, verbose=verbose)
+    for error in errors:
+        tell_error(error.message, error.fix)
+    if errors or not all(result.ok for result in results):
+        raise typer.Exit(1)
+    if any(result.incomplete for result in results):
+        raise typer.Exit(IncompleteError.exit_code)
+
+
+def _only(config: Config, names: list[str]) -> Config:
+    """`config` with the servers called `names` alone; all of them where there are no names."""
+    from gpucost.config.model import shown_url
+    from gpucost.errors import UsageError
+
+    known = {server.source: server for server in config.prometheus}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
+    return config.model_copy(update={"prometheus": [known[name] for name in names]}) if names else config
+
+
+def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
+    """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
+    if not quiet:
+        count = len(result.failed_windows)
+        failed = f", but {_count(count, 'window')} failed" if count else ""
+        put(
+            f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
+            f" ({_count(result.windows, 'window')}, {_count(result.new_series, 'new series', 'new series')})"
+        )
+        if result.resumed:
+            put(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
+        if result.asked_again:
+            put(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
+        if verbose:
+            for metric, seen in sorted(result.metrics.items()):
+                put(f"  {metric}: {seen.samples:,} samples")
+    elif not result.samples and result.ok:
+        note(f"warning: {result.source}: no sample of {result.asked}")
+    for reason in sorted({item.reason for item in result.dropped}):
+        metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
+        note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}", quiet=quiet)
+    shown = Counter[str]()
+    for finding in result.findings:
+        shown[finding.code] += 1
+        if shown[finding.code] <= SHOWN_OF_A_KIND:
+            is_loud = quiet and finding.code in _LOUD
+            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=quiet and not is_loud)
+            if finding.fix:
+                note(f"    fix: {finding.fix}", quiet=quiet)
+    for code, count in shown.items():
+        if count > SHOWN_OF_A_KIND:
+            note(f"  and {count - SHOWN_OF_A_KIND} more of {code}", quiet=quiet and code not in _LOUD)
+    for missing in result.incomplete[:SHOWN_OF_A_KIND]:
+        tell_error(f"{result.source}: lost for good: {missing}", None)
+    if result.incomplete:
+        more = len(result.incomplete) - SHOWN_OF_A_KIND
+        if more > 0:
+            note(f"and {more} more such times")
+        note(f"fix: {_SIGN}")
+    for window in result.failed_windows:
+        tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+@handle_errors
+def collect_progress(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="PATH", help="CSV or JSONL files, or directories; without any, servers are asked.", show_default=False
+        ),
+    ] = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="NAME", help="Only this server, by name or URL; repeatable.", show_default=False),
+    ] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Pull what workloads did into the store: epochs, requests, tokens, or units of your own.
+
+    Without a path: counters and gauges of every configured Prometheus, by the ready-made mappings (vLLM, SGLang, TGI, Triton,
+    KServe, training_epochs_total) and those under [[units]]; and runs of the MLflow server under [mlflow]. Without a period
+    from the beginning of the current month at first, later from two hours before the last collected moment.
+
+    With paths: files with the columns workload, time, unit and value, and where they help cluster, namespace, pod, model, run,
+    kind (event, counter, gauge) and failed. A file replaces what it brought before; one that cannot be used is named with its
+    line, and then nothing of this run is loaded.
+
+    \b
+    Examples:
+      gpucost collect progress
+      gpucost collect progress --from 2026-10-01 --to 2026-11-01
+      gpucost collect progress epochs.csv
+      gpucost collect progress --source mlflow
+    """
+    from gpucost.errors import UsageError
+
+    settings, opened = load(config, store)
+    if paths:
+        if start or end or source:
+            raise UsageError("files are loaded whole", "leave out --from, --to and --source")
+        _import(settings, opened, paths, quiet=quiet)
+        return
+    chosen = parse_period(settings.tz, datetime.now(UTC), start=start, end=end)
+    if not _ask(settings, opened, chosen[0] if chosen else None, source or [], quiet=quiet, verbose=verbose):
+        raise typer.Exit(1)
+
+
+def _import(settings: Config, store: Store, paths: list[Path], *, quiet: bool) -> None:
+    from shlex import quote
+
+    from gpucost.collect.progress.files import import_files
+
+    for result in import_files(store, paths, settings.tz):
+        if not quiet:
+            put(f"{result.path}: {result.load.values:,} values of {result.period}")
+        for unit in result.own_units:
+            note(
+                f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"
+                f"    fix: gpucost unit requests --count {quote(unit)} shows it, or write one of these",
+                quiet=quiet,
+            )
+
+
+def _ask(settings: Config, store: Store, period: Period | None, names: list[str], *, quiet: bool, verbose: bool) -> bool:
+    """Collects from all servers, or those called `names`; whether every one of them gave all of it."""
+    from gpucost.cli.command import progress_bar
+    from gpucost.collect.progress.mappings import mappings
+    from gpucost.collect.progress.mlflow import collect_mlflow
+    from gpucost.collect.progress.prometheus import collect_progress as collect
+    from gpucost.config.model import shown_url
+    from gpucost.errors import ConfigError, SourceError, UsageError
+
+    servers = {server.source: server for server in settings.prometheus}
+    known = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
+    if not known:
+        raise ConfigError("no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files")
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
+    units = mappings(settings)
+    complete = True
+    for name in names or known:
+        try:
+            if name in servers:
+                with progress_bar(quiet=quiet) as bar:
+                    result = collect(servers[name], store, units, period, bar, timezone=settings.tz)
+                _print_progress(result, quiet=quiet, verbose=verbose)
+                complete = complete and result.ok
+            else:
+                _tell_mlflow(collect_mlflow(settings.mlflow, store, period, timezone=settings.tz), quiet=quiet)
+        except SourceError as error:
+            tell_error(error.message, error.fix)
+            complete = False
+    return complete
+
+
+def _print_progress(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
+    if not quiet:
+        put(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
+        if verbose:
+            for name, seen in sorted(result.metrics.items()):
+                put(f"  {name}: {seen.samples:,} values")
+    for item in result.dropped:
+        note(f"  dropped {item.samples:,} values that are no number", quiet=quiet)
+    for finding in result.findings:
+        note(f"  {finding.level}: {finding.message}", quiet=quiet)
+        if finding.fix:
+            note(f"    fix: {finding.fix}", quiet=quiet)
+    for window in result.failed_windows:
+        tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
+
+
+def _tell_mlflow(result: MlflowResult, *, quiet: bool) -> None:
+    if not quiet:
+        put(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
+    if result.placed < result.runs:
+        note(
+            f"  note: {result.runs - result.placed:,} runs do not say where they ran\n"
+            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md",
+            quiet=quiet,
+        )
+
+
+SHOWN_REGIONS = 4
+SHOWN_REPLACED = 10
+
+
+class Provider(StrEnum):
+    """A cloud whose list prices can be asked for."""
+
+    aws = "aws"
+    gcp = "gcp"
+    azure = "azure"
+    oci = "oci"
+    runpod = "runpod"
+    vast = "vast"
+
+
+@handle_errors
+def collect_prices(
+    provider: Annotated[
+        list[Provider] | None,
+        typer.Option(
+            "--provider",
+            metavar="NAME",
+            help="Only this cloud: aws, gcp, azure, oci, runpod or vast; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region",
+            metavar="NAME",
+            help="Only this region, of the cloud that spells its regions so; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
+
+    On-demand, spot, reserved and commitment prices of every instance type with GPUs. The catalog inside gpucost stays beside
+    them, and the newest price wins; what a new price replaces is shown. Without --region: the regions of the configuration;
+    for AWS else those where nodes were seen, else us-east-1; for the others else all. Google Cloud needs a login and is skipped
+    without one; AWS' public lists, which are read without one, have hundreds of megabytes a region. Asking again on the same
+    day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud failed, or
+    all were skipped.
+
+    \b
+    Examples:
+      gpucost collect prices
+      gpucost collect prices --provider aws --region us-east-1 --region eu-west-1
+      gpucost collect prices --provider azure --region eastus
+    """
+    from gpucost.errors import GpucostError
+
+    settings, opened = load(config, store)
+    providers = _providers(provider or [], region or [])
+    results = collect_list_prices(settings, opened, providers, region or [], quiet=quiet, verbose=verbose)
+    if all(result.skipped for result in results):
+        raise GpucostError(
+            "no prices were collected: there are credentials for none of the clouds asked",
+            "log in to one of them, or add --provider azure, which needs no login",
+        )
+    if any(result.error for result in results):
+        raise typer.Exit(1)
+
+
+def collect_list_prices(
+    settings: Config, opened: Store, providers: Sequence[str], regions: Sequence[str], *, quiet: bool, verbose: bool
+) -> list[PriceResult]:
+    """Collect and tell the list prices of `providers`; what each came to."""
+    from datetime import UTC, datetime
+
+    from gpucost.collect.prices import collect_prices as collect
+
+    with status(quiet=quiet, verbose=verbose) as tell:
+        results = collect(settings, opened, providers, regions, datetime.now(UTC), tell)
+    for result in results:
+        _print_prices(result, quiet=quiet, verbose=verbose)
+    return results
+
+
+def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
+    """Who is asked: those named, and with regions only those that have one of them. Raises UsageError for a region of none."""
+    from gpucost.collect.prices import PROVIDERS
+    from gpucost.collect.prices.base import is_region_of
+    from gpucost.errors import UsageError
+
+    asked = [name for name in PROVIDERS if not named or name in named]
+    for region in regions:
+        if not any(is_region_of(name, region) for name in asked):
+            raise UsageError(
+                f"--region {region} is spelled like no region of {', '.join(asked)}",
+                "regions are spelled us-east-1 (aws), us-central1 (gcp), eastus (azure)",
+            )
+    return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
+
+
+def _print_prices(result: PriceResult, *, quiet: bool, verbose: bool) -> None:
+    """For each cloud: what was written, and what it replaced, on stdout; what was skipped or failed on stderr."""
+    if result.skipped:
+        note(f"{result.skipped.message}; skipped ({result.skipped.fix})", quiet=quiet)
+    elif result.error:
+        tell_error(result.error.message, result.error.fix)
+    elif not quiet:
+        parts = f", {result.components:,} prices of their parts" if result.components else ""
+        put(
+            f"{result.provider}: {result.prices:,} prices of {result.priced_types:,} instance types{parts}"
+            f"{_regions(result.regions)}, as of {result.as_of}"
+        )
+        new = result.prices - len(result.replaced) - result.unchanged
+        put(
+            f"{result.provider}: {len(result.replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
+        )
+        shown = result.replaced if verbose else result.replaced[:SHOWN_REPLACED]
+        for price in shown:
+            put(f"  {_replaced(price)}")
+        if more := len(result.replaced) - len(shown):
+            put(f"  and {more:,} more, which -v shows")
+
+
+def _replaced(price: Replaced) -> str:
+    """`p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0 %`."""
+    years = f"{price.term_years} year{'s' if price.term_years > 1 else ''}" if price.term_years else ""
+    words = (price.instance_type, price.purchase_option, years, price.payment_option, price.offering, price.region)
+    what = ", ".join(word.replace("_", " ") if word != price.instance_type else word for word in words if word)
+    old, new = (f"{amount.normalize():f}" for amount in (price.old_price_per_hour, price.new_price_per_hour))
+    return f"{what}: {old} ({price.old_price_as_of}) → {new} {price.currency}, {price.change:+.1%}"
+
+
+def _regions(names: Sequence[str]) -> str:
+    if not any(names):
+        return ""  # one price everywhere
+    return f" in {', '.join(names) if len(names) <= SHOWN_REGIONS else f'{len(names)} regions'}"
+
+
+@handle_errors
+def collect_spot(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Files or directories; without any, the clouds are asked.", show_default=False),
+    ] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Pull the spot price history of GPU instances into the store, or load it from files.
+
+    Without a path: AWS tells 90 days of changes in every region of aws.regions (else where GPU nodes were seen, else
+    us-east-1), and later runs go on from the last collected moment; Azure's history comes from Resource Graph. A cloud
+    without credentials is skipped. GCP has no such history: its spot prices come, dated, with gpucost collect prices.
+
+    With paths: answers of aws ec2 describe-spot-price-history in JSON, and files of the EC2 spot data feed, .gz or not.
+    Facts that are known already are not loaded again, so snapshots may overlap. A file that cannot be used is named
+    with its row, and then nothing of this run is loaded.
+
+    \b
+    Examples:
+      gpucost collect spot
+      gpucost collect spot history.json
+      gpucost collect spot snapshots/ datafeed/
+    """
+    from gpucost.collect import spot
+
+    settings, opened = load(config, store)
+    if paths:
+        for result in spot.import_spot(opened, paths):
+            _print_spot(result, quiet=quiet)
+        return
+    if not collect_spot_prices(settings, opened, spot.PROVIDERS, quiet=quiet, verbose=verbose):
+        raise typer.Exit(1)
+
+
+def collect_spot_prices(settings: Config, opened: Store, providers: Collection[str], *, quiet: bool, verbose: bool) -> bool:
+    """Collect and tell the spot prices of `providers`; whether none of them failed. A cloud nobody is logged in to is skipped."""
+    from gpucost.collect import spot
+
+    with status(quiet=quiet, verbose=verbose) as tell:
+        results = list(spot.collect_spot(settings, opened, datetime.now(UTC), tell, providers))
+    for result in results:
+        _print_spot(result, quiet=quiet)
+    return not any(result.error for result in results)
+
+
+def _print_spot(result: SpotResult, *, quiet: bool) -> None:
+    """The summary on stdout, what is missing on stderr."""
+    if result.error is not None:
+        tell_error(result.error.message, result.error.fix)
+        return
+    if result.skipped is not None:
+        note(f"{result.skipped.message}; skipped ({result.skipped.fix})", quiet=quiet)
+        return
+    loaded = result.load
+    if loaded is not None and not quiet:
+        when = f" of {result.period}" if result.period else ""
+        corrected = f", {loaded.corrected:,} corrected" if loaded.corrected else ""
+        put(f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}")
+    for said in result.notes:
+        note(f"  note: {said}", quiet=quiet)

@@ -1,0 +1,284 @@
+"""`gpucost export alerts`: alerting rules with the user's own thresholds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucost.cli.command import ConfigOption, MonthOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note
+from gpucost.cli.output import ExportOutputOption, deliver
+from gpucost.errors import GpucostError, UsageError
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.publish.openmetrics import PeriodViews
+    from gpucost.render.view import ReportView
+    from gpucost.store.connection import Store
+
+
+@handle_errors
+def export_alerts(
+    output: ExportOutputOption = None,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
+
+    On-demand GPUs that idle or that nobody holds, Kueue queues that make people wait, a low spot ratio, a budget that will not
+    last, and metrics that are missing. They need the rules of `gpucost export recording-rules`, which hold the prices; those
+    that know month to date need `gpucost export openmetrics`.
+
+    \b
+    Examples:
+      gpucost export alerts -o gpucost-alerts.yml
+      gpucost export alerts --config prod.toml -o gpucost-alerts.yml
+    """
+    from datetime import UTC, datetime
+
+    from gpucost.config.load import load_config
+    from gpucost.publish.rules import alerting_rules
+
+    settings = load_config(config)
+    today = datetime.now(UTC).astimezone(settings.tz).date()
+    deliver(alerting_rules(settings, today), output, "alerting rules", quiet=quiet)
+
+
+@handle_errors
+def export_cronjob(
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Image that the Dockerfile of gpucost makes.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CronJob.")] = "gpucost",
+    namespace: Annotated[str, typer.Option("--namespace", metavar="NAME", help="Namespace of everything.")] = "gpucost",
+    schedule: Annotated[str, typer.Option("--schedule", metavar="CRON", help="When it runs.")] = "30 2 * * *",
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run",
+            metavar="COMMAND",
+            help="What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
+            show_default=False,
+        ),
+    ] = None,
+    claim: Annotated[
+        str, typer.Option("--claim", metavar="NAME", help="Persistent volume claim that the store lies on.")
+    ] = "gpucost-data",
+    claim_size: Annotated[str, typer.Option("--claim-size", metavar="SIZE", help="How large a claim to make.")] = "10Gi",
+    existing_claim: Annotated[bool, typer.Option("--existing-claim", help="The claim is there: make none.")] = False,
+    storage_class: Annotated[
+        str | None,
+        typer.Option("--storage-class", metavar="NAME", help="Storage class of the claim; else the default."),
+    ] = None,
+    config_map: Annotated[
+        str, typer.Option("--config-map", metavar="NAME", help="Config map that holds gpucost.toml.")
+    ] = "gpucost-config",
+    secret: Annotated[
+        str | None,
+        typer.Option("--secret", metavar="NAME", help="Secret whose keys become environment variables.", show_default=False),
+    ] = None,
+    service_account: Annotated[
+        str | None,
+        typer.Option(
+            "--service-account", metavar="NAME", help="Service account, for a cloud's workload identity.", show_default=False
+        ),
+    ] = None,
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory that it asks for, and may use.")] = "2Gi",
+    output: ExportOutputOption = None,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Print a Kubernetes CronJob, and the claim for its store.
+
+    It runs without root, without capabilities, on a file system that cannot be written outside of the store and /tmp. The
+    schedule is in the configured time zone. Commands are run in the directory of the store, one after the other, until one fails.
+
+    \b
+    Examples:
+      gpucost export cronjob --image registry.example.com/gpucost:1.0 -o cronjob.yml
+      gpucost export cronjob --image gpucost:1.0 --secret gpucost --run "collect prometheus" --run "notify slack"
+      gpucost export cronjob --image gpucost:1.0 --schedule "0 6 2 * *" --existing-claim
+    """
+    from gpucost.config.load import load_config
+    from gpucost.publish.cronjob import CronJobOptions, cronjob
+
+    settings = load_config(config)
+    runs = tuple(run or ("collect prometheus",))
+    _check_commands(runs)
+    options = CronJobOptions(
+        image=image,
+        name=name,
+        namespace=namespace,
+        schedule=schedule,
+        timezone=settings.timezone,
+        runs=runs,
+        claim=claim,
+        claim_size=None if existing_claim else claim_size,
+        storage_class=storage_class,
+        config_map=config_map,
+        secret=secret,
+        service_account=service_account,
+        memory=memory,
+    )
+    deliver(cronjob(options), output, "manifest", quiet=quiet)
+
+
+def _check_commands(runs: tuple[str, ...]) -> None:
+    """Raises UsageError for a command that gpucost does not have: better now than at 2:30."""
+    import typer.main
+
+    from gpucost.cli.app import app
+
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for run in runs:
+        first = next(iter(run.removeprefix("gpucost ").split()), "")
+        if first not in known:
+            raise UsageError(f"--run {run!r}: gpucost has no command {first!r}", f"it has {', '.join(sorted(known))}")
+
+
+@handle_errors
+def export_dashboard(
+    output: ExportOutputOption = None,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Print a Grafana dashboard: cost by team, GPUs by state, idle cost an hour, queues, devices.
+
+    JSON to import, or to provision from a file. It reads the rules of `gpucost export recording-rules`, the metrics of
+    `gpucost export openmetrics`, Kueue's and dcgm-exporter's. Currency and targets are those of the configuration.
+
+    \b
+    Examples:
+      gpucost export dashboard -o gpucost-dashboard.json
+      gpucost export dashboard --config prod.toml
+    """
+    from gpucost.config.load import load_config
+    from gpucost.publish.dashboard import dashboard
+
+    deliver(dashboard(load_config(config)), output, "dashboard", quiet=quiet)
+
+
+@handle_errors
+def export_openmetrics(
+    month: MonthOption = None,
+    output: ExportOutputOption = None,
+    pushgateway: Annotated[
+        str | None,
+        typer.Option("--pushgateway", metavar="URL", help="Send to this Pushgateway instead of printing.", show_default=False),
+    ] = None,
+    job: Annotated[str, typer.Option("--job", metavar="NAME", help="What the Pushgateway calls the metrics.")] = "gpucost",
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write what teams cost as metrics: the month so far, and the last day that was collected in full.
+
+    The figures are those of `gpucost report`. The text is OpenMetrics, and Prometheus' own format, too: for node-exporter's
+    textfile collector (-o, a file in its directory, replaced in one step) or for a Pushgateway. Without --month: this month.
+
+    \b
+    Examples:
+      gpucost export openmetrics -o /var/lib/node_exporter/textfile/gpucost.prom
+      gpucost export openmetrics --pushgateway http://pushgateway:9091
+      gpucost export openmetrics --month 2026-10
+    """
+    from datetime import UTC
+
+    from gpucost.cli.command import parse_period
+    from gpucost.periods import month_period
+    from gpucost.publish.openmetrics import group_url, openmetrics, push
+
+    if pushgateway is not None and output is not None:
+        raise UsageError("--pushgateway and -o exclude each other", "give one of them")
+    group = None if pushgateway is None else group_url(pushgateway, job)
+    settings, opened = load(config, store)
+    now = datetime.now(UTC)
+    chosen = parse_period(settings.tz, now, month=month)
+    whole = chosen[0] if chosen else month_period(now.astimezone(settings.tz).date(), settings.tz)
+    text = openmetrics(_periods(settings, opened, whole, now, is_wanted=chosen is not None, quiet=quiet))
+    if group is None:
+        deliver(text, output, "metrics", quiet=quiet)
+        return
+    push(text, group)
+    note("metrics sent to the Pushgateway", quiet=quiet)
+
+
+def _periods(config: Config, store: Store, month: Period, now: datetime, *, is_wanted: bool, quiet: bool) -> list[PeriodViews]:
+    """The month so far and the last complete day; what holds no data is left out, which a note says.
+
+    Raises GpucostError where neither holds data, or not the month that `is_wanted`.
+    """
+    from gpucost.periods import Period, local_midnight
+
+    found = []
+    end = min(now, month.end)
+    try:
+        found.append(_views(config, store, "month_to_date", month, now))
+        end = min(end, found[0].end)
+    except GpucostError as error:
+        if is_wanted or not _has_no_data(error):
+            raise
+        note(f"the month is left out: {error.message}", quiet=quiet)
+    last = local_midnight(end.astimezone(config.tz).date(), config.tz)
+    first = local_midnight((last - timedelta(hours=1)).astimezone(config.tz).date(), config.tz)
+    try:
+        found.append(_views(config, store, "last_day", Period(first, last), now))
+    except GpucostError as error:
+        if not found or not _has_no_data(error):
+            raise
+        note(f"the last day is left out: {error.message}", quiet=quiet)
+    return found
+
+
+def _has_no_data(error: GpucostError) -> bool:
+    # a period without data is a plain GpucostError; other failures have classes of their own
+    return type(error) is GpucostError
+
+
+def _views(config: Config, store: Store, name: str, period: Period, now: datetime) -> PeriodViews:
+    from gpucost.publish.openmetrics import PeriodViews
+
+    by_team = _report(config, store, period, now, "team")
+    reached = by_team.coverage.collected_to or period.end
+    return PeriodViews(
+        name, period, by_team, _report(config, store, period, now, "gpu_model", "capacity_type"), end=min(reached, period.end)
+    )
+
+
+def _report(config: Config, store: Store, period: Period, now: datetime, *by: str) -> ReportView:
+    from gpucost import pipeline
+    from gpucost.periods import name_of
+    from gpucost.report import Query
+
+    query = Query(period=period, period_name=name_of(period, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
+    return pipeline.report(config, store, query)
+
+
+@handle_errors
+def export_recording_rules(
+    output: ExportOutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Print recording rules for Prometheus: GPUs by namespace and state, unallocated GPUs by node, and what they cost an hour.
+
+    Prices are those that the nodes in the store had last; with an empty store, or none, the catalog's. Print them again when
+    prices change. `gpucost export alerts` and the dashboard read what these rules record.
+
+    \b
+    Examples:
+      gpucost export recording-rules -o gpucost-recording.yml
+      gpucost export recording-rules --store gpucost.duckdb
+    """
+    from gpucost import pipeline
+    from gpucost.publish.rules import recording_rules
+
+    settings, opened = load(config, store)
+    text = recording_rules(settings, pipeline.rule_prices(settings, opened))
+    deliver(text, output, "recording rules", quiet=quiet)

@@ -1,0 +1,439 @@
+"""`gpucost config show`: every setting in force and where it comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpucost.cli.command import (
+    ConfigOption,
+    QuietOption,
+    StoreOption,
+    VerboseOption,
+    handle_errors,
+    load,
+    note,
+    output_file,
+    put,
+    put_or_write,
+)
+from gpucost.cli.output import ExportOutputOption, FormatOption, OutputOption, RowFormat, deliver, render_rows, write_rows
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Config
+    from gpucost.doctor import Check
+    from gpucost.periods import Period
+    from gpucost.store.schema import StoreInfo
+
+
+@handle_errors
+def config_show(
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show every setting in force and where it comes from.
+
+    Secrets are not read, and values of headers are hidden.
+
+    \b
+    Examples:
+      gpucost config show
+      GPUCOST_TIMEZONE=Europe/Berlin gpucost config show --format json
+    """
+    from gpucost.config.load import places, resolved
+
+    settings, _ = load(config, store)
+    if settings.path:
+        note(f"config file: {settings.path}", quiet=quiet)
+    else:
+        looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
+        note(f"config file: none (looked for {looked}); gpucost init writes one", quiet=quiet)
+    write_rows(("key", "value", "from"), resolved(settings), format, output_file(output))
+
+
+_TEAM = "research"
+
+
+@handle_errors
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep", metavar="DIR", help="Leave the store, the config, the bill and the price book in DIR.", show_default=False
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show two months of a sample fleet: metrics and a bill loaded, priced, attributed and reported like your own.
+
+    The first month is billed, the second an estimate. No network, no credentials. Without --keep nothing stays behind.
+
+    \b
+    Examples:
+      gpucost demo
+      gpucost demo --keep ./gpucost-demo
+    """
+    from datetime import UTC, datetime
+
+    from gpucost.demo.build import build, last_months
+    from gpucost.demo.fleet import months
+
+    period = last_months(datetime.now(UTC))
+    billed, estimated = months(period)
+    with _folder(keep) as folder:
+        config = build(folder, period, lambda words: note(words, quiet=quiet))
+        note("attributing every GPU-hour", quiet=quiet)
+        _report(config, estimated)
+        put()
+        _report(config, estimated, _TEAM)
+    note(_next(keep, f"{billed.start:%Y-%m}"), quiet=quiet)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep.expanduser()
+        return
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="gpucost-demo-") as folder:
+        yield Path(folder)
+
+
+def _report(config: Config, month: Period, *teams: str) -> None:
+    from gpucost import pipeline
+    from gpucost.cli.report import ReportFormat, write_report
+    from gpucost.periods import name_of
+    from gpucost.report import Query
+    from gpucost.store.connection import Store
+
+    query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
+    write_report(pipeline.report(config, Store(config.store), query), ReportFormat.table, None)
+
+
+def _next(keep: Path | None, billed: str) -> str:
+    if keep is None:
+        steps = [
+            "gpucost demo --keep ./gpucost-demo    to look around in it",
+            "gpucost init                          for your own fleet",
+        ]
+    else:
+        steps = [
+            f"cd {shlex.quote(str(keep))}",
+            "gpucost report --team product",
+            "gpucost report --by namespace,gpu_model",
+            f"gpucost reconcile --month {billed}      where each dollar of the bill went",
+            f"gpucost chargeback --month {billed} --out chargeback",
+            "gpucost whatif reserve",
+            "gpucost budget check",
+            "gpucost unit epoch",
+            "gpucost unit tokens",
+            "gpucost waste",
+            "gpucost findings",
+            "gpucost queue",
+            'gpucost sql "from charges"',
+            "change prices.csv or gpucost.toml, and report again",
+        ]
+    return "\n".join(["", "next:", *(f"  {step}" for step in steps)])
+
+
+MARKS = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}
+
+
+class DoctorFormat(StrEnum):
+    """How the answer is written."""
+
+    table = "table"
+    json = "json"
+
+
+@handle_errors
+def doctor(
+    format: Annotated[DoctorFormat, typer.Option("--format", help="How to write it.")] = DoctorFormat.table,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Check the whole set-up, and say what mends it.
+
+    Looks at config, store, each Prometheus, each metric and label that is needed, and prices, and gives one command or
+    setting for each problem. Ends with 1 if anything failed; warnings alone end with 0. With -q only problems are shown.
+
+    \b
+    Examples:
+      gpucost doctor
+      gpucost doctor -q
+      gpucost doctor --format json
+    """
+    from gpucost.doctor import Status, examine
+
+    checks: list[Check] = []
+    area = ""
+    for check in examine(config, store, datetime.now(UTC)):
+        checks.append(check)
+        if format is DoctorFormat.table and not (quiet and check.status is Status.ok):
+            if check.area != area:
+                area = check.area
+                typer.echo(("\n" if len(checks) > 1 else "") + area)
+            _print(check)
+    count = {status: sum(check.status is status for check in checks) for status in Status}
+    if format is DoctorFormat.json:
+        typer.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+    elif not quiet:
+        typer.echo(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
+    if count[Status.fail]:
+        raise typer.Exit(1)
+
+
+def _print(check: Check) -> None:
+    mark, color = MARKS[check.status]
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        mark = f"\033[{color}m{mark}\033[0m"
+    first, *rest = check.found.splitlines() or [""]
+    typer.echo(f"  {mark} {check.status:<4}  {check.subject}: {first}")
+    for line in rest:
+        typer.echo(f"          {line}")
+    if check.fix and check.status != "ok":
+        typer.echo(f"          fix: {check.fix}")
+
+
+@handle_errors
+def init(
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="Prometheus' URL, instead of looking for one.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found, else the defaults.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write a commented gpucost.toml to start from.
+
+    Looks for a Prometheus on this machine, in PROMETHEUS_URL and, in a pod, in the cluster; asks only if there is none.
+
+    \b
+    Examples:
+      gpucost init
+      gpucost init --yes --url https://prometheus.example.com
+      gpucost init --config ~/.config/gpucost/gpucost.toml
+    """
+    from gpucost import discover
+    from gpucost.config.load import FILE_NAME
+    from gpucost.config.model import PrometheusSource, shown_url
+    from gpucost.errors import ConfigError
+
+    target = (config or Path(FILE_NAME)).expanduser()
+    if target.is_dir():
+        target = target / FILE_NAME
+    if target.exists() and not force:
+        raise ConfigError(f"{target} is there already", "gpucost init --force overwrites it; --config FILE writes another")
+    server = discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
+    chosen = url or (server.url if server else None)
+    if chosen is None:
+        may_ask = not yes and sys.stdin.isatty()
+        note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"), quiet=quiet)
+        chosen = typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True) if may_ask else discover.LOCAL
+        server = discover.probe(chosen.rstrip("/"))
+    try:
+        chosen = PrometheusSource(url=chosen).url
+    except ValueError as error:
+        raise ConfigError(f"{shown_url(chosen)} cannot be used: {_first_reason(error)}", "give --url http://HOST:PORT") from None
+    _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(store or "gpucost.duckdb")})
+    put(f"wrote {target}")
+    note(_about(server, chosen), quiet=quiet)
+    note(_advice(target, server.retention if server else None), quiet=quiet)
+
+
+def _write(target: Path, answers: dict[str, str]) -> None:
+    from gpucost.errors import ConfigError
+
+    text = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
+    for name, answer in answers.items():
+        text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}", "--config names another file") from None
+
+
+def _first_reason(error: ValueError) -> str:
+    from pydantic import ValidationError
+
+    reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    return reason.removeprefix("Value error, ")
+
+
+def _about(server: object, url: str) -> str:
+    from gpucost.discover import Server
+
+    if not isinstance(server, Server):
+        return f"note: nothing that speaks Prometheus' API answers at {url} yet"
+    if server.needs_login:
+        return f"note: {url} wants a login; name a token file or password under [prometheus]"
+    return f"found {url}" + (f", version {server.version}" if server.version else "")
+
+
+def _advice(target: Path, retention: str | None) -> str:
+    forgets = f"Prometheus forgets after {retention}" if retention else "Prometheus forgets, by default after 15 days"
+    cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
+    steps = "\n  ".join(["next:", "gpucost doctor", "gpucost collect prometheus", "gpucost report"])
+    return f"\n{forgets}: collect every day, by cron for example:\n  {cron}\n\n{steps}"
+
+
+@handle_errors
+def schema(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of which answer; without it, lists them.")] = None,
+    output: ExportOutputOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Print the JSON Schema of an answer in --format json, or list what there are schemas of.
+
+    An answer's key `schema` says which one it follows: gpucost.report/1 is `gpucost schema report`. The number grows when
+    a property is renamed, removed or means something else.
+
+    \b
+    Examples:
+      gpucost schema
+      gpucost schema report
+      gpucost schema unit.epoch -o epoch.schema.json
+    """
+    from gpucost import schemas
+
+    text = "".join(f"{one}\n" for one in schemas.names()) if name is None else schemas.schema(name)
+    deliver(text, output, "JSON Schema", quiet=quiet)
+
+
+@handle_errors
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect; - reads it from stdin.")],
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Ask the store anything in SQL, read-only.
+
+    Statements see the store alone: they cannot write, and reach neither other files nor the network.
+
+    \b
+    Examples:
+      gpucost sql "select source, count(*) as series from series group by source"
+      gpucost sql --format csv -o nodes.csv "from nodes"
+      gpucost sql - < question.sql
+    """
+    target = output_file(output)
+    _, opened = load(config, store)
+    columns, rows = opened.query(sys.stdin.read() if statement == "-" else statement)
+    write_rows(columns, rows, format, target)
+
+
+SCHEMA = "gpucost.store/1"
+
+
+@handle_errors
+def store_info(
+    format: FormatOption = RowFormat.table,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Say what the store holds, by source, period and size; as csv, parquet and markdown the sources alone.
+
+    \b
+    Examples:
+      gpucost store info
+      gpucost store info --store october.duckdb --format json
+      gpucost store info --format csv -o sources.csv
+    """
+    _, opened = load(config, store)
+    answer = opened.info()
+    target = output_file(output)
+    if format is RowFormat.json:
+        text = json.dumps({"schema": SCHEMA} | asdict(answer), indent=2, default=_plain) + "\n"
+    elif format is RowFormat.table:
+        text = _text(answer, verbose=verbose)
+    else:
+        write_rows(
+            ("source", "kind", "from", "to", "loads", "samples", "dropped", "last_loaded_at"), _sources(answer), format, target
+        )
+        return
+    put_or_write(text, target)
+
+
+def _sources(answer: StoreInfo) -> list[tuple[Any, ...]]:
+    return [
+        (s.source, s.kind, s.start, s.end, s.loads, s.rows, s.dropped, s.last_loaded_at.replace(microsecond=0))
+        for s in answer.sources
+    ]
+
+
+def _text(answer: StoreInfo, *, verbose: bool) -> str:
+    from gpucost.periods import iso
+
+    merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
+    parts = [
+        f"store    {answer.path}\n",
+        f"size     {size(answer.size)}{merged}\n",
+        f"version  schema {answer.schema_version}, file format {answer.storage_version}\n",
+        f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n",
+    ]
+    if answer.sources:
+        columns = ("source", "kind", "from", "to", "loads", "samples", "dropped", "last load")
+        rows = [[iso(value) if isinstance(value, datetime) else value for value in row] for row in _sources(answer)]
+        parts.append(render_rows(columns, rows, RowFormat.table))
+    else:
+        parts.append("nothing was collected yet: gpucost collect prometheus\n")
+    if answer.dropped:
+        dropped = [(d.source, d.reason, d.metric, d.samples) for d in answer.dropped]
+        parts += ["\nleft out as impossible:\n", render_rows(("source", "reason", "metric", "samples"), dropped, RowFormat.table)]
+    if verbose:
+        tables = [(table.name, table.rows) for table in answer.tables]
+        parts += ["\n", render_rows(("table", "rows"), tables, RowFormat.table)]
+    return "".join(parts)
+
+
+def size(count: int) -> str:
+    """Bytes as people read them, in powers of 1024."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def _plain(value: Any) -> str:
+    from gpucost.periods import iso
+
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")

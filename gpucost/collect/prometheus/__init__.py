@@ -1,0 +1,1 @@
+"""Metrics out of a Prometheus server: what is asked for, how, and what went wrong."""

@@ -1,0 +1,474 @@
+"""Collects kube-state-metrics and dcgm-exporter series from a server that speaks Prometheus' HTTP API.
+
+Samples are read raw, with their own timestamps, by range selectors at a moment. A step would invent samples, and hide
+pods that live shorter than it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from gpucost.collect.base import (
+    Collector,
+    CollectResult,
+    Finding,
+    MissingTime,
+    Progress,
+    ProgressState,
+    default_spans,
+    halves,
+    intersect,
+    late_spans,
+    merge,
+    subtract,
+    until,
+    whole_hours,
+)
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.collect.prometheus.queries import (
+    ACTIVITY_LOST,
+    DCGM_FIX,
+    GPU_CAPACITY,
+    KSM,
+    KSM_FIX,
+    MOST_NAMES,
+    REQUESTS,
+    Scope,
+    Selector,
+    among,
+    selectors,
+    stored_needs,
+)
+from gpucost.errors import SourceError, UsageError
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
+from gpucost.store import runs
+from gpucost.store.metrics import Answer, LoadResult, SampleWindow, Threshold, load_window
+from gpucost.store.usage import MEMORY_METRIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import duckdb
+
+    from gpucost.config.model import Activity, Idle, PrometheusSource
+    from gpucost.store.connection import Store
+    from gpucost.store.runs import LaggingTargets, Span
+
+# Where there is kube-state-metrics, there is one of these, whatever runs.
+_ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
+
+
+def findings(
+    con: duckdb.DuckDBPyConnection,
+    result: CollectResult,
+    activity: Activity,
+    data_from_ms: int | None,
+    has_now: Callable[[str], bool],
+) -> list[Finding]:
+    """Metrics and labels that this run did not meet though a report needs them. Reads the stored series.
+
+    `data_from_ms` is where the source's data begins, as far as the store knows; `has_now` asks the server for a metric.
+    """
+    if not result.windows and result.failed_windows:
+        return []
+    source, seen = result.source, set(result.metrics)
+    if not seen and not result.dropped and data_from_ms is not None and result.asked.end_ms <= data_from_ms:
+        return [_before_retention(source, data_from_ms)]
+    found = [*_silence(con, result, activity, has_now)]
+    runs.look(con, stored_needs(activity.device_metric, activity.mig_metric))
+    codes = {finding.code for finding in found}
+    found += [
+        Finding("note" if lack.level == "note" else "warning", lack.code, lack.message, lack.fix)
+        for lack in runs.of_source(con, source, result.asked)
+        if lack.code not in codes
+    ]
+    if result.not_collected is not None and seen and not result.failed_windows:
+        found.append(_before_retention(source, result.not_collected.end_ms))
+    return found
+
+
+def _before_retention(source: str, data_from_ms: int) -> Finding:
+    lost = f"{source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
+    return Finding("warning", "before_retention", lost, "collect every day, before the server forgets: the README says how")
+
+
+def _silence(
+    con: duckdb.DuckDBPyConnection, result: CollectResult, activity: Activity, has_now: Callable[[str], bool]
+) -> list[Finding]:
+    """Exporters of which the server told nothing in this run, and whether they are to be installed or this time alone is lost."""
+    source, seen = result.source, set(result.metrics)
+    found = []
+
+    def at_other_times(*metrics: str) -> bool:
+        return any(_ever(con, source, metric) for metric in metrics) or any(has_now(metric) for metric in metrics)
+
+    if not any(metric.startswith("kube_") for metric in seen):
+        silent = f"{source} holds no sample of {KSM} in this period"
+        if at_other_times(*_ALWAYS_THERE):
+            found.append(Finding("warning", "no_kube_state_metrics", f"{silent}, though at other times; that time is lost"))
+        else:
+            found.append(Finding("warning", "no_kube_state_metrics", silent, KSM_FIX))
+    elif REQUESTS not in seen and _ever(con, source, REQUESTS):
+        found.append(Finding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
+    metrics = {activity.device_metric, activity.mig_metric}
+    if not seen & metrics:
+        neither = f"{source} has neither {activity.device_metric} nor {activity.mig_metric}"
+        spoiled = sorted(metrics & {dropped.metric for dropped in result.dropped})
+        if spoiled:
+            found.append(Finding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"))
+        elif at_other_times(activity.device_metric, activity.mig_metric):
+            lost = f"{neither} in this period, though at other times: {ACTIVITY_LOST}"
+            found.append(Finding("warning", "no_activity", lost))
+        else:
+            found.append(Finding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", DCGM_FIX))
+    return found
+
+
+def _ever(con: duckdb.DuckDBPyConnection, source: str, metric: str) -> bool:
+    rows = con.execute("SELECT 1 FROM series WHERE source = $1 AND metric = $2 LIMIT 1", [source, metric]).fetchall()
+    return bool(rows)
+
+
+_PROBE_MINUTES = 10
+# A newest sample older than this is worth a word.
+_LATE_MS = MS_PER_HOUR
+
+# MiB that a GPU can use; memory is never idle
+_MEMORY = Threshold(idle=0.0, lowest=0.0, highest=4_194_304.0)
+
+
+class PrometheusCollector(Collector[list[Answer]]):
+    """One server's samples. `names` are the metric names that it has; None where it does not tell."""
+
+    kind: ClassVar[str] = "prometheus"
+
+    def __init__(
+        self,
+        source: PrometheusSource,
+        store: Store,
+        client: PrometheusClient,
+        activity: Activity,
+        idle: Idle,
+        now: datetime,
+        cost_basis: str = "node",
+    ) -> None:
+        super().__init__(source.source, store, source.concurrency)
+        self._config = source
+        self._client = client
+        self._selectors = selectors(activity, cost_basis)
+        self._thresholds = {
+            activity.mig_metric: _threshold(idle, activity.mig_scale),
+            activity.device_metric: _threshold(idle, activity.device_scale),
+            **({MEMORY_METRIC: _MEMORY} if activity.memory else {}),
+        }
+        self._names: set[str] | None = None
+        self._namespaces: set[str] = set()
+        self._gpu_nodes: set[str] = set()
+        self._per_hour = 0.0
+        self._now = now
+        # what waits for a later sample to be logged: empty windows, and the rest of the last window that held any
+        self._silent: list[Span] = []
+        self._short: tuple[Span, int] | None = None
+        self.data_from_ms: int | None = None
+        self.newest_ms: int | None = None
+
+    def take_stock(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Puts known series into the clusters of the settings, and learns from when to when there is data of this source."""
+        runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
+        self.data_from_ms = runs.first_data(con, self.kind, self.source)
+        self.newest_ms = runs.newest_sample(con, self.source)
+
+    def late_spans(self) -> list[Span]:
+        """Hours to ask for again: incomplete ones, and those past the newest sample of a target that has sent more since."""
+        now_ms, late_hours = to_ms(self._now), self._config.late_hours
+        if self.newest_ms is None or not late_hours:
+            return []
+        since, silent_at = now_ms - late_hours * MS_PER_HOUR, min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS
+        with self.store.write() as con:
+            late = late_spans(con, self.source, now_ms, late_hours, self.newest_ms)
+            lagging = runs.lagging_targets(con, self.source, self._config.cluster_label, since, silent_at)
+        return merge([*late, *((one.last_ms, now_ms) for one in lagging if self._has_more(one, now_ms))])
+
+    def _has_more(self, targets: LaggingTargets, now_ms: int) -> bool:
+        """Does the server hold samples of these targets past the newest that is stored? Dead ones cost it next to nothing."""
+        label = self._config.cluster_label
+        scope: Scope = "cluster" if targets.metric.startswith("kube_") else "activity"
+        target = among(among(Selector(targets.metric, scope=scope), label, [targets.cluster]), "job", [targets.job])
+        length = now_ms - targets.last_ms - 1
+        for start in range(0, len(targets.instances), MOST_NAMES):
+            one = among(target, "instance", targets.instances[start : start + MOST_NAMES])
+            sums = [f"(count(count_over_time({one.text(name)}[{length}ms])) or vector(0))" for name in one.spelled(None)]
+            try:
+                if self._client.value(" + ".join(sums), now_ms):
+                    return True
+            except TooMuch:
+                return True
+            except SourceError:  # a server that cannot be asked so will say what it has of the hours that are asked for
+                return False
+        return False
+
+    def prepare(self, spans: list[Span]) -> None:
+        """Learns which metrics there are and how much of them, to size the first windows."""
+        start, end = spans[0][0], spans[-1][1]
+        self._names = self._client.label_values("__name__", start, end)
+        if any(s.scope == "hosts" for s in self._selectors):
+            self._gpu_nodes = self._client.label_values("node", start, end, [GPU_CAPACITY.text(GPU_CAPACITY.metric)]) or set()
+        hosts = [among(s, "node", self._gpu_nodes) for s in self._selectors if s.scope == "hosts" and "pod" in s.metric]
+        requests = [s.text(s.metric) for s in [*(s for s in self._selectors if s.scope == "requests"), *hosts]]
+        self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
+        sums = [
+            f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
+            for selector in self._selectors
+            for name in selector.spelled(self._names)
+        ]
+        moments = [end, start + (end - start) // 2, start + min(MS_PER_HOUR, end - start)]
+        try:
+            counts = [self._client.value(" + ".join(sums), at) or 0.0 for at in moments] if sums else [0.0]
+        except TooMuch:
+            counts = [self._config.max_samples * _PROBE_MINUTES / 60]
+        self._resize(max(counts) * 60 / _PROBE_MINUTES)
+
+    def fetch(self, span: Span) -> list[Answer]:
+        """All selectors' raw samples in one window."""
+        answers: list[Answer] = []
+        # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
+        namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
+        for selector in self._selectors:
+            if selector.scope == "hosts":
+                if not gpu_nodes:
+                    continue  # no node is priced
+                selector = among(selector, "node", gpu_nodes)
+            if selector.scope == "pods":
+                if not namespaces:
+                    continue  # nobody asks for a GPU, so no pod matters
+                selector = among(selector, "namespace", namespaces)
+            for name in selector.spelled(self._names):
+                found = self._fetch(selector, name, span)
+                answers += found
+                if selector.scope in ("activity", "requests", "hosts"):
+                    namespaces.update(_namespaces(found))
+                if selector == GPU_CAPACITY:
+                    gpu_nodes.update(_nodes(found))
+        return answers
+
+    def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
+        """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
+
+        An empty window waits for a later one that holds something, and is logged with it: it may lie past the newest
+        sample, and a server that has none at all may be asked with the wrong tenant.
+        """
+        samples, first, newest = _count(batch, span)
+        is_partial = any(answer.is_partial for answer in batch)
+        runs.log_answer(con, self.source, samples, self._now, is_partial=is_partial)
+        start, end = span
+        if first is None or newest is None:
+            if self.newest_ms is None or end > self.newest_ms:
+                self._silent.append(span)
+                return None
+            return load_window(con, self._window(run_id, span, batch))
+        if self.data_from_ms is None or start < self.data_from_ms:
+            start = max(start, first // MS_PER_HOUR * MS_PER_HOUR)
+            self._silent.append((span[0], start))
+            self.data_from_ms = start if self.data_from_ms is None else min(start, self.data_from_ms)
+        for silent in self._silent:
+            if silent[0] < silent[1]:
+                load_window(con, self._window(run_id, silent, []))
+        self._silent.clear()
+        if self._short is not None:
+            runs.extend_load(con, run_id, *self._short)
+            self._short = None
+        if self.newest_ms is None or newest >= self.newest_ms:
+            self.newest_ms = newest
+            self._short = (start, newest + 1), end
+            end = newest + 1
+        return load_window(con, self._window(run_id, (start, end), batch))
+
+    def _window(self, run_id: int, span: Span, answers: list[Answer]) -> SampleWindow:
+        return SampleWindow(
+            source=self.source,
+            run_id=run_id,
+            from_ms=span[0],
+            to_ms=span[1],
+            cluster_label=self._config.cluster_label,
+            default_cluster=self._config.cluster or "default",
+            activity=self._thresholds,
+            answers=answers,
+        )
+
+    def learned(self, span: Span, loaded: LoadResult) -> None:
+        """Sizes the next windows by what this one held, going no faster than twice as far."""
+        seen = (loaded.rows + sum(loaded.dropped.values())) * MS_PER_HOUR / (span[1] - span[0])
+        self._resize(max(seen * 1.25, self._per_hour / 2))
+
+    def _resize(self, per_hour: float) -> None:
+        self._per_hour = per_hour
+        self.window_hours = int(self._config.max_samples / per_hour) if per_hour else 24
+
+    def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[Answer]:
+        start, end = span
+        # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
+        # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
+        query = f"{selector.text(name)}[{end - start}ms]"
+        try:
+            return [self._client.matrix(selector.metric, query, end - 1)]
+        except TooMuch as error:
+            parts = halves(span)
+            if len(parts) > 1:
+                self.window_hours = max(1, min(self.window_hours, (end - start) // MS_PER_HOUR // 2))
+                return [answer for part in parts for answer in self._fetch(selector, name, part, sharded=sharded)]
+            if not sharded:
+                return [a for shard in selector.shards() for a in self._fetch(shard, name, span, sharded=True)]
+            raise SourceError(
+                f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
+                fix="raise the server's limit (Prometheus: --query.max-samples)",
+            ) from None
+
+
+def collect_prometheus(
+    source: PrometheusSource,
+    store: Store,
+    period: Period | None,
+    activity: Activity,
+    idle: Idle,
+    progress: Progress | None = None,
+    now: datetime | None = None,
+    timezone: ZoneInfo | None = None,
+    retries: Retries | None = None,
+    cost_basis: str = "node",
+) -> CollectResult:
+    """Collects one server's samples into the store, those of cores and memory only where `cost_basis` charges them.
+
+    Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, the time
+    since the last collected moment less two hours, and incomplete hours of the last `late_hours`. With one: all of it anew.
+    Raises SourceError where the server does not answer as a Prometheus, or the clock is behind what is stored; a window that
+    fails is in the result instead.
+    """
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    now_ms = to_ms(moment)
+    if period is not None and (period.is_empty or period.start_ms >= now_ms):
+        raise UsageError(f"the period {period} is empty, or has not begun")
+    client = PrometheusClient(source, retries)
+    try:
+        if progress is not None:
+            progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
+        client.value("vector(1)", now_ms)
+        collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis)
+        with store.write() as con:
+            collector.take_stock(con)
+            so_far = runs.asked(con, "prometheus", source.source), runs.loaded(con, "prometheus", source.source)
+        late: list[Span] = []
+        if period is not None:
+            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
+        else:
+            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            spans = default_spans(to_ms(month), now_ms, so_far[0], until(so_far[1], collector.newest_ms))
+            late = subtract(whole_hours(collector.late_spans(), now_ms), spans)
+        asked = period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1]))
+        spans = merge([*spans, *late])
+        collector.prepare(spans)
+        result = collector.run(spans, asked, progress)
+        result.moment, result.spans = moment, spans
+        result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
+        result.not_collected = _time_before(collector.data_from_ms, spans)
+        with store.read() as con:
+            result.gaps = _unmeasured(con, source.source, spans, min(now_ms, (collector.newest_ms or 0) + 1))
+            result.findings = findings(con, result, activity, collector.data_from_ms, lambda metric: _has(client, metric, now_ms))
+        if spans[-1][1] == now_ms:
+            result.findings += _newest(source, client, collector.newest_ms, moment)
+        result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+        return result
+    finally:
+        client.close()
+
+
+def _unmeasured(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_ms: int) -> list[MissingTime]:
+    """When no GPU of a cluster was measured though its nodes were there, in what was asked for."""
+    start, end = spans[0][0], min(spans[-1][1], until_ms)
+    if start >= end:
+        return []
+    return [
+        MissingTime(one.cluster, Period(from_ms(one.from_ms), from_ms(one.to_ms)), "no GPU was measured")
+        for one in runs.find_silences(con, source, start, end)
+        if intersect([(one.from_ms, one.to_ms)], spans) and one.to_ms - one.from_ms > runs.SHORT_SILENCE_MS
+    ]
+
+
+def _newest(source: PrometheusSource, client: PrometheusClient, newest_ms: int | None, now: datetime) -> list[Finding]:
+    """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
+    newest_ms = newest_ms or _newest_on(client, to_ms(now))
+    if newest_ms is None or to_ms(now) - newest_ms <= _LATE_MS:
+        return []
+    age = (to_ms(now) - newest_ms) / MS_PER_HOUR
+    old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
+    message = (
+        f"{source.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
+    )
+    return [
+        Finding("warning", "newest_sample", message, f"is {iso(now.replace(microsecond=0))} the right time? else see why it lags")
+    ]
+
+
+def _newest_on(client: PrometheusClient, now_ms: int) -> int | None:
+    """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
+    start, end = now_ms - 730 * 24 * MS_PER_HOUR, now_ms
+    last: int | None = None
+    for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
+        times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
+        try:
+            answer = client.get("query_range", {"query": "count(kube_node_info)", **times})
+            last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
+        except (SourceError, KeyError, TypeError, ValueError, IndexError):
+            return last
+        if last is None:
+            return None
+        start, end = last, min(last + step, now_ms)
+    return last
+
+
+def _threshold(idle: Idle, scale: float) -> Threshold:
+    return Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale)
+
+
+def _namespaces(answers: list[Answer]) -> set[str]:
+    """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
+    keys = ("exported_namespace", "namespace", "pod_namespace")
+    labels = [labels for answer in answers for labels in answer.series]
+    return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
+
+
+def _count(answers: list[Answer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
+    """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
+    start, end = span
+    hours = range(start // MS_PER_HOUR, -(-end // MS_PER_HOUR))
+    counts = np.zeros(len(hours), dtype=np.int64)
+    moments: list[int] = []
+    for answer in answers:
+        inside = answer.ts_ms[(answer.ts_ms >= start) & (answer.ts_ms < end)]
+        if len(inside):
+            counts += np.bincount(inside // MS_PER_HOUR - hours[0], minlength=len(hours))
+            moments += [int(inside.min()), int(inside.max())]
+    return dict(zip(hours, counts.tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
+
+
+def _nodes(answers: list[Answer]) -> set[str]:
+    """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
+    return {labels["node"] for answer in answers for labels in answer.series if labels.get("node")}
+
+
+def _has(client: PrometheusClient, metric: str, at_ms: int) -> bool:
+    """Does the server have the metric at a moment? One that does not say has it not."""
+    try:
+        return bool(client.value(f"count({metric})", at_ms))
+    except SourceError:
+        return False
+
+
+def _time_before(data_from_ms: int | None, spans: list[Span]) -> Period | None:
+    start, end = spans[0][0], spans[-1][1]
+    first = end if data_from_ms is None else min(data_from_ms, end)
+    return Period(from_ms(start), from_ms(first)) if start < first else None

@@ -1,0 +1,378 @@
+"""Reads an instant query's JSON answer (a matrix) from a stream of bytes, without building Python objects per sample.
+
+Every byte is accounted for: what is not laid out as Prometheus does it is read by json.loads, and what that can't read, or what
+is no matrix of numbers, is garbled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.store.metrics import Answer, Labels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ZEROS = np.uint64(0x3030303030303030)
+_HIGH_NIBBLES = np.uint64(0xF0F0F0F0F0F0F0F0)
+_SIXES = np.uint64(0x0606060606060606)
+_DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
+_ONES = np.uint64(0x0101010101010101)
+_TOPS = np.uint64(0x8080808080808080)
+_TEN_POWERS = 10.0 ** np.arange(9)
+_PADDING = b"\x00" * 24
+_HALF = np.uint64(0xFFFFFFFF)
+_BETWEEN_WORD = np.uint64(int.from_bytes(b'"],[', "little"))
+
+
+def samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]] | None:
+    """Moments (ms), values and byte positions of samples in text like `1700000000.123,"45"],[1700000060.123,"46"`.
+
+    None where anything is not of the usual shape: seconds of ten digits with no or three decimals, and an unsigned
+    decimal value of at most eight characters. Values are rounded as correctly as by strtod.
+    """
+    padded = text + _PADDING
+    chars = np.frombuffer(padded, dtype=np.uint8)
+    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
+    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(chars == ord("[")) + 1))
+    mark = chars[starts + 10]
+    fraction = mark == ord(".")
+    if not ((fraction & (chars[starts + 14] == ord(","))) | (mark == ord(","))).all():
+        return None
+    begin = np.where(fraction, starts + 16, starts + 12)
+    end = np.append(starts[1:] - 4, len(text) - 1)
+    seconds, valid = _seconds(words, starts)
+    values, usual = _values(words[begin], end - begin)
+    millis, whole = _decimals(chars, starts + 11)
+    if not (valid & usual & (whole | ~fraction) & (chars[begin - 1] == ord('"'))).all():
+        return None
+    if text[-1:] != b'"' or not ((words[starts[1:] - 4] & _HALF) == _BETWEEN_WORD).all():
+        return None
+    return seconds * 1000 + np.where(fraction, millis, 0), values, starts
+
+
+def _seconds(words: NDArray[np.uint64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    head, tail = words[at], words[at + 2]  # ten digits as two words that share six
+    valid = _digits(head) & _digits(tail) & ((head & np.uint64(0xFF)) != np.uint64(ord("0")))
+    return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), valid
+
+
+def _decimals(chars: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    first, second, third = (chars[at + place].astype(np.int64) - ord("0") for place in range(3))
+    valid = (np.minimum(np.minimum(first, second), third) >= 0) & (np.maximum(np.maximum(first, second), third) <= 9)
+    return first * 100 + second * 10 + third, valid
+
+
+def _values(word: NDArray[np.uint64], length: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    usual = (length > 0) & (length <= 8)
+    size = np.where(usual, length, 1).astype(np.uint64)
+    kept = word & _below(size)
+    dotted = (kept ^ _DOTS) & _below(size) | ~_below(size)
+    found = (dotted - _ONES) & ~dotted & _TOPS  # the lowest set bit marks the first dot (a zero byte of `dotted`)
+    decimals = np.zeros(len(word), dtype=np.int64)
+    if found.any():
+        has = found != 0
+        lowest = found & (~found + np.uint64(1))
+        place = np.where(has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size)
+        before = _below(place)
+        kept = np.where(has, (kept & before) | ((kept >> np.uint64(8)) & ~before), kept)
+        decimals = np.where(has, (size - place).astype(np.int64) - 1, 0)
+        size = np.where(has, size - np.uint64(1), size)
+        usual &= size > 0
+    shift = (np.uint64(8) - size) << np.uint64(3)
+    aligned = (kept << shift) | (_ZEROS & _below(np.uint64(8) - size))
+    usual &= _digits(aligned)
+    return _integer(aligned).astype(np.float64) / _TEN_POWERS[decimals], usual
+
+
+def _below(count: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words whose lowest `count` bytes are set."""
+    # shifting a 64-bit word by 64 gives 0 in NumPy
+    return (np.uint64(1) << (count << np.uint64(3))) - np.uint64(1)
+
+
+def _digits(word: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    both: NDArray[np.bool_] = ((word & _HIGH_NIBBLES) == _ZEROS) & (((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS)
+    return both
+
+
+def _integer(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    digits = word - _ZEROS
+    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
+    mask = np.uint64(0x000000FF000000FF)
+    left = (pairs & mask) * np.uint64(0x000F424000000064)
+    right = ((pairs >> np.uint64(16)) & mask) * np.uint64(0x0000271000000001)
+    return (left + right) >> np.uint64(32)
+
+
+# These byte sequences cannot occur inside a JSON string: a quote in there is escaped, and one that ends a string is
+# followed by a comma, a colon or a closing bracket.
+_RESULT = b'"result":['
+_SERIES = b'{"metric":{'
+_VALUES = b',"values":[['
+_END = b"]]"
+_NEXT = b'"]]},'
+_BETWEEN = b"],["
+
+_PIECE = 1 << 20
+# A series' labels take as much memory as so many samples.
+_SERIES_WEIGHT = 50
+_HEAD_LIMIT = 1 << 16
+_CACHE_LIMIT = 300_000
+# One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
+_TEXT_LIMIT = 32 << 20
+
+_NUMBER = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3}+)?+"
+_TIME = rb"(?:0|[1-9][0-9]{0,11}+)(?:\.[0-9]++)?+(?:[eE][+]?[0-9]{1,2}+)?+"
+_VALUE = rb"(?:%b|NaN|[+-]?Inf)" % _NUMBER
+_SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, _VALUE, _TIME, _VALUE))
+_ANY_VALUE = re.compile(_VALUE.decode())
+_LATEST_SECOND = 1e12
+
+
+class Garbled(Exception):
+    """The body ends before the answer does, or is none. Asking again may bring a whole one."""
+
+
+class LabelCache:
+    """Labels by their JSON text: a series that comes back in the next window is not parsed again.
+
+    `metric` is the name that the samples are stored under, whatever spelling the server uses.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes], Labels] = {}
+
+    def labels(self, metric: str, text: bytes) -> Labels:
+        """The labels that `text` (a JSON object) says, `__name__` replaced by `metric`. Raises Garbled."""
+        known = self._known.get((metric, text))
+        if known is None:
+            found = whole_json(text)
+            if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+                raise Garbled("the answer holds labels that are none")
+            known = Labels(found)
+            known["__name__"] = metric
+            if len(self._known) >= _CACHE_LIMIT:
+                self._known.clear()
+            self._known[metric, text] = known
+        return known
+
+
+class MatrixReader:
+    """Takes the body in chunks of any size; `finish` gives the answer, `warnings` and `is_partial` what the server says of it.
+
+    Whole series are parsed as they arrive, so that only one chunk and an unfinished series are held as text. Raises Garbled,
+    and TooMuch where the answer takes more memory than `most_samples` do.
+    """
+
+    def __init__(self, metric: str, cache: LabelCache, most_samples: int = 1 << 62) -> None:
+        self._metric = metric
+        self._cache = cache
+        self._most_samples = most_samples
+        self._samples = 0
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self._head: bytes | None = None
+        self._rest = b""
+        self._foreign: bytearray | None = None
+        self._series: list[Labels] = []
+        self._parts: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]] = []
+        self.warnings: list[str] = []
+        self.is_partial = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes the next bytes of the body."""
+        self._pieces.append(chunk)
+        self._waiting += len(chunk)
+        if self._waiting >= _PIECE:
+            self._take_in()
+
+    def finish(self) -> Answer:
+        """The whole answer."""
+        self._take_in()
+        if self._foreign is not None:
+            self._whole(bytes(self._foreign))
+        elif self._head is None:
+            self._whole(self._rest)  # empty, or short and laid out with spaces by some proxy
+        else:
+            closing = self._last()
+            # In place of the series a mark: so they did stand where an answer has them.
+            if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
+                raise Garbled("the answer is no matrix")
+        if not self._parts:
+            return Answer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+        index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        return Answer(self._series, index, ts_ms, values)
+
+    def _take_in(self) -> None:
+        piece, self._pieces, self._waiting = b"".join(self._pieces), [], 0
+        if self._foreign is not None:
+            self._foreign += piece
+        else:
+            self._rest += piece
+            self._take_series()
+        if len(self._rest if self._foreign is None else self._foreign) > _TEXT_LIMIT:
+            raise TooMuch(f"the answer holds more than {_TEXT_LIMIT >> 20} MiB that have to be read at once")
+
+    def _take_series(self) -> None:
+        if self._head is None:
+            at = self._rest.find(_RESULT)
+            if at < 0 or not self._rest.startswith(_SERIES, at + len(_RESULT)):
+                if len(self._rest) > _HEAD_LIMIT:
+                    self._foreign, self._rest = bytearray(self._rest), b""
+                return
+            self._head, self._rest = self._rest[: at + len(_RESULT)], self._rest[at + len(_RESULT) :]
+        last = self._rest.rfind(_SERIES)
+        if last > 0:
+            self._take(self._rest[:last])
+            self._rest = self._rest[last:]
+
+    def _last(self) -> bytes:
+        """Takes the last series; returns the bytes after it, which close the document."""
+        values = self._rest.find(_VALUES)
+        end = self._rest.find(_END, values) + len(_END) if values >= 0 else -1
+        if end >= len(_END) and self._rest[end : end + 2] == b"}]":
+            self._take(self._rest[: end + 1] + b",")
+            return self._rest[end + 1 :]
+        try:
+            item, length = json.JSONDecoder().raw_decode(text := self._rest.decode())
+        except (ValueError, RecursionError) as error:
+            raise Garbled("the answer ends in the middle of a series") from error
+        self._take_slowly(item)
+        return text[length:].encode()
+
+    def _take(self, text: bytes) -> None:
+        """Parses complete series, each with a comma after it: their labels one by one, all their samples at once."""
+        bodies: list[bytes] = []
+        first = len(self._series)
+        before, *parts = text.split(_SERIES)
+        if before:
+            raise Garbled("the answer holds something between its series")
+        for part in parts:
+            at = part.find(_VALUES)
+            if at < 0 or not part.endswith(_NEXT):
+                self._flush(first, bodies)
+                self._take_listed(part)  # beside native histograms
+                first, bodies = len(self._series), []
+                continue
+            bodies.append(part[at + len(_VALUES) : 1 - len(_NEXT)])
+            self._series.append(self._cache.labels(self._metric, b"{" + part[:at]))
+        self._flush(first, bodies)
+
+    def _flush(self, first: int, bodies: list[bytes]) -> None:
+        """Takes the samples of the last series, of which `first` is the first one."""
+        if not bodies:
+            return
+        joined = _BETWEEN.join(bodies)
+        ts_ms, values, starts = samples(joined) or _any_samples(joined)
+        ends = np.cumsum([len(body) + len(_BETWEEN) for body in bodies])
+        counts = np.diff(np.searchsorted(starts, ends), prepend=0)
+        self._add(np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts), ts_ms, values)
+
+    def _add(self, index: NDArray[np.int32], ts_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        self._parts.append((index, ts_ms, values))
+        self._samples += len(ts_ms)
+        if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
+            raise TooMuch(f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more")
+
+    def _take_listed(self, part: bytes) -> None:
+        """Takes one series, without its opening, and with the comma after it."""
+        if not part.endswith(b"},"):
+            raise Garbled("the answer holds something between its series")
+        self._take_slowly(whole_json(_SERIES + part[:-1]))
+
+    def _whole(self, body: bytes) -> None:
+        for item in self._series_of(whole_json(body)):
+            self._take_slowly(item)
+
+    def _take_slowly(self, item: object) -> None:
+        if not isinstance(item, dict) or not isinstance(item.get("metric"), dict) or not {"values", "histograms"} & item.keys():
+            raise Garbled("the answer holds a series without labels or samples")
+        pairs = item.get("values") or []
+        if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise Garbled("the answer holds a sample that is none")
+        labels = self._cache.labels(self._metric, json.dumps(item["metric"]).encode())
+        if not pairs:
+            return
+        index = np.full(len(pairs), len(self._series), dtype=np.int32)
+        self._series.append(labels)
+        times = np.array([_second(t) for t, _ in pairs])
+        self._add(index, _milliseconds(times), np.array([_value(v) for _, v in pairs], dtype=np.float64))
+
+    def _series_of(self, document: object) -> list[Any]:
+        """The series of a whole document, whose warnings are kept."""
+        data = document.get("data") if isinstance(document, dict) else None
+        if not isinstance(document, dict) or not isinstance(data, dict):
+            raise Garbled("the answer is not Prometheus' JSON")
+        if document.get("status") != "success" or data.get("resultType") != "matrix":
+            raise Garbled(f"the answer is no matrix: {document.get('error') or document.get('status')}")
+        result = data.get("result", 0)
+        if result is not None and not isinstance(result, list):
+            raise Garbled("the answer is no matrix")
+        self.warnings, self.is_partial = remarks(document)
+        return result or []
+
+
+def remarks(document: dict[str, Any]) -> tuple[list[str], bool]:
+    """What a server says of its answer beside the data, and whether that means that there is more than it answered.
+
+    Prometheus annotates queries (`PromQL info: …`, `PromQL warning: …`), as warnings or as infos; any other warning comes from
+    a store that did not answer. VictoriaMetrics says `isPartial`. Raises Garbled.
+    """
+    warnings, infos = document.get("warnings") or [], document.get("infos") or []
+    if not isinstance(warnings, list) or not isinstance(infos, list):
+        raise Garbled("the answer holds warnings that are none")
+    said = [str(text) for text in (*warnings, *infos)]
+    is_partial = not all(text.startswith(("PromQL info:", "PromQL warning:")) for text in map(str, warnings))
+    if document.get("isPartial") not in (None, False):
+        return [*said, "the server says that its answer is partial"], True
+    return said, is_partial
+
+
+def whole_json(text: bytes) -> object:
+    """What a whole JSON text says, in well-formed UTF-8. Raises Garbled."""
+    try:
+        decoded = text.decode()
+        document: object = json.loads(decoded)
+        if "\\u" in decoded:
+            json.dumps(document, ensure_ascii=False).encode()  # half a pair of surrogates is no text
+    except (ValueError, RecursionError) as error:
+        raise Garbled("the answer is no complete JSON document") from error
+    return document
+
+
+def _any_samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """The same as `samples` for numbers of any shape, more slowly."""
+    if not _SAMPLES.fullmatch(text):
+        raise Garbled("the answer holds a sample that is no number")
+    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(np.frombuffer(text, np.uint8) == ord("[")) + 1))
+    plain = text.translate(None, b'[]"')
+    if b"null" in plain:  # how some servers write NaN
+        plain = plain.replace(b"null", b"nan")
+    numbers = np.fromstring(plain, dtype=np.float64, sep=",")
+    return _milliseconds(numbers[::2]), numbers[1::2].copy(), starts
+
+
+def _milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    if not ((seconds >= 0) & (seconds < _LATEST_SECOND)).all():
+        raise Garbled("the answer holds a sample at an impossible time")
+    return np.rint(seconds * 1000).astype(np.int64)
+
+
+def _second(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LATEST_SECOND:
+        raise Garbled("the answer holds a sample at an impossible time")
+    return float(value)
+
+
+def _value(value: object) -> float:
+    if value is None:
+        return float("nan")
+    if not isinstance(value, str) or not _ANY_VALUE.fullmatch(value):
+        raise Garbled("the answer holds a sample that is no number")
+    return float(value)

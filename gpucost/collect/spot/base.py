@@ -1,0 +1,157 @@
+"""Answers of `aws ec2 describe-spot-price-history`, as a server gives them or as JSON files hold them."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from gpucost.errors import DataError
+from gpucost.periods import to_ms
+from gpucost.store.prices import SpotPrice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PRICE = re.compile(r"\d{1,9}(?:\.\d{1,12}0*)?")
+_EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
+
+
+class BadFact(ValueError):
+    """A field that says nothing usable; the message names field and value."""
+
+
+def text_of(fields: dict[str, object], name: str) -> str:
+    """A field that must stand there as text. Raises BadFact."""
+    value = fields.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise BadFact(f"{name} is missing" if value in (None, "") else f"{name} is {value!r}, not text")
+    return value.strip()
+
+
+def price_of(name: str, text: str) -> str:
+    """A price per hour above zero, as decimal digits. Raises BadFact."""
+    if not _PRICE.fullmatch(text) or not text.strip("0."):
+        raise BadFact(f"{name} {text!r} is no price above zero")
+    return text
+
+
+def moment_of(name: str, text: str) -> int:
+    """Milliseconds since 1970-01-01T00:00Z; a moment without an offset is UTC. Raises BadFact."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        if moment < _EPOCH:
+            raise ValueError
+        return to_ms(moment)
+    except (ValueError, OverflowError):
+        raise BadFact(f"{name} {text!r} is no moment") from None
+
+
+# What AWS puts before a usage type: "USW2-SpotUsage:p3.2xlarge". us-east-1 has nothing there.
+# Source: the region billing codes of the AWS Billing documentation, 2026-11; EUW1 and CPT are spellings met in bills.
+USAGE_PREFIXES = {
+    "": "us-east-1", "USE1": "us-east-1", "USE2": "us-east-2", "USW1": "us-west-1", "USW2": "us-west-2",
+    "UGW1": "us-gov-west-1", "UGE1": "us-gov-east-1", "CAN1": "ca-central-1", "CAN2": "ca-west-1", "MXC1": "mx-central-1",
+    "SAE1": "sa-east-1", "EU": "eu-west-1", "EUW1": "eu-west-1", "EUW2": "eu-west-2", "EUW3": "eu-west-3",
+    "EUC1": "eu-central-1", "EUC2": "eu-central-2", "EUN1": "eu-north-1", "EUS1": "eu-south-1", "EUS2": "eu-south-2",
+    "APE1": "ap-east-1", "APE2": "ap-east-2", "APN1": "ap-northeast-1", "APN2": "ap-northeast-2", "APN3": "ap-northeast-3",
+    "APS1": "ap-southeast-1", "APS2": "ap-southeast-2", "APS3": "ap-south-1", "APS4": "ap-southeast-3", "APS5": "ap-south-2",
+    "APS6": "ap-southeast-4", "APS7": "ap-southeast-5", "APS8": "ap-southeast-6", "APS9": "ap-southeast-7",
+    "AFS1": "af-south-1", "CPT": "af-south-1", "ILC1": "il-central-1", "MES1": "me-south-1", "MEC1": "me-central-1",
+}  # fmt: skip
+
+AWS_REGIONS = frozenset(USAGE_PREFIXES.values())
+
+# us-east-1c, us-gov-west-1a; local and Wavelength zones (us-west-2-lax-1a) belong to the region they begin with.
+_REGION = re.compile(r"[a-z]{2,}(?:-[a-z]+)+-\d+(?=[a-z]$|-)")
+
+
+def region_of_zone(zone: str) -> str | None:
+    """The AWS region that a zone's name begins with; None where it is no zone's name."""
+    found = _REGION.match(zone)
+    return found[0] if found else None
+
+
+def region_of_usage(prefix: str) -> str:
+    """The AWS region of a usage type's prefix; a prefix that is not known stays as it is, so that nothing is lost."""
+    return USAGE_PREFIXES.get(prefix, prefix)
+
+
+HISTORY = "SpotPriceHistory"
+_FIX = "write it again with: aws ec2 describe-spot-price-history --output json"
+
+
+def price_of_row(row: Any, source: str) -> SpotPrice:
+    """One change of a market price; its source is named `source` and the region. Raises BadFact."""
+    if not isinstance(row, dict):
+        raise BadFact(f"{json.dumps(row, default=str)[:60]} is no change of a price")
+    zone = text_of(row, "AvailabilityZone")
+    region = region_of_zone(zone)
+    if region is None:
+        raise BadFact(f"AvailabilityZone {zone!r} names no region")
+    return SpotPrice(
+        provider="aws",
+        region=region,
+        zone=zone,
+        instance_type=text_of(row, "InstanceType"),
+        product=text_of(row, "ProductDescription"),
+        instance_id="",
+        at_ms=moment_of("Timestamp", text_of(row, "Timestamp")),
+        to_ms=None,
+        price=price_of("SpotPrice", text_of(row, "SpotPrice")),
+        currency="USD",  # AWS tells these prices in US dollars, in all regions
+        source=f"{source} {region}",
+    )
+
+
+def parse(name: str, text: str, source: str) -> tuple[list[SpotPrice], bool]:
+    """All changes in a file, and whether it ends before the last page.
+
+    The file holds one answer or several, one after the other or in a list, or bare lists of changes.
+    Raises DataError, naming file and row, where any of it cannot be used.
+    """
+    prices: list[SpotPrice] = []
+    more = False
+    for document in _documents(name, text):
+        for answer in _answers(name, document):
+            rows, more = answer
+            for row in rows:
+                try:
+                    prices.append(price_of_row(row, source))
+                except BadFact as error:
+                    raise DataError(f"{name}: row {len(prices) + 1}: {error}; nothing was loaded", _FIX) from None
+    return prices, more
+
+
+def _documents(name: str, text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder(parse_float=str, parse_int=str)
+    position, end = 0, len(text)
+    while position < end:
+        if text[position].isspace():
+            position += 1
+            continue
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            half = not text[error.pos :].strip() or error.msg.startswith("Unterminated")
+            why = f"it breaks off in line {error.lineno}" if half else f"line {error.lineno} is no JSON: {error.msg}"
+            raise DataError(f"{name}: {why}; nothing was loaded", _FIX) from None
+        except RecursionError:
+            raise DataError(f"{name} is nested too deeply for an answer; nothing was loaded", _FIX) from None
+        yield document
+
+
+def _answers(name: str, document: Any) -> Iterator[tuple[list[Any], bool]]:
+    """Rows of each answer in a document, and whether another page follows it."""
+    if isinstance(document, dict) and isinstance(document.get(HISTORY), list):
+        yield document[HISTORY], bool(document.get("NextToken"))
+    elif isinstance(document, list) and all(isinstance(item, dict) and HISTORY in item for item in document):
+        for item in document:
+            yield from _answers(name, item)
+    elif isinstance(document, list):
+        yield document, False
+    else:
+        raise DataError(f"{name} holds JSON, but no {HISTORY}; nothing was loaded", _FIX)

@@ -1,1 +1,0 @@
-"""The summary of a report, sent to people: Slack, any webhook, mail."""

@@ -1,0 +1,175 @@
+"""Words shared by all stages: periods and the small facts that travel between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+MS_PER_HOUR = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A half-open interval [start, end) of UTC instants."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        if self.start.tzinfo is None or self.end.tzinfo is None:
+            raise ValueError("a period is made of instants with a time zone")
+        object.__setattr__(self, "start", self.start.astimezone(UTC))
+        object.__setattr__(self, "end", self.end.astimezone(UTC))
+
+    @property
+    def start_ms(self) -> int:
+        """Start in milliseconds since 1970-01-01T00:00Z."""
+        return to_ms(self.start)
+
+    @property
+    def end_ms(self) -> int:
+        """End (exclusive) in milliseconds since 1970-01-01T00:00Z."""
+        return to_ms(self.end)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.end <= self.start
+
+    def __str__(self) -> str:
+        return f"{iso(self.start)} .. {iso(self.end)}"
+
+
+def to_ms(instant: datetime) -> int:
+    """Milliseconds since 1970-01-01T00:00Z of an aware instant, rounded to the nearest."""
+    return round(instant.timestamp() * 1000)
+
+
+def from_ms(ms: int) -> datetime:
+    """The UTC instant of milliseconds since 1970-01-01T00:00Z."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def iso(instant: datetime) -> str:
+    """ISO 8601 in UTC with a trailing Z; fractions of a second only where there are any."""
+    text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
+    return text.replace("+00:00", "Z")
+
+
+def label_name(key: str) -> str:
+    """A Kubernetes label as kube-state-metrics exports it: `nvidia.com/gpu` is `label_nvidia_com_gpu`."""
+    return "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", key)
+
+
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+
+def local_midnight(day: date, tz: ZoneInfo) -> datetime:
+    """The UTC instant at which the local day begins; where clocks skip midnight, the first instant after the skip."""
+    return datetime(day.year, day.month, day.day, tzinfo=tz).astimezone(UTC)
+
+
+def local_days(period: Period, tz: ZoneInfo) -> Iterator[date]:
+    """The local days that the period touches, in order; a day that the zone skipped is none."""
+    day = period.start.astimezone(tz).date()
+    previous: datetime | None = None
+    while (begins := local_midnight(day, tz)) < period.end:
+        if begins != previous:  # a day that the zone skipped begins where the next one does
+            yield day
+        previous, day = begins, day + timedelta(days=1)
+
+
+def month_period(day: date, tz: ZoneInfo) -> Period:
+    """The local month that holds `day`."""
+    first = day.replace(day=1)
+    return Period(local_midnight(first, tz), local_midnight(_first_of_next_month(first), tz))
+
+
+def is_month(period: Period, tz: ZoneInfo) -> bool:
+    """Whether the period is one whole local month."""
+    return month_period(period.start.astimezone(tz).date(), tz) == period
+
+
+def is_whole_days(period: Period, tz: ZoneInfo) -> bool:
+    """Whether the period begins and ends at a midnight of `tz`."""
+    return all(local_midnight(at.astimezone(tz).date(), tz) == at for at in (period.start, period.end))
+
+
+def month_name(day: date) -> str:
+    """`October 2026`, in English whatever the locale."""
+    return f"{_MONTHS[day.month - 1]} {day.year}"
+
+
+def name_of(period: Period, tz: ZoneInfo) -> str:
+    """How people name the period: a month, days (the last one included), or two local instants."""
+    start, end = period.start.astimezone(tz), period.end.astimezone(tz)
+    first, last = start.date(), (period.end - timedelta(milliseconds=1)).astimezone(tz).date()
+    if is_month(period, tz):
+        return month_name(first)
+    if period.start == local_midnight(first, tz) and period.end == local_midnight(last + timedelta(days=1), tz):
+        return first.isoformat() if first == last else f"{first} to {last}"
+    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
+
+
+def within(name: str) -> str:
+    """The name of a period as a sentence goes on with it: in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07."""
+    if " to " in name:
+        return f"from {name}"
+    return f"{'on' if name[:1].isdigit() else 'in'} {name}"
+
+
+def _first_of_next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A part [from_ms, to_ms) of a period, named by its local month, day and hour; names finer than asked for are None."""
+
+    from_ms: int
+    to_ms: int
+    month: str
+    day: str | None
+    hour: str | None
+
+
+def slots(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Slot]:
+    """The period cut as coarsely as the time dimensions in `by` allow, in order, without gaps.
+
+    Hours are hours of UTC, as everywhere in the store, cut at local midnight: in a zone half an hour off they begin at :30.
+    """
+    if "hour" in by:
+        edges, level = list(_hours(period, tz)), 2
+    elif "day" in by:
+        edges, level = [to_ms(local_midnight(day, tz)) for day in local_days(period, tz)], 1
+    elif "month" in by:
+        edges, level = sorted({to_ms(local_midnight(day.replace(day=1), tz)) for day in local_days(period, tz)}), 0
+    else:
+        edges, level = [period.start_ms], -1
+    ends = [*edges[1:], period.end_ms]
+    result: list[Slot] = []
+    for edge, end in zip(edges, ends, strict=True):
+        local = from_ms(edge).astimezone(tz)
+        result.append(
+            Slot(
+                from_ms=max(edge, period.start_ms),
+                to_ms=end,
+                month=f"{local:%Y-%m}",
+                day=f"{local:%Y-%m-%d}" if level >= 1 else None,
+                hour=local.isoformat(timespec="seconds") if level >= 2 else None,
+            )
+        )
+    return result
+
+
+def _hours(period: Period, tz: ZoneInfo) -> Iterator[int]:
+    midnights = {to_ms(local_midnight(day, tz)) for day in local_days(period, tz)}
+    first = period.start_ms - period.start_ms % MS_PER_HOUR
+    edges = sorted(set(range(first, period.end_ms, MS_PER_HOUR)) | midnights)
+    begins = max(edge for edge in edges if edge <= period.start_ms)
+    yield from (edge for edge in edges if edge >= begins)

@@ -1,0 +1,439 @@
+"""The summary of a report, sent to people: Slack, any webhook, mail."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import smtplib
+import ssl
+import time
+import unicodedata
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from gpucost.errors import ConfigError, GpucostError
+from gpucost.http import Request, Response, send
+from gpucost.render.data import to_json
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import Status, ratio
+from gpucost.resources import reports_dir
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from pathlib import Path
+
+    from gpucost.config.model import Config, Email, Slack, Webhook
+    from gpucost.render.view import ReportView, Row
+
+_MOST_NOTICES = 3
+_LONGEST_NAME = 48
+_LONGEST_NOTICE = 300
+_LONGEST_TITLE = 140
+
+Line = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Title, figures and lines as (name, value, remark), in words; on one line each, without control characters.
+
+    Nothing is escaped: each way of sending has its own characters to disarm.
+    """
+
+    title: str
+    subtitle: str
+    figures: tuple[Line, ...]
+    lines_title: str
+    lines: tuple[Line, ...]
+    more: str
+    notices: tuple[str, ...]
+    link: str | None
+
+
+def message_of(view: ReportView, config: Config, link: str | None, top: int) -> Message:
+    """The message on `view`, whose rows are by one dimension: its totals and the `top` rows that cost most."""
+    rows = [row for row in view.rows if row.kind == "allocated"]
+    shown = rows[:top]
+    left = len(rows) - len(shown)
+    of = "unit" if not view.by else view.by[0].replace("_", " ")
+    return Message(
+        title=_shortened(view.title, _LONGEST_TITLE),
+        subtitle=_plain(view.subtitle),
+        figures=tuple(_figures(view, config)),
+        lines_title=f"Cost by {of}",
+        lines=tuple(_line(row, view) for row in shown),
+        more=f"and {left:,} more" if left and shown else "",
+        notices=_notices(view),
+        link=link,
+    )
+
+
+def _figures(view: ReportView, config: Config) -> list[Line]:
+    totals, nodes = view.totals, view.node_totals
+    figures: list[Line] = []
+    if nodes is not None:
+        estimated = view.coverage.estimated_cost
+        is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
+        remark = "" if not is_billed or not estimated else f"{_money(estimated, view)} of it estimated"
+        figures.append(("GPU nodes", _money(nodes.node_cost, view), remark))
+    whole = totals.cost if nodes is None else nodes.node_cost
+    figures.append(("Allocated", _money(totals.cost, view), f"{totals.allocated_gpu_hours:,.1f} GPU-hours"))
+    figures.append(("Idle", _money(totals.idle_cost, view), _share(totals.idle_cost, whole)))
+    if nodes is not None:
+        figures.append(("Unallocated", _money(nodes.unallocated_cost, view), _share(nodes.unallocated_cost, whole)))
+        if nodes.not_collected_cost:
+            figures.append(("Not collected", _money(nodes.not_collected_cost, view), _share(nodes.not_collected_cost, whole)))
+    targets = config.targets
+    is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
+    figures.append(_targeted("Efficiency", totals.efficiency, float(targets.efficiency), is_known=is_measured))
+    figures.append(_targeted("Spot", totals.spot_ratio, float(targets.spot_ratio), is_known=True))
+    return figures
+
+
+def _targeted(label: str, value: float | None, target: float, *, is_known: bool) -> Line:
+    status: Status = "unknown" if value is None or not is_known else "met" if value >= target else "missed"
+    return label, figure_text(value, "ratio", "", 1), f"target > {target * 100:.3g} %, {status}"
+
+
+def _line(row: Row, view: ReportView) -> Line:
+    name = next((value for value in row.keys.values() if value), "unknown")
+    share = _share(row.measures.idle_cost, row.measures.cost)
+    idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share.removesuffix(' of cost')}" if share else "")
+    return _shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
+
+
+def _notices(view: ReportView) -> tuple[str, ...]:
+    warnings = view.coverage.warnings
+    shown = [_shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
+    if len(warnings) > len(shown):
+        shown.append(f"{len(warnings) - len(shown)} more warnings: see the report")
+    return tuple(shown)
+
+
+def _money(value: Decimal, view: ReportView) -> str:
+    return figure_text(value, "money", view.currency, 2)
+
+
+def _share(part: Decimal, whole: Decimal) -> str:
+    share = ratio(part, whole)
+    return "" if share is None else f"{figure_text(share, 'ratio', '', 1)} of cost"
+
+
+def _shortened(text: str, most: int) -> str:
+    plain = _plain(text)
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def _plain(text: str) -> str:
+    """`text` on one line, without control characters and without those that change the direction of what follows."""
+    kept = (" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text)
+    return " ".join("".join(letter for letter in kept if unicodedata.category(letter) not in ("Cf", "Cs")).split())
+
+
+SCHEMA = "gpucost.notification/1"
+
+# What Slack takes at most: https://docs.slack.dev/reference/block-kit/blocks
+_SLACK_HEADER = 150
+_SLACK_SECTION = 3000
+
+
+def as_text(message: Message) -> str:
+    """The message as plain text."""
+    return _render("notify.txt.j2", message, autoescape=False)
+
+
+def as_html(message: Message) -> str:
+    """The message as one HTML page that asks for nothing from the network."""
+    return _render("notify.html.j2", message, autoescape=True)
+
+
+def as_slack(message: Message) -> dict[str, Any]:
+    """The message as the body of an incoming webhook of Slack: header, summary and link."""
+    body = _render("notify.slack.j2", message, autoescape=True, finalize=_mrkdwn).strip()
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": message.title[:_SLACK_HEADER], "emoji": False}},
+        *({"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in _parts(body)),
+    ]
+    if message.link:
+        link = _escaped(message.link)
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{link}|The whole report>"}})
+    # shown where there is no room for blocks, and read by screen readers
+    return {"text": _escaped(message.title), "blocks": blocks}
+
+
+def as_json(message: Message, view: ReportView) -> dict[str, Any]:
+    """The message for programs: title, text and link, and the whole report as `gpucost report --format json` has it."""
+    return {
+        "schema": SCHEMA,
+        "title": message.title,
+        "text": as_text(message),
+        "link": message.link,
+        "report": json.loads(to_json(view)),
+    }
+
+
+def _render(template: str, message: Message, *, autoescape: bool, finalize: Any = None) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(reports_dir()),
+        undefined=StrictUndefined,
+        autoescape=autoescape,  # noqa: S701 - plain text is the one without
+        finalize=finalize,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"left": str.ljust, "right": str.rjust}
+    return environment.get_template(template).render(
+        message=message,
+        width=max((len(label) for label, *_ in message.figures), default=0),
+        name_width=max((len(name) for name, *_ in message.lines), default=0),
+        value_width=max((len(value) for _, value, _ in message.lines), default=0),
+    )
+
+
+def _mrkdwn(value: object) -> object:
+    """What a template prints: without what Slack reads as a link, a mention, or the end of a code block."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return Markup(_escaped(value).replace("`", "'"))  # noqa: S704 - this is the escaping
+
+
+def _escaped(text: str) -> str:
+    # https://docs.slack.dev/messaging/formatting-message-text: these three, and no others
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _parts(body: str) -> list[str]:
+    """`body` in pieces that Slack takes, cut between lines; a code block that is cut goes on as one."""
+    parts: list[str] = []
+    lines: list[str] = []
+    size, in_code = 0, False
+    for line in body.split("\n"):
+        if size + len(line) + 8 > _SLACK_SECTION and lines:
+            parts.append("\n".join([*lines, *(["```"] if in_code else [])]))
+            lines, size = (["```"], 4) if in_code else ([], 0)
+        lines.append(line)
+        size += len(line) + 1
+        in_code ^= line == "```"
+    return [*parts, "\n".join(lines)]
+
+
+def secret(section: str, name: str, file: Path | None, variable: str | None) -> str | None:
+    """The secret `name` of `section`, on one line: from `file`, else from `variable`; None where neither is configured.
+
+    Raises ConfigError for a file that cannot be read, a variable that is not set, or more than one line, never with its text.
+    """
+    if file is not None:
+        try:
+            value = file.read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError:
+            raise ConfigError(f"[{section}] {name}_file: {file} is no text") from None
+        except OSError as error:
+            raise ConfigError(f"[{section}] {name}_file: cannot read {file}: {error.strerror}", f"put it into {file}") from None
+        return _one_line(value, f"[{section}] {name}_file ({file})")
+    if variable is not None:
+        return from_variable(section, f"{name}_env", variable)
+    return None
+
+
+def from_variable(section: str, key: str, variable: str) -> str:
+    """What the environment variable holds. Raises ConfigError as `secret` does."""
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise ConfigError(f"[{section}] {key}: the environment variable {variable} is not set", f"export {variable}=…")
+    return _one_line(value, f"[{section}] {key} ({variable})")
+
+
+def _one_line(value: str, where: str) -> str:
+    if not value:
+        raise ConfigError(f"{where} is empty")
+    if len(value.splitlines()) > 1:
+        raise ConfigError(f"{where} holds more than one line")
+    return value
+
+
+# What Slack says, and what mends it: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+_SLACK_FIXES = {
+    "invalid_token": "the webhook was revoked: make a new one in Slack",
+    "no_service": "the webhook was removed or disabled: make a new one in Slack",
+    "no_active_hooks": "the webhook was disabled: make a new one in Slack",
+    "channel_not_found": "the channel of the webhook is gone: make a new webhook in Slack",
+    "channel_is_archived": "the channel of the webhook is archived",
+    "action_prohibited": "an administrator of Slack forbids it",
+    "posting_to_general_channel_denied": "the webhook may not post to the general channel",
+}
+
+
+def send_to_slack(config: Slack, body: dict[str, Any]) -> None:
+    """POST `body` to the webhook of [notify.slack]. Raises ConfigError without one, GpucostError where Slack refuses."""
+    url = secret("notify.slack", "webhook_url", config.webhook_url_file, config.webhook_url_env)
+    if url is None:
+        raise ConfigError(
+            "[notify.slack] names no webhook", "set webhook_url_env or webhook_url_file under [notify.slack] in gpucost.toml"
+        )
+    answer = _post(_checked(url, "notify.slack"), body, {}, "Slack")
+    if answer.status != 200:
+        word = answer.text.split(":")[0].strip()
+        raise _refused("Slack", answer, _SLACK_FIXES.get(word, "check the webhook's URL"))
+
+
+def send_to_webhook(config: Webhook, body: dict[str, Any]) -> None:
+    """POST `body` to the server of [notify.webhook]. Raises ConfigError without one, GpucostError where it refuses."""
+    url = config.url or secret("notify.webhook", "url", config.url_file, config.url_env)
+    if url is None:
+        raise ConfigError(
+            "[notify.webhook] names no server", "set url, url_env or url_file under [notify.webhook] in gpucost.toml"
+        )
+    headers = {
+        name: from_variable("notify.webhook", f"headers_env.{name}", variable) for name, variable in config.headers_env.items()
+    }
+    answer = _post(_checked(url, "notify.webhook"), body, headers, "the webhook")
+    if not 200 <= answer.status < 300:
+        fixes = {
+            401: "set headers_env under [notify.webhook], for example { Authorization = \"NAME_OF_VARIABLE\" }",
+            403: "the credentials under [notify.webhook] are not allowed to do this",
+            404: "check the URL under [notify.webhook]",
+        }  # fmt: skip
+        raise _refused("the webhook", answer, fixes.get(answer.status, "check the URL under [notify.webhook]"))
+
+
+def _post(url: str, body: dict[str, Any], headers: dict[str, str], what: str) -> Response:
+    payload = json.dumps(body, ensure_ascii=False).encode()
+    return send(Request("POST", url, payload, {"Content-Type": "application/json; charset=utf-8", **headers}, what=what))
+
+
+def _checked(url: str, section: str) -> str:
+    # the URL is a secret: it is not repeated
+    if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
+        raise ConfigError(f"[{section}] the URL should begin with http:// or https:// and hold no blanks")
+    return url
+
+
+def _refused(what: str, answer: Response, fix: str) -> GpucostError:
+    return GpucostError(f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix)
+
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_SECONDS = 20.0
+_PAUSES = (0.5, 2.0)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def mail(config: Email, subject: str, text: str, html: str) -> EmailMessage:
+    """The mail as it is sent, with `text` for programs that show no HTML.
+
+    Raises ConfigError where [notify.email] lacks an address, or where a header would hold a line break.
+    """
+    if config.sender is None or not config.recipients:
+        missing = "sender" if config.sender is None else "recipients"
+        raise ConfigError(f"[notify.email] names no {missing}", f"set {missing} under [notify.email] in gpucost.toml")
+    made = EmailMessage()
+    try:
+        made["Subject"] = subject
+        made["From"] = config.sender
+        made["To"] = ", ".join(config.recipients)
+    except ValueError:
+        raise ConfigError("a header of the mail would hold a line break, which is refused") from None
+    made["Date"] = formatdate()
+    made["Message-ID"] = make_msgid("gpucost", domain=config.sender.rpartition("@")[2])
+    made["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
+    made.set_content(text)
+    made.add_alternative(html, subtype="html")
+    return made
+
+
+def send_mail(config: Email, made: EmailMessage) -> None:
+    """Hand `made` to the server of [notify.email], again where it asks for patience or cannot be reached.
+
+    Raises ConfigError without a server, or where a password would travel in clear; GpucostError where the mail is not taken.
+    """
+    if config.host is None:
+        raise ConfigError("[notify.email] names no host", "set host under [notify.email] in gpucost.toml")
+    password = secret("notify.email", "password", config.password_file, config.password_env)
+    if password is not None and config.encryption == "none" and config.host not in _LOOPBACK:
+        raise ConfigError(
+            "[notify.email] would send the password in clear", 'set encryption = "starttls" or "tls" under [notify.email]'
+        )
+    for pause in (*_PAUSES, None):
+        try:
+            _send(config, made, password)
+            return
+        except (OSError, smtplib.SMTPException) as error:
+            if pause is None or not _is_passing(error):
+                raise _told(config, error) from None
+            _log.warning("%s: trying again in %.1f s", _told(config, error), pause)
+            time.sleep(pause)
+
+
+def _send(config: Email, made: EmailMessage, password: str | None) -> None:
+    trusted = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
+    host = config.host or ""
+    connect = (
+        smtplib.SMTP_SSL(host, config.port, timeout=_TIMEOUT_SECONDS, context=trusted)
+        if config.encryption == "tls"
+        else smtplib.SMTP(host, config.port, timeout=_TIMEOUT_SECONDS)
+    )
+    try:
+        if config.encryption == "starttls":
+            connect.starttls(context=trusted)
+        if config.username is not None and password is not None:
+            connect.login(config.username, password)
+        refused = connect.send_message(made)
+    finally:
+        # the server may be gone by now: whether the mail was taken is known already
+        with contextlib.suppress(OSError, smtplib.SMTPException):
+            connect.quit()
+    if refused:
+        # some were accepted: sending again would reach those twice
+        raise GpucostError(
+            f"the mail server refused {', '.join(sorted(refused))}; the others got the mail",
+            "check recipients under [notify.email] in gpucost.toml",
+        )
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the mail was surely not taken, and may be in a moment."""
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return False
+    if isinstance(error, smtplib.SMTPResponseException):
+        return 400 <= error.smtp_code < 500
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return all(400 <= code < 500 for code, _ in error.recipients.values())
+    return isinstance(error, ConnectionRefusedError)
+
+
+def _told(config: Email, error: Exception) -> GpucostError:
+    where = f"the mail server {config.host}:{config.port}"
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return GpucostError(f"{where} refused the user name or password", "check username and password_env or password_file")
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return GpucostError(
+            f"{where} cannot do what was asked: {error}", "check port, encryption and username under [notify.email]"
+        )
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        said = "; ".join(f"{name}: {_words(text)}" for name, (_, text) in sorted(error.recipients.items()))
+        return GpucostError(f"{where} refused every recipient: {said}", "check sender and recipients under [notify.email]")
+    if isinstance(error, smtplib.SMTPResponseException):
+        return GpucostError(
+            f"{where} answered {error.smtp_code}: {_words(error.smtp_error)}", "check [notify.email] in gpucost.toml"
+        )
+    if isinstance(error, smtplib.SMTPServerDisconnected):
+        return GpucostError(f"{where} broke off: {error}; the mail may have arrived", "look there before you send it again")
+    if isinstance(error, ssl.SSLError):
+        hint = "check ca_file, and whether the port wants encryption = \"tls\" (465) or \"starttls\" (587)"  # fmt: skip
+        return GpucostError(f"{where} cannot be spoken to encrypted: {error.reason or error}", hint)
+    if isinstance(error, FileNotFoundError) and config.ca_file:
+        return GpucostError(f"[notify.email] ca_file: cannot read {config.ca_file}")
+    reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+    return GpucostError(f"{where} cannot be reached: {reason}", "check host and port under [notify.email]")
+
+
+def _words(text: bytes | str) -> str:
+    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())[:200]

@@ -1,0 +1,229 @@
+"""Recording and alerting rules for Prometheus, out of the templates in reports/."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from gpucost.collect.prometheus.queries import GPU_RESOURCES
+from gpucost.engine import answer_rows
+from gpucost.errors import UsageError
+from gpucost.price import load_offers
+from gpucost.price.fx import budget_amount
+from gpucost.resources import reports_dir
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+
+def render(name: str, **values: Any) -> str:
+    """The template reports/`name` filled with `values`; ends with one line break.
+
+    Its marks are << >>, <% %> and <# #>, since Prometheus' templates use double braces. Nothing is escaped by itself: what comes
+    from outside goes through the filters `quoted` and `literal`.
+    """
+    environment = Environment(  # noqa: S701 - YAML, not HTML
+        loader=FileSystemLoader(reports_dir()),
+        undefined=StrictUndefined,
+        variable_start_string="<<",
+        variable_end_string=">>",
+        block_start_string="<%",
+        block_end_string="%>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+    )
+    environment.filters |= {"quoted": quoted, "literal": literal, "number": number}
+    return environment.get_template(name).render(**values).strip("\n") + "\n"
+
+
+def quoted(text: object) -> str:
+    """`text` in double quotes with JSON's escapes, which YAML and PromQL both read, on one line."""
+    # YAML takes these for line breaks or refuses them, and JSON leaves them as they are
+    return re.sub(
+        "[\x7f-\x9f\u2028\u2029\ufeff]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(str(text), ensure_ascii=False)
+    )
+
+
+def literal(text: str) -> str:
+    """`text` as Prometheus' templates print it: what would open an action of theirs is printed by one."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def number(value: float | Decimal) -> str:
+    """`value` as PromQL reads it: 5, 0.7, 50000."""
+    return f"{Decimal(str(value)).normalize():f}"
+
+
+GPU_RESOURCE = f'resource=~"{GPU_RESOURCES}"'
+
+# How inventory tells capacity types (gpucost/inventory/26_node_facts.sql): the first of these that a node carries …
+_BOUGHT = (
+    "label_karpenter_sh_capacity_type",
+    "label_eks_amazonaws_com_capacityType",
+    "label_eks_amazonaws_com_capacity_type",
+    "label_cloud_google_com_gke_provisioning",
+    "label_kubernetes_azure_com_scalesetpriority",
+    "label_node_kubernetes_io_lifecycle",
+    "label_node_lifecycle",
+)
+# … or any of these.
+_RESERVED = (
+    "label_karpenter_k8s_aws_capacity_reservation_id",
+    "label_eks_amazonaws_com_capacity_reservation_id",
+    "label_cloud_google_com_reservation_name",
+    "label_karpenter_sh_capacity_reservation_id",
+)
+_BLOCKS = ("label_karpenter_k8s_aws_capacity_reservation_type", "label_eks_amazonaws_com_capacity_reservation_type")
+_TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
+_REGIONS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
+_FIRST = ";*([^;]*).*"  # of values that label_join joined by ";"
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def recording_rules(config: Config, prices: RulePrices) -> str:
+    """Recording rules (YAML): GPUs by namespace and state, unallocated GPUs by node, and their cost an hour.
+
+    Raises UsageError where the configuration names a metric or label that PromQL cannot spell.
+    """
+    activity = config.activity
+    return render(
+        "recording-rules.yml.j2",
+        cluster_label=cluster_label(config),
+        gpu_resource=GPU_RESOURCE,
+        node_info=_node_info(),
+        device_metric=_metric(activity.device_metric),
+        device_scale=number(activity.device_scale),
+        mig_metric=_metric(activity.mig_metric),
+        mig_scale=number(activity.mig_scale),
+        same_metric=activity.device_metric == activity.mig_metric,
+        idle_threshold=number(config.idle.threshold_percent),
+        prices_from=prices.source,
+        price_keys=("instance_type", "region", "capacity_type") if prices.by_region else ("instance_type", "capacity_type"),
+        instance_prices=[price for price in prices.prices if price.instance_type is not None],
+        node_prices=[price for price in prices.prices if price.node is not None],
+    )
+
+
+def alerting_rules(config: Config, today: date) -> str:
+    """Alerting rules (YAML) with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
+
+    They read what the recording rules record. Amounts in other currencies are converted at the rate of the first day of
+    the month that holds `today`; PriceError where there is none.
+    """
+    amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
+    return render(
+        "alerts.yml.j2",
+        cluster_label=cluster_label(config),
+        gpu_resource=GPU_RESOURCE,
+        alerts=config.alerts,
+        idle_threshold=number(config.idle.threshold_percent),
+        spot_ratio=number(config.targets.spot_ratio),
+        currency=config.currency,
+        budgets=[(budget.name, budget.team, number(round(amount, 2))) for budget, amount in amounts if amount is not None],
+    )
+
+
+def cluster_label(config: Config) -> str:
+    """The label that tells clusters apart, of the first server. Raises UsageError for what is no label's name."""
+    name = config.prometheus[0].cluster_label if config.prometheus else "cluster"
+    if not _LABEL.fullmatch(name):
+        raise UsageError(f"{name!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
+    return name
+
+
+def _metric(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
+    return name
+
+
+def _node_info() -> str:
+    """PromQL: kube_node_labels with labels instance_type, region and capacity_type, as inventory reads them."""
+    said = ("bought", "instance_type", "region", "label_kubernetes_io_hostname", "label_nvidia_com_gpu_product")
+    steps = (
+        ("label_join", "instance_type", ";", *_TYPES),
+        ("label_replace", "instance_type", "$1", "instance_type", _FIRST),
+        ("label_join", "region", ";", *_REGIONS),
+        ("label_replace", "region", "$1", "region", _FIRST),
+        ("label_join", "bought", ";", *_BOUGHT),
+        ("label_replace", "bought", "$1", "bought", _FIRST),
+        ("label_replace", "capacity_type", "on_demand", "", ""),
+        ("label_replace", "capacity_type", "reserved", "bought", "(?i)(reserved|reservation)"),
+        ("label_replace", "capacity_type", "spot", "bought", "(?i)(spot|preemptible|ec2spot)"),
+        ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_spot", "true"),
+        ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_preemptible", "true"),
+        ("label_join", "reservation", ";", "capacity_type", *_RESERVED),
+        ("label_replace", "capacity_type", "reserved", "reservation", "on_demand;.*[^;].*"),
+        # each of these says more than that capacity is reserved
+        ("label_join", "special", ";", "capacity_type", "bought", *_BLOCKS, "label_cloud_google_com_gke_flex_start"),
+        ("label_replace", "capacity_type", "flex_start", "special", "(?i)(on_demand|reserved);(flex[-_]start;.*|.*;true)"),
+        ("label_replace", "capacity_type", "capacity_block", "special", "(?i)(on_demand|reserved);(.*;)?capacity[-_]block;.*"),
+        # a node that exports no labels: nothing says how it was bought
+        ("label_join", "said", ";", "capacity_type", *said),
+        ("label_replace", "capacity_type", "unknown", "said", "on_demand;*"),
+    )
+    text = "kube_node_labels"
+    for function, *arguments in steps:
+        text = f"{function}({text},\n  {', '.join(quoted(argument) for argument in arguments)})"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class RulePrice:
+    """The price of a whole node an hour: by instance type and capacity type, or by `node`, its name, where it has no type.
+
+    `region` None: wherever it is.
+    """
+
+    per_hour: Decimal
+    instance_type: str | None = None
+    region: str | None = None
+    capacity_type: str | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RulePrices:
+    """All prices of a set of rules, and in words where they are from."""
+
+    prices: tuple[RulePrice, ...]
+    source: str
+
+    @property
+    def by_region(self) -> bool:
+        """Whether the prices hold for one region each."""
+        return any(price.region is not None for price in self.prices)
+
+
+def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
+    """The prices that the nodes in the store had last, in the report's currency; None where no node has one."""
+    found = _prices(answer_rows(con, __package__, "current_prices"))
+    return RulePrices(found, "what the nodes in the store cost last") if found else None
+
+
+def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
+    """Today's list prices by capacity type, in the middle over regions."""
+    load_offers(con, config)
+    found = _prices(answer_rows(con, __package__, "catalog_prices"))
+    return RulePrices(found, "list prices of the catalog, the median over regions: nothing is collected yet")
+
+
+def _prices(rows: list[dict[str, object]]) -> tuple[RulePrice, ...]:
+    return tuple(
+        RulePrice(
+            Decimal(str(row["price_per_hour"])).normalize(),
+            *(None if row[key] is None else str(row[key]) for key in ("instance_type", "region", "capacity_type", "node")),
+        )
+        for row in rows
+    )

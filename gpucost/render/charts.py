@@ -1,0 +1,233 @@
+"""Charts as shapes: numbers to coordinates and words; the template writes them as SVG.
+
+Shapes are stretched to the width of the page, texts are not: shapes have coordinates of their own, texts stand at percentages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import Heat, Layer, Moment, Series, Stack, Step, Unit
+
+_MOST_LINES = 5
+_STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
+_SIZES = ((Decimal(1_000_000_000), "bn"), (Decimal(1_000_000), "M"), (Decimal(10_000), "k"))
+_FACTORS = {"bn": Decimal(1_000_000_000), "M": Decimal(1_000_000), "k": Decimal(1_000)}
+
+
+def ticks(highest: Decimal) -> list[Decimal]:
+    """Round values from 0 to `highest` or just above it; 0 and 1 where nothing is above 0."""
+    if highest <= 0:
+        return [Decimal(0), Decimal(1)]
+    size = Decimal(10) ** (highest / _MOST_LINES).adjusted()
+    step = next(step * size for step in _STEPS if step * size * _MOST_LINES >= highest)
+    count = int((highest / step).to_integral_value(ROUND_CEILING))
+    return [step * index for index in range(count + 1)]
+
+
+def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
+    """Short ones, all in the same size: `$0`, `$500`, `$1,000`, or `$12k`."""
+    name = next((name for least, name in _SIZES if values[-1] >= least), "")
+    factor = _FACTORS.get(name, Decimal(1))
+    step = (values[1] / factor).normalize()
+    decimals = max(0, -int(step.as_tuple().exponent))
+    return [
+        figure_text(value / factor, unit, currency, decimals) + name if value else figure_text(value, unit, currency, 0)
+        for value in values
+    ]
+
+
+# Control characters break pages, and those that turn the direction of text reorder what stands around a name.
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]")
+_LONGEST_IN_CHARTS = 40
+
+
+def clean(text: str) -> str:
+    """`text` with a visible sign in the place of each character that no page should obey."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def clipped(text: str) -> str:
+    """As much of a name as fits beside a chart, on one line."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= _LONGEST_IN_CHARTS else line[: _LONGEST_IN_CHARTS - 1] + "…"
+
+
+#: Height of a chart's shapes, whatever they are stretched to.
+HEIGHT = 1000
+#: Width of a moment, and of the column in it.
+BAND, COLUMN = 10, 8
+_SPARK_HEIGHT = 20
+_MOST_LABELS: dict[Step, int] = {"hour": 4, "day": 6, "week": 6, "month": 5}
+_LAST_LABEL = 0.96
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+#: Where the colors of a heat map begin, in percent; the first is for nothing at all.
+HEAT_LEVELS = (0, 10, 20, 30, 40, 50, 70, 90)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A layer's columns: `style` names its color, `total` is its sum in words."""
+
+    name: str
+    style: str
+    path: str
+    total: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A text at a percentage of an axis."""
+
+    at: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A chart of stacked columns. `hints` tell of each moment; `titles` and `rows` are the same figures as a table."""
+
+    title: str
+    total: str
+    width: int
+    shapes: tuple[Shape, ...]
+    lines: tuple[Mark, ...]
+    labels: tuple[Mark, ...]
+    hints: tuple[str, ...]
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    level: int | None
+    text: str
+    value: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """`cells` by weekday, then by hour."""
+
+    title: str
+    words: str
+    weekdays: tuple[str, ...]
+    cells: tuple[tuple[HeatCell, ...], ...]
+
+
+def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> Columns:
+    """The chart of one stack; of cost that is shared elsewhere on the page, its title says that it is not shared here."""
+    values = ticks(max(stack.totals))
+    top = values[-1]
+    texts = tick_texts(values, stack.unit, currency)
+    styles = _styles(stack.layers)
+    return Columns(
+        title=f"{stack.title}{' before sharing' if before_sharing else ''}, by {series.step}",
+        total=_text(stack.total, stack, currency) + (" GPU-hours" if stack.unit == "hours" else ""),
+        width=len(series.moments) * BAND,
+        shapes=tuple(
+            Shape(layer.name, style, path, _text(layer.total, stack, currency))
+            for layer, style, path in zip(stack.layers, styles, _paths(stack, top), strict=True)
+        ),
+        lines=tuple(Mark(_percent(1 - float(value / top)), text) for value, text in zip(values, texts, strict=True)),
+        labels=_labels(series),
+        hints=tuple(_hint(stack, moment, at, currency) for at, moment in enumerate(series.moments)),
+        titles=(series.step.capitalize(), *(layer.name for layer in stack.layers), "Total"),
+        rows=tuple(
+            (
+                moment.name,
+                tuple(
+                    (f"{value:f}", _text(value, stack, currency))
+                    for value in (*(layer.values[at] for layer in stack.layers), stack.totals[at])
+                ),
+            )
+            for at, moment in enumerate(series.moments)
+        ),
+    )
+
+
+def heat_map(heat: Heat) -> HeatMap:
+    """The map of one share by weekday and hour."""
+    return HeatMap(
+        title=heat.title,
+        words=f"{heat.part}, of {heat.whole}",
+        weekdays=_WEEKDAYS,
+        cells=tuple(tuple(_heat_cell(heat, weekday, hour) for hour in range(24)) for weekday in range(7)),
+    )
+
+
+def spark(values: Sequence[Decimal]) -> str:
+    """A path of columns, 20 high and as wide as there are values; the highest fills the height."""
+    highest = max(values, default=Decimal(0))
+    if highest <= 0:
+        return ""
+    heights = (round(float(max(value, Decimal(0)) / highest) * _SPARK_HEIGHT, 1) for value in values)
+    return "".join(f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z" for at, height in enumerate(heights) if height)
+
+
+def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
+    """What a sparkline shows, for those who do not see it."""
+    low, high = (figure_text(value, "money", currency, 2) for value in (min(values), max(values)))
+    return f"cost by {step}: from {low} to {high}"
+
+
+def _labels(series: Series) -> tuple[Mark, ...]:
+    """As many as a phone has room for; none so far right that it would leave the page."""
+    count = len(series.moments)
+    every = -(-count // _MOST_LABELS[series.step])
+    places = [(at, (at + 0.5) / count) for at in range(0, count, every)]
+    return tuple(Mark(_percent(place), series.moments[at].short) for at, place in places if place < _LAST_LABEL)
+
+
+def _paths(stack: Stack, top: Decimal) -> list[str]:
+    """Edges are rounded, not heights, so that layers touch without gap or overlap."""
+    below = [Decimal(0)] * len(stack.totals)
+    paths: list[str] = []
+    for layer in stack.layers:
+        parts: list[str] = []
+        for at, value in enumerate(layer.values):
+            low = _edge(below[at], top)
+            below[at] += max(value, Decimal(0))
+            if height := low - _edge(below[at], top):
+                parts.append(f"M{at * BAND + (BAND - COLUMN) // 2} {low}v{-height}h{COLUMN}v{height}z")
+        paths.append("".join(parts))
+    return paths
+
+
+def _edge(value: Decimal, top: Decimal) -> int:
+    return HEIGHT - round(float(value / top) * HEIGHT)
+
+
+def _styles(layers: Sequence[Layer]) -> list[str]:
+    """Colors by place for names, by kind for what means the same in every report."""
+    return [f"c{at}" if layer.kind == "named" else layer.kind for at, layer in enumerate(layers)]
+
+
+def _hint(stack: Stack, moment: Moment, at: int, currency: str) -> str:
+    # the value first: a name in another direction of writing would move what follows it
+    parts = [f"{_text(layer.values[at], stack, currency)} {clipped(layer.name)}" for layer in stack.layers if layer.values[at]]
+    return "\n".join([moment.name, f"{_text(stack.totals[at], stack, currency)} in all", *parts])
+
+
+def _text(value: Decimal, stack: Stack, currency: str) -> str:
+    return figure_text(value, stack.unit, currency, 2 if stack.unit == "money" else 1)
+
+
+def _heat_cell(heat: Heat, weekday: int, hour: int) -> HeatCell:
+    share = heat.shares[weekday][hour]
+    when = f"{_WEEKDAYS[weekday]} {hour:02}:00"
+    text = figure_text(share, "ratio", "", 0)
+    if share is None:
+        return HeatCell(None, text, "", f"{when}: no {heat.whole}")
+    level = sum(share * 100 > least for least in HEAT_LEVELS)
+    part, whole = (f"{sums[weekday][hour]:,.1f}" for sums in (heat.part_gpu_hours, heat.gpu_hours))
+    return HeatCell(level, text, f"{share:.6f}", f"{when}: {text} {heat.part}, {part} of {whole} {heat.whole}")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"

@@ -1,0 +1,207 @@
+"""Figures as people read them: the same words in the terminal and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from gpucost.render.view import Column, Coverage, Figure, Gap, Unit, Value
+
+_SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
+_SOURCES = {
+    "bill": "the bill",
+    "price_book": "the price book",
+    "spot_history": "the history of spot prices",
+    "catalog": "catalog list prices",
+}
+_NOT_KNOWN = "–"
+_CLUSTERS_SHOWN = 5
+_GAPS_SHOWN = 3
+_UNITS_OF_SUM = {"hours": " h"}
+
+
+def cell(value: Value, column: Column, currency: str) -> str:
+    """One cell: thousands separated, as many decimals as the column has; a dash for what is not known."""
+    return figure_text(value, column.unit, currency, column.decimals)
+
+
+def with_arrow(value: Value, column: Column, currency: str) -> str:
+    """The same, a change with an arrow."""
+    text = cell(value, column, currency)
+    if column.unit != "change" or not isinstance(value, float) or not text.strip("+-0., %"):
+        return text
+    return f"{'▲' if value > 0 else '▼'} {text}"
+
+
+def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return _NOT_KNOWN
+    if unit == "change":
+        text = _plain(value * 100, decimals)
+        return f"{'' if text.startswith('-') else '+' if text.strip('0.,') else ''}{text} %"
+    if unit == "ratio":
+        return f"{_plain(value * 100, decimals)} %"
+    text = _plain(value, decimals)
+    if unit not in ("money", "price"):
+        return text
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return f"{sign}{_SYMBOLS.get(currency, currency + ' ')}{digits}"
+
+
+def sum_text(value: float, unit: Unit, currency: str) -> str:
+    """The sum beside a table's title, with its unit."""
+    return figure_text(value, unit, currency, 1) + _UNITS_OF_SUM.get(unit, "")
+
+
+def value_of(figure: Figure, currency: str) -> str:
+    text = figure_text(figure.value, figure.unit, currency, 2 if figure.unit == "money" else 1)
+    return f"{text} h" if figure.unit == "hours" else text
+
+
+def share_of(figure: Figure) -> str:
+    """`18.6 %`, where a figure is a share of something."""
+    return figure_text(figure.share, "ratio", "", 1) if figure.share_of else ""
+
+
+def remark_of(figure: Figure) -> str:
+    """What a figure is a share of, or its target and why that is unknown."""
+    target = f"target > {figure.target * 100:.3g} %" if figure.target is not None else None
+    return "; ".join(part for part in (figure.share_of, target, figure.note) if part)
+
+
+def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
+    """What a reader must know of the figures, as (label, sentences)."""
+    return [
+        *([("State", [coverage.state, *coverage.reasons])] if coverage.state else []),
+        ("Measured", [_measured(coverage)]),
+        ("Prices", _prices(coverage)),
+        *_billed(coverage, currency),
+        ("Collected", _collected(coverage)),
+        *_accepted(coverage),
+        *_unknown_capacity(coverage),
+        *_cost_basis(coverage),
+        *([("Reconciled", [coverage.reconciliation])] if coverage.reconciliation else []),
+    ]
+
+
+def _measured(coverage: Coverage) -> str:
+    if coverage.measured_ratio is None:
+        return "no GPU-hours were held"
+    return f"{figure_text(coverage.measured_ratio, 'ratio', '', 1)} of the GPU-hours held"
+
+
+def _prices(coverage: Coverage) -> list[str]:
+    parts: list[str] = []
+    for source in coverage.price_sources:
+        age = ""
+        if source.as_of is not None and source.age_days is not None and source.name != "bill":
+            days = f", {source.age_days:,} days old" if source.age_days > 1 else ""
+            age = f" of {source.as_of}{days}"
+        share = figure_text(source.share, "ratio", "", 1)
+        parts.append(f"{share} of cost from {_SOURCES.get(source.name, source.name)}{age}")
+    if coverage.unpriced_gpu_hours:
+        share = figure_text(coverage.unpriced_ratio, "ratio", "", 1)
+        parts.append(f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({share}) of the nodes have no price")
+    return parts or ["none"]
+
+
+def _billed(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
+    """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
+    if not coverage.state and not any(source.name == "bill" for source in coverage.price_sources):
+        return []
+    billed, estimated = (figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost))
+    if not coverage.estimated_cost:
+        return [("Billed", [f"all of it: {billed}"])]
+    return [("Billed", [f"{billed}; {estimated} is an estimate until its bill is collected"])]
+
+
+def _collected(coverage: Coverage) -> list[str]:
+    is_open = any(notice.code == "not_collected" for notice in coverage.warnings)
+    missing = coverage.of_kind("not_collected")
+    if is_open or (coverage.is_complete and missing):
+        clusters = len({gap.cluster for gap in missing})
+        which = f" in the cluster that misses most, of {clusters}" if clusters > 1 else f" of {clusters_text(missing)}"
+        first = f"all but {coverage.not_collected_hours:,.1f} h{which}"
+    elif coverage.is_complete:
+        first = "the whole period"
+    else:
+        until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
+        first = f"{until}the period is not over yet"
+    bridged = [f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []
+    return [first, *bridged, *(f"{hours:,.1f} h of {name} off" for name, hours in _off_hours(coverage))]
+
+
+def _off_hours(coverage: Coverage) -> list[tuple[str, float]]:
+    sums: dict[str, float] = {}
+    for gap in coverage.of_kind("off"):
+        sums[gap.cluster] = sums.get(gap.cluster, 0.0) + gap.hours
+    return sorted(sums.items())
+
+
+def _accepted(coverage: Coverage) -> list[tuple[str, list[str]]]:
+    """Who signed what was not collected, and why."""
+    texts = [signed_text(alike) for alike in alike_gaps(gap for gap in coverage.of_kind("not_collected") if gap.accepted_by)]
+    return [("Accepted", texts)] if texts else []
+
+
+def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
+    """Gaps of several clusters that are one: of the same time, families and reason."""
+    found: dict[tuple[object, ...], list[Gap]] = {}
+    for gap in gaps:
+        found.setdefault((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), []).append(gap)
+    return list(found.values())
+
+
+def gap_text(alike: Sequence[Gap]) -> str:
+    """`502.0 h of prod were not collected, 2026-10-10 04:00 to 2026-10-31 00:00: … (nodes, pods)`, of one of `alike_gaps`."""
+    gap = alike[0]
+    families = f" ({', '.join(gap.families)})" if gap.families else ""
+    span = f"{local_text(gap.start)} to {local_text(gap.end)}"
+    return f"{gap.hours:,.1f} h of {clusters_text(alike)} were not collected, {span}: {gap.reason}{families}"
+
+
+def signed_text(alike: Sequence[Gap]) -> str:
+    """The same, and who accepts it and why, where anybody does."""
+    gap = alike[0]
+    return gap_text(alike) + (f"; accepted by {gap.accepted_by}: {gap.accepted_why}" if gap.accepted_by else "")
+
+
+def missing_text(gaps: Iterable[Gap]) -> str | None:
+    """What was not collected of a period that is over, and nobody signed; None where nothing."""
+    texts = [gap_text(alike) for alike in alike_gaps(gap for gap in gaps if gap.kind == "not_collected" and not gap.accepted_by)]
+    more = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"] if len(texts) > _GAPS_SHOWN else []
+    return "; ".join([*texts[:_GAPS_SHOWN], *more]) or None
+
+
+def clusters_text(gaps: Iterable[Gap]) -> str:
+    """The clusters that they are of, the first few by name."""
+    names = list(dict.fromkeys(gap.cluster for gap in gaps))
+    more = f" and {len(names) - _CLUSTERS_SHOWN:,} more clusters" if len(names) > _CLUSTERS_SHOWN else ""
+    return ", ".join(names[:_CLUSTERS_SHOWN]) + more
+
+
+def local_text(moment: datetime, between: str = " ") -> str:
+    """Local time to the minute, with its offset where clocks show it twice; with `T` between as --from and --to take it."""
+    is_plain = moment.replace(fold=0).utcoffset() == moment.replace(fold=1).utcoffset()
+    return moment.strftime(f"%Y-%m-%d{between}%H:%M") if is_plain else moment.isoformat(between, timespec="minutes")
+
+
+def _unknown_capacity(coverage: Coverage) -> list[tuple[str, list[str]]]:
+    if not coverage.unknown_capacity_gpu_hours:
+        return []
+    hours = f"{coverage.unknown_capacity_gpu_hours:,.1f}"
+    return [("Capacity", [f"type unknown for {hours} GPU-hours, left out of the spot ratio"])]
+
+
+def _cost_basis(coverage: Coverage) -> list[tuple[str, list[str]]]:
+    if coverage.cost_basis == "node":
+        return []
+    return [("Basis", [f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"])]
+
+
+def _plain(value: float | Decimal, decimals: int) -> str:
+    text = f"{value:,.{decimals}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text  # no minus on what rounds to nothing

@@ -1,0 +1,410 @@
+"""What a report says, in numbers and words, before any format: built once, rendered by every format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Literal
+
+from gpucost.periods import MS_PER_HOUR, Period
+
+Step = Literal["hour", "day", "week", "month"]
+LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One step of the time axis: `2026-10-05`, or `2026-10-05 to 2026-10-11`; weeks begin on Monday. `short` fits an axis."""
+
+    name: str
+    short: str
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One value per moment, and their sum. Of kind 'others' are those that are too small to stand alone, `name` says how many."""
+
+    name: str
+    kind: LayerKind
+    values: tuple[Decimal, ...]
+    total: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by moment."""
+
+    title: str
+    unit: Literal["money", "hours"]
+    layers: tuple[Layer, ...]
+    totals: tuple[Decimal, ...]
+    total: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """A share (0-1) by weekday (Monday first) and local hour: `part_gpu_hours` of `gpu_hours`, both kept; None for 0/0."""
+
+    title: str
+    part: str
+    whole: str
+    shares: tuple[tuple[float | None, ...], ...]
+    part_gpu_hours: tuple[tuple[float, ...], ...]
+    gpu_hours: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A period by its moments. `stacks` of money each add up to the report's total; `hours` to capacity, or to what was held.
+
+    `method` tells in words how the figures came to be, as (what, how).
+    """
+
+    step: Step
+    moments: tuple[Moment, ...]
+    timezone: str
+    stacks: tuple[Stack, ...]
+    hours: Stack
+    heat: tuple[Heat, ...]
+    method: tuple[tuple[str, str], ...]
+
+
+Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
+Value = str | float | Decimal | None
+Status = Literal["met", "missed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
+
+    `estimated_cost` is what no bill covers: of cost, and in rows of kind 'unallocated' and in totals of unallocated cost, too.
+    """
+
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    idle_gpu_hours: float
+    unmeasured_gpu_hours: float
+    spot_gpu_hours: float
+    cost: Decimal
+    idle_cost: Decimal
+    spot_cost: Decimal
+    estimated_cost: Decimal
+    spot_ratio: float | None
+    efficiency: float | None
+    measured_ratio: float | None
+    avg_utilization: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unallocated:
+    """What nobody held, in GPU-hours and money; `unavailable` is the part that nobody could have held."""
+
+    unallocated_gpu_hours: float
+    unavailable_gpu_hours: float
+    unallocated_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class NotCollected:
+    """What was billed of nodes while nobody saw who held them (docs/coverage.md), in GPU-hours and money."""
+
+    not_collected_gpu_hours: float
+    not_collected_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
+
+    `unallocated_cost` is its share of unallocated cost, `remaining_unallocated_cost` what nobody took a share of; both None where
+    that was not asked for, the latter also in rows that are not of kind 'unallocated'. `costs` are its shares by the names of
+    [[shared_costs]], below zero where the row's own cost went to others.
+    """
+
+    unallocated_cost: Decimal | None
+    remaining_unallocated_cost: Decimal | None
+    costs: dict[str, Decimal]
+
+    @property
+    def shared_cost(self) -> Decimal:
+        """The sum of `costs`."""
+        return sum(self.costs.values(), Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a cost was in the period before, and how it changed; percent of what it was, None where that was nothing."""
+
+    previous_cost: Decimal
+    cost_change: Decimal
+    cost_change_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
+
+    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. `change` is of
+    `own_cost`; None where nothing is compared.
+    """
+
+    kind: Literal["allocated", "unallocated", "not_collected", "shared"]
+    keys: dict[str, str | None]
+    measures: Measures
+    unallocated: Unallocated | None = None
+    not_collected: NotCollected | None = None
+    shared: Shared | None = None
+    change: Change | None = None
+
+    @property
+    def own_cost(self) -> Decimal:
+        """Its cost, which by its kind is that of held, of unallocated or of not collected time."""
+        if self.unallocated:
+            return self.unallocated.unallocated_cost
+        return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How the totals changed since the period before: cost, and where nothing narrows the report the nodes' other costs."""
+
+    period: Period
+    period_name: str
+    cost: Change
+    unallocated_cost: Change | None
+    not_collected_cost: Change | None
+    node_cost: Change | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTotals:
+    """What the nodes offered and cost: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost, exactly."""
+
+    capacity_gpu_hours: float
+    unallocated_gpu_hours: float
+    unavailable_gpu_hours: float
+    unallocated_cost: Decimal
+    over_allocated_gpu_hours: float
+    not_collected_gpu_hours: float
+    not_collected_cost: Decimal
+    node_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSource:
+    """A source of prices: its share (0-1) of the node cost, and the oldest day its prices are of."""
+
+    name: str
+    share: float
+    as_of: date | None
+    age_days: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
+
+    'not_collected' may be signed, by whom and why; 'bridged' is short enough to count as collected; of 'partial' time an answer
+    was accepted that its server called partial; 'off' is time that nothing was to be seen of. `families` are what was missing.
+    """
+
+    cluster: str
+    kind: Literal["not_collected", "bridged", "partial", "off"]
+    start: datetime
+    end: datetime
+    hours: float
+    families: tuple[str, ...]
+    reason: str
+    accepted_by: str | None = None
+    accepted_why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a reader of the figures should know, and what mends it."""
+
+    code: str
+    message: str
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
+
+    `gaps` tell of what; `is_complete` where the period is over and nobody needs to sign any more of them.
+    `collected_to`, in local time, is where the known time of the cluster that lags most ends. Unpriced are the GPU-hours of
+    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
+    estimated cost add up to what the nodes, or those pods, cost. `state` (final or estimate, and
+    the `reasons` for the latter) is told in a month's bundle alone; `reconciliation` says where the month's bill went.
+    """
+
+    measured_ratio: float | None
+    price_sources: tuple[PriceSource, ...]
+    price_as_of: date | None
+    not_collected_hours: float
+    bridged_hours: float
+    gaps: tuple[Gap, ...]
+    collected_to: datetime | None
+    unknown_capacity_gpu_hours: float
+    unpriced_gpu_hours: float
+    unpriced_ratio: float | None
+    warnings: tuple[Notice, ...]
+    is_complete: bool
+    cost_basis: str
+    billed_cost: Decimal
+    estimated_cost: Decimal
+    state: str | None = None
+    reasons: tuple[str, ...] = ()
+    reconciliation: str | None = None
+
+    def of_kind(self, kind: str) -> list[Gap]:
+        """The gaps of one kind."""
+        return [gap for gap in self.gaps if gap.kind == kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    `decimals` is the same in every row, so that the points stand under each other. Where there is no room for all columns,
+    those of the highest `weight` are left out first; those of weight 0 never. Columns of one `group` (parts of a sum, before and
+    after) are shown all or none. A terminal draws a bar for the `whole` cost of a line, its idle `part` hatched.
+    """
+
+    title: str
+    unit: Unit
+    decimals: int = 1
+    weight: int = 0
+    sign: str = ""
+    group: str = ""
+    bar: Literal["whole", "part"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of a table; `flag` is a word of warning beside it, a sum stands out. `trend` is its cost by the report's moments."""
+
+    cells: tuple[Value, ...]
+    flag: str | None = None
+    is_sum: bool = False
+    trend: tuple[Decimal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`has_header` False: the columns speak for themselves. `sum` stands beside the title."""
+
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    note: str | None = None
+    has_header: bool = True
+    sum: tuple[float, Unit] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure with what it is a share of, or with its target and whether that is met."""
+
+    label: str
+    value: Value
+    unit: Unit
+    share: float | None = None
+    share_of: str | None = None
+    target: float | None = None
+    status: Status | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    title: str
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
+
+    `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
+    every row, are None where nothing is shared. `waste`, where it was asked for, is what programs read of it. `changes` are
+    None where nothing is compared.
+    """
+
+    title: str
+    subtitle: str
+    period: Period
+    currency: str
+    by: tuple[str, ...]
+    rows: tuple[Row, ...]
+    totals: Measures
+    node_totals: NodeTotals | None
+    coverage: Coverage
+    sections: tuple[Table | Figures, ...]
+    totals_shared: Shared | None = None
+    series: Series | None = None
+    waste: dict[str, object] | None = None
+    changes: Changes | None = None
+
+
+#: The column of what each pays: its cost and its shares.
+CHARGED = "Charged"
+_ZERO = Decimal(0)
+
+
+def shared_columns(shared: Shared | None) -> list[Column]:
+    """None where nothing is shared."""
+    if shared is None:
+        return []
+    names = [*(["Shared unallocated"] if shared.unallocated_cost is not None else []), *shared.costs]
+    return [*(Column(name, "money", 2, weight=1, group="shares") for name in names), Column(CHARGED, "money", 2)]
+
+
+def held_cells(shared: Shared | None, cost: Decimal) -> list[Value]:
+    """A row's shares, and what they come to with its own cost."""
+    if shared is None:
+        return []
+    shares = [] if shared.unallocated_cost is None else [shared.unallocated_cost]
+    shares += shared.costs.values()
+    return [*shares, sum(shares, cost)]
+
+
+def free_cells(shared: Shared | None, unallocated_cost: Decimal) -> list[Value]:
+    """What nobody held: the part that went to others as an amount below zero, and what stays."""
+    if shared is None:
+        return []
+    blank = [""] * len(shared.costs)
+    if shared.unallocated_cost is None:
+        return [*blank, unallocated_cost]
+    stays = shared.remaining_unallocated_cost or _ZERO
+    return [stays - unallocated_cost, *blank, stays]
+
+
+def unseen_cells(shared: Shared | None, not_collected_cost: Decimal) -> list[Value]:
+    """What was billed while nobody saw who held it is never shared."""
+    if shared is None:
+        return []
+    return [*[""] * ((shared.unallocated_cost is not None) + len(shared.costs)), not_collected_cost]
+
+
+def all_cells(shared: Shared | None, node_cost: Decimal) -> list[Value]:
+    """The whole fleet: what unallocated cost went from one row to another is nothing in all."""
+    if shared is None:
+        return []
+    moved = [] if shared.unallocated_cost is None else [_ZERO]
+    return [*moved, *shared.costs.values(), node_cost + shared.shared_cost]
+
+
+def hours(gpu_ms: float) -> float:
+    """GPU-hours of GPU-milliseconds, to 9 decimals: sums of doubles carry noise beyond."""
+    return round(gpu_ms / MS_PER_HOUR, 9)
+
+
+def ratio(part: float | Decimal, whole: float | Decimal) -> float | None:
+    """part / whole to 6 decimals; None for 0/0."""
+    return round(float(part) / float(whole), 6) if whole else None

@@ -1,0 +1,306 @@
+"""What changed between two periods, and why: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from typing import TYPE_CHECKING, Literal
+
+from gpucost.periods import MS_PER_HOUR, Period, to_ms
+
+if TYPE_CHECKING:
+    from gpucost.render.view import Coverage, ReportView
+
+_ZERO = Decimal(0)
+_MICRO = Decimal("0.000000001")
+_DIGITS = 60
+
+Item = tuple[str | None, ...]
+Pool = Literal["allocated", "unallocated", "not_collected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The smallest part that is compared: what one workload used of one kind of GPU.
+
+    `item` is the workload, or the pool of GPUs that nobody held, or saw, as `of` tells; `kind` the GPU: cluster, model, capacity
+    type.
+    """
+
+    item: Item
+    kind: Item
+    of: Pool = "allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """GPU-hours, those of them that were idle, and what all of it cost."""
+
+    hours: Decimal = _ZERO
+    idle_hours: Decimal = _ZERO
+    cost: Decimal = _ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Why a cost changed, in money. They add up to the change, exactly."""
+
+    price: Decimal = _ZERO
+    volume: Decimal = _ZERO
+    idle: Decimal = _ZERO
+    mix: Decimal = _ZERO
+    new: Decimal = _ZERO
+    gone: Decimal = _ZERO
+    unallocated: Decimal = _ZERO
+    not_collected: Decimal = _ZERO
+    host: Decimal = _ZERO
+
+    @property
+    def change(self) -> Decimal:
+        """The sum of the parts."""
+        return sum((getattr(self, name) for name in PARTS), _ZERO)
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(**{name: getattr(self, name) + getattr(other, name) for name in PARTS})
+
+
+PARTS = tuple(field.name for field in fields(Parts))
+
+
+def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell, Parts]:
+    """Per cell of either period why its cost changed: `after` cost - `before` cost = the sum of its parts.
+
+    Of a workload, and of the GPUs of a kind that nobody held, in both periods, with H its hours, I its idle hours, and per
+    kind of GPU h hours, c cost and p = c / h, of the earlier (0) and the later period (1):
+    idle = c0 (I1 - I0) / H0, volume = c0 (H1 - H0) / H0 - idle, mix = h1 p0 - c0 H1 / H0, price = c1 - h1 p0.
+    A kind of GPU that a workload had not used before has the p0 that all workloads together paid for it, else its own p1.
+    Workloads of only one period are new or gone, whole. Cost without GPU-hours is `host`. Of GPUs that nobody held, volume,
+    idle and mix are `unallocated`; what was billed while nobody saw who held them is `not_collected`, whole.
+    """
+    items0, items1 = _by_item(before), _by_item(after)
+    fleet = _fleet_prices(before)
+    found: dict[Cell, Parts] = {}
+    with localcontext() as context:
+        context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
+        for cell in dict.fromkeys((*before, *after)):
+            whole0, whole1 = items0.get(_item(cell)), items1.get(_item(cell))
+            use0, use1 = before.get(cell, Use()), after.get(cell, Use())
+            if cell.of == "not_collected":
+                found[cell] = Parts(not_collected=use1.cost - use0.cost)
+            elif cell.of == "unallocated":
+                found[cell] = _free(use0, use1)
+            elif whole0 is None:
+                found[cell] = Parts(new=use1.cost)
+            elif whole1 is None:
+                found[cell] = Parts(gone=-use0.cost)
+            else:
+                found[cell] = _held(use0, use1, whole0, whole1, fleet.get(cell.kind))
+    return found
+
+
+def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal | None) -> Parts:
+    if not whole0.hours or not whole1.hours:
+        return Parts(host=use1.cost - use0.cost)
+    host0 = _ZERO if use0.hours else use0.cost
+    host1 = _ZERO if use1.hours else use1.cost
+    cost0, cost1 = use0.cost - host0, use1.cost - host1
+    # each step is rounded once and the next begins where it ended: so the parts add up to the last digit
+    at_volume = _money(cost0 * whole1.hours / whole0.hours)
+    idle = _money(cost0 * (whole1.idle_hours - whole0.idle_hours) / whole0.hours)
+    at_mix = _money(use1.hours * cost0 / use0.hours) if use0.hours else _first_use(use1, cost1, fleet_price)
+    return Parts(
+        price=cost1 - at_mix,
+        volume=at_volume - cost0 - idle,
+        idle=idle,
+        mix=at_mix - at_volume,
+        host=host1 - host0,
+    )
+
+
+def _first_use(use1: Use, cost1: Decimal, fleet_price: Decimal | None) -> Decimal:
+    return cost1 if fleet_price is None else _money(use1.hours * fleet_price)
+
+
+def _free(use0: Use, use1: Use) -> Parts:
+    """A pool is of one kind of GPU: there is nothing to mix."""
+    if not use0.hours or not use1.hours:
+        return Parts(unallocated=use1.cost - use0.cost)
+    at_old_price = _money(use1.hours * use0.cost / use0.hours)
+    return Parts(price=use1.cost - at_old_price, unallocated=at_old_price - use0.cost)
+
+
+def _money(amount: Decimal) -> Decimal:
+    return amount.quantize(_MICRO)
+
+
+def _item(cell: Cell) -> tuple[Pool, Item]:
+    return (cell.of, cell.item)
+
+
+def _by_item(uses: Mapping[Cell, Use]) -> dict[tuple[Pool, Item], Use]:
+    """What each item used; one that used and cost nothing was not there."""
+    return {item: use for item, use in sums(uses.items(), _item).items() if use.hours or use.cost}
+
+
+def sums(uses: Iterable[tuple[Cell, Use]], key: Callable[[Cell], tuple[Pool, Item]]) -> dict[tuple[Pool, Item], Use]:
+    """What the cells used by `key`."""
+    found: dict[tuple[Pool, Item], Use] = defaultdict(Use)
+    for cell, use in uses:
+        had = found[key(cell)]
+        found[key(cell)] = Use(had.hours + use.hours, had.idle_hours + use.idle_hours, had.cost + use.cost)
+    return dict(found)
+
+
+def _fleet_prices(uses: Mapping[Cell, Use]) -> dict[Item, Decimal]:
+    used = ((cell, use) for cell, use in uses.items() if cell.of == "allocated" and use.hours)
+    held = sums(used, lambda cell: (cell.of, cell.kind))
+    return {kind: use.cost / use.hours for (_, kind), use in held.items()}
+
+
+_WORKLOAD = ("team", "cluster", "namespace", "workload")
+_KIND = ("cluster", "gpu_model", "capacity_type")
+# By these dimensions a report is asked for to be compared.
+CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
+_DAY_MS = 24 * MS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
+
+    `days` are those of 24 hours from its start to its end, or to where what was collected ends.
+    """
+
+    name: str
+    period: Period
+    days: float
+    gpu_hours: float
+    cost: Decimal
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One combination of dimension values; `before` and `after` are what it used, `parts` why its cost changed.
+
+    Rows of kind 'unallocated' are of GPUs that nobody held, those of 'not_collected' of what was billed while nobody saw who did.
+    """
+
+    kind: str
+    keys: dict[str, str | None]
+    before: Use
+    after: Use
+    parts: Parts
+
+    @property
+    def change(self) -> Decimal:
+        """Cost after - cost before: the sum of the parts."""
+        return self.after.cost - self.before.cost
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What changed from `before` to `after`. Parts add up to changes, rows to the total, exactly.
+
+    `rows` by change, the largest in either direction first; `workloads` are the same by workload.
+    """
+
+    by: tuple[str, ...]
+    currency: str
+    before: Side
+    after: Side
+    parts: Parts
+    rows: tuple[DiffRow, ...]
+    workloads: tuple[DiffRow, ...]
+
+    @property
+    def change(self) -> Decimal:
+        """Cost after - cost before."""
+        return self.after.cost - self.before.cost
+
+
+def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str]) -> Diff:
+    """The change from one report to the other, both by CELL, in rows by the dimensions `by`, which are of CELL, too.
+
+    `names` are what people call the two periods.
+    """
+    uses0, uses1 = _uses(before), _uses(after)
+    parts = parts_of(uses0, uses1)
+    return Diff(
+        by=by,
+        currency=after.currency,
+        before=_side(names[0], before, uses0.values()),
+        after=_side(names[1], after, uses1.values()),
+        parts=sum(parts.values(), Parts()),
+        rows=_rows(uses0, uses1, parts, by),
+        workloads=tuple(row for row in _rows(uses0, uses1, parts, _WORKLOAD) if row.kind == "allocated"),
+    )
+
+
+def per_day(cost: Decimal, days: float) -> Decimal | None:
+    """`cost` a day, to 9 decimals; None for no time at all."""
+    return (cost / Decimal(repr(days))).quantize(_MICRO) if days else None
+
+
+def _uses(view: ReportView) -> dict[Cell, Use]:
+    found: dict[Cell, Use] = {}
+    for row in view.rows:
+        if row.kind == "shared":
+            continue
+        kind = tuple(row.keys[name] for name in _KIND)
+        if row.unallocated:
+            use = Use(_exact(row.unallocated.unallocated_gpu_hours), _ZERO, row.unallocated.unallocated_cost)
+            found[Cell(kind, kind, "unallocated")] = use
+        elif row.not_collected:
+            use = Use(_exact(row.not_collected.not_collected_gpu_hours), _ZERO, row.not_collected.not_collected_cost)
+            found[Cell(kind, kind, "not_collected")] = use
+        else:
+            held = row.measures
+            use = Use(_exact(held.allocated_gpu_hours), _exact(held.idle_gpu_hours), held.cost)
+            found[Cell(tuple(row.keys[name] for name in _WORKLOAD), kind)] = use
+    return found
+
+
+def _exact(hours: float) -> Decimal:
+    return Decimal(repr(hours))
+
+
+def _side(name: str, view: ReportView, uses: Iterable[Use]) -> Side:
+    used = list(uses)
+    end = view.period.end_ms
+    if not view.coverage.is_complete and view.coverage.collected_to:
+        end = min(end, max(view.period.start_ms, to_ms(view.coverage.collected_to)))
+    return Side(
+        name=name,
+        period=view.period,
+        days=round((end - view.period.start_ms) / _DAY_MS, 9),
+        gpu_hours=float(sum((use.hours for use in used), _ZERO)),
+        cost=sum((use.cost for use in used), _ZERO),
+        coverage=view.coverage,
+    )
+
+
+def _rows(uses0: dict[Cell, Use], uses1: dict[Cell, Use], parts: dict[Cell, Parts], by: tuple[str, ...]) -> tuple[DiffRow, ...]:
+    def key(cell: Cell) -> tuple[Pool, Item]:
+        known = dict(zip(_KIND, cell.kind, strict=True))
+        if cell.of == "allocated":
+            known |= dict(zip(_WORKLOAD, cell.item, strict=True))
+        return (cell.of, tuple(known.get(name) for name in by))
+
+    before, after = sums(uses0.items(), key), sums(uses1.items(), key)
+    summed: dict[tuple[Pool, Item], Parts] = defaultdict(Parts)
+    for cell, part in parts.items():
+        summed[key(cell)] += part
+    rows = [
+        DiffRow(
+            kind=found[0],
+            keys=dict(zip(by, found[1], strict=True)),
+            before=before.get(found, Use()),
+            after=after.get(found, Use()),
+            parts=part,
+        )
+        for found, part in summed.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-abs(row.change), row.kind, [value or "" for value in row.keys.values()])))

@@ -1,0 +1,262 @@
+"""The anatomy of waste: every held or paid GPU-hour in exactly one bucket (docs/waste.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpucost.catalog import load_catalog
+from gpucost.engine import answer_rows, run_stage
+from gpucost.periods import MS_PER_HOUR, is_whole_days
+from gpucost.store.usage import load_devices, nothing_used
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+
+
+class Slot(Protocol):
+    """A part [from_ms, to_ms) of the period, named by its local month, day and hour; names finer than asked for are None."""
+
+    @property
+    def from_ms(self) -> int: ...
+    @property
+    def to_ms(self) -> int: ...
+    @property
+    def month(self) -> str: ...
+    @property
+    def day(self) -> str | None: ...
+    @property
+    def hour(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Empty filters take everything; values of one filter are alternatives, filters add up.
+
+    A workload is named `Kind/name`, or by its name alone.
+    """
+
+    teams: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A kind of GPU time: whose it is, what people call it, what it means, and whether it is waste."""
+
+    name: str
+    whose: str
+    title: str
+    meaning: str
+    is_waste: bool = True
+
+
+BUCKETS = (
+    Bucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
+    Bucket("data_stall", "training, batch", "Data stalls", "idle while running"),
+    Bucket("failed_restarted", "training, batch", "Lost work", "of failed pods, since the last epoch known"),
+    Bucket("off_peak_idle", "inference", "Off-peak idle", "idle in replicas that the peak needs"),
+    Bucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
+    Bucket("user_away", "development", "User away", "idle until it is forgotten"),
+    Bucket("forgotten", "development", "Forgotten", "idle for long, until its end"),
+    Bucket("idle", "other", "Idle", "idle, of no known type"),
+    Bucket("starting", "held", "Starting", "bound, pulling images"),
+    Bucket("unmeasured", "held", "Unmeasured", "held, without a sample", is_waste=False),
+    Bucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
+    Bucket("empty_node", "unallocated", "Empty nodes", "nobody on the node for long"),
+    Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
+    Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too little for a request"),
+    Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
+)
+WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
+
+
+@dataclass(frozen=True, slots=True)
+class WasteRow:
+    """One bucket, or its part for one combination of dimension values; what only pods have is None where nobody held anything."""
+
+    bucket: str
+    keys: dict[str, str | None]
+    gpu_hours: float
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadWaste:
+    """What one workload wasted. `bucket` is its dearest kind of waste, None where it wasted nothing.
+
+    `gpus_requested` and `gpus_measured` count each of its pods' GPUs. `gpus_never_used`: of pods of several GPUs, those at 0 %
+    for as long as they were held; None where no GPU was heard. Percentiles of utilization (0-1) are of hours of its GPUs;
+    `memory_mib_p95` is None where used GPU memory was not collected; `gpu_memory_mib`
+    is a whole GPU's, None for slices and unknown models.
+    """
+
+    cluster: str
+    namespace: str
+    workload: str
+    workload_type: str
+    pods: int
+    gpu_hours: float
+    cost: Decimal
+    wasted_gpu_hours: float
+    wasted_cost: Decimal
+    bucket: str | None
+    gpus_requested: float
+    gpus_measured: int
+    gpus_never_used: int | None
+    utilization_p50: float | None
+    utilization_p95: float | None
+    memory_mib_p95: float | None
+    gpu_memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """`buckets` are in the order of BUCKETS, all of them; they add up to what was asked for: of the whole fleet, what nodes cost.
+
+    `rows` are the same by `by`, the dearest first, empty where `by` is; `workloads` those that waste most.
+    """
+
+    by: tuple[str, ...]
+    buckets: tuple[WasteRow, ...]
+    rows: tuple[WasteRow, ...]
+    workloads: tuple[WorkloadWaste, ...]
+
+    @property
+    def gpu_hours(self) -> float:
+        """All GPU-hours, held or not."""
+        return round(sum(row.gpu_hours for row in self.buckets), 9)
+
+    @property
+    def cost(self) -> Decimal:
+        """What they cost."""
+        return sum((row.cost for row in self.buckets), Decimal(0))
+
+    @property
+    def wasted_gpu_hours(self) -> float:
+        """Those in buckets that are waste."""
+        return round(sum(row.gpu_hours for row in self.buckets if row.bucket in WASTED), 9)
+
+    @property
+    def wasted_cost(self) -> Decimal:
+        """What those cost."""
+        return sum((row.cost for row in self.buckets if row.bucket in WASTED), Decimal(0))
+
+    def of(self, dimension: str, name: str) -> Waste:
+        """The buckets of one value of the only dimension of `by`, those that there are; without workloads."""
+        rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
+        return Waste((), tuple(rows[bucket.name] for bucket in BUCKETS if bucket.name in rows), (), ())
+
+
+_PACKAGE = "gpucost.report.waste"
+_FILTERS = ("teams", "namespaces", "clusters", "workloads")
+
+
+def build(
+    con: DuckDBPyConnection,
+    config: Config,
+    period: Period,
+    slots: Sequence[Slot],
+    by: tuple[str, ...] = (),
+    filters: Filters | None = None,
+    top: int = 10,
+) -> Waste:
+    """The buckets of `period` (cut into `slots`), by the dimensions `by`, and the `top` workloads that waste most.
+
+    Works on a read-only connection; makes temporary tables. What a serving workload needs is settled by its peak in the period,
+    whether a pod was forgotten by all that the store knows. Raises GpucostError where nothing passes the filters.
+    """
+    chosen = filters or Filters()
+    prepare(con, config, period, slots, chosen)
+    buckets = {row.bucket: row for row in _rows(con, ())}
+    if not buckets:
+        asked = {name: getattr(chosen, name) for name in _FILTERS}
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **asked)
+    run_stage(con, _PACKAGE, "61_workloads", {"wasted": list(WASTED), "most": top})
+    load_devices(con, config.activity, period)
+    load_catalog(con)
+    return Waste(
+        by=by,
+        buckets=tuple(buckets.get(bucket.name, WasteRow(bucket.name, {}, 0.0, Decimal(0))) for bucket in BUCKETS),
+        rows=tuple(_rows(con, by)) if by else (),
+        workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "62_levels")),
+    )
+
+
+def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequence[Slot], filters: Filters) -> None:
+    """Make the temporary table waste_facts: GPU time and cost by bucket, node, pod and slot."""
+    run_stage(
+        con,
+        _PACKAGE,
+        "10_slots",
+        {
+            "from_ms": [slot.from_ms for slot in slots],
+            "to_ms": [slot.to_ms for slot in slots],
+            "month": [slot.month for slot in slots],
+            "day": [slot.day for slot in slots],
+            "hour": [slot.hour for slot in slots],
+        },
+    )
+    con.execute("SET VARIABLE waste_from_ms = $at::BIGINT", {"at": period.start_ms})
+    con.execute("SET VARIABLE waste_to_ms = $at::BIGINT", {"at": period.end_ms})
+    con.execute("SET VARIABLE waste_by_day = $by_day::BOOLEAN", {"by_day": _by_day(period, slots, config)})
+    con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
+    for name in ("11_cell_slots", "12_cells", "20_saved", "21_last_active"):
+        run_stage(con, _PACKAGE, name)
+    run_stage(con, _PACKAGE, "22_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    run_stage(con, _PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
+    for name in ("24_days", "25_held_cells", "30_held"):
+        run_stage(con, _PACKAGE, name)
+    run_stage(con, _PACKAGE, "40_free_stretches", {"empty_after_ms": config.waste.empty_after_ms})
+    run_stage(con, _PACKAGE, "41_wanted")
+    run_stage(con, _PACKAGE, "42_free")
+    run_stage(con, _PACKAGE, "50_facts", {name: list(getattr(filters, name)) for name in _FILTERS})
+
+
+def _by_day(period: Period, slots: Sequence[Slot], config: Config) -> bool:
+    return is_whole_days(period, config.tz) and not any(slot.hour for slot in slots)
+
+
+def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
+    answer = [
+        WasteRow(
+            bucket=row["bucket"],
+            keys={name: row[name] for name in by},
+            gpu_hours=_hours(row["gpu_ms"]),
+            cost=row["cost"],
+        )
+        for row in answer_rows(con, _PACKAGE, "60_rows", {"by": list(by)})
+    ]
+    return sorted(answer, key=_dearest_first)
+
+
+def _dearest_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
+    return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket
+
+
+def _workload(row: dict[str, Any]) -> WorkloadWaste:
+    return WorkloadWaste(
+        **{name: row[name] for name in ("cluster", "namespace", "workload", "workload_type", "pods", "cost", "wasted_cost")},
+        **{name: row[name] for name in ("bucket", "gpus_measured", "gpus_never_used", "gpu_memory_mib")},
+        gpu_hours=_hours(row["gpu_ms"]),
+        wasted_gpu_hours=_hours(row["wasted_gpu_ms"]),
+        gpus_requested=round(row["gpus_requested"], 6),
+        utilization_p50=_rounded(row["p50"]),
+        utilization_p95=_rounded(row["p95"]),
+        memory_mib_p95=_rounded(row["memory_mib_p95"]),
+    )
+
+
+def _hours(gpu_ms: float) -> float:
+    return round(gpu_ms / MS_PER_HOUR, 9)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,528 @@
+"""The one door through which samples enter the store: a window of time, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store import runs, sqlfiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+    from numpy.typing import NDArray
+
+NONE = -1  # stands for null in integer columns
+
+
+class Samples(NamedTuple):
+    """Samples with their series numbers; `thresholds` (idle below) is by sample, and empty for states."""
+
+    series_id: NDArray[np.int32]
+    ts_ms: NDArray[np.int64]
+    values: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+
+
+def ordered(parts: Sequence[Samples]) -> Samples:
+    """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
+    joined = parts[0] if len(parts) == 1 else _joined(parts)
+    same = joined.series_id[1:] == joined.series_id[:-1]
+    starts = np.flatnonzero(np.concatenate(([True], ~same)))
+    in_order = bool((~same | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
+    if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
+        return joined
+    order = np.lexsort((joined.ts_ms, joined.series_id))  # stable: of equal moments the last part's comes last
+    series_id, ts_ms = joined.series_id[order], joined.ts_ms[order]
+    last = np.concatenate(((series_id[1:] != series_id[:-1]) | (ts_ms[1:] != ts_ms[:-1]), [True]))
+    order = order[last]
+    thresholds = joined.thresholds[order] if len(joined.thresholds) else joined.thresholds
+    return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds)
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    return Samples(
+        np.concatenate([part.series_id for part in parts]),
+        np.concatenate([part.ts_ms for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.thresholds for part in parts]),
+    )
+
+
+def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_ms: int, to_ms: int) -> int:
+    """Writes the window's blocks; returns the number of samples taken in."""
+    if not parts:
+        return 0
+    samples = ordered(parts)
+    window, offsets = build(samples)
+    hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
+    with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
+        sqlfiles.run(con, "blocks_incoming", hours)
+        sqlfiles.run(con, "blocks_delete")
+        sqlfiles.run(con, "blocks_insert")
+    return len(samples.ts_ms)
+
+
+def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
+    series_id, ts_ms, values, thresholds = samples
+    hour = ts_ms // MS_PER_HOUR
+    new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (hour[1:] != hour[:-1])))
+    starts = np.flatnonzero(new)
+    ends = np.concatenate((starts[1:], [len(ts_ms)]))
+    counts = ends - starts
+    # A block's own distances only: its first sample, which follows another block, repeats the second's.
+    distances = np.diff(ts_ms, prepend=ts_ms[0])
+    distances[starts] = distances[np.minimum(starts + 1, len(distances) - 1)]
+    shortest, longest = np.minimum.reduceat(distances, starts), np.maximum.reduceat(distances, starts)
+    constant = (counts > 1) & (shortest == longest)
+    idle = values < thresholds
+    idle[ends - 1] = False  # the last sample speaks into the next hour, which its own value and time decide
+    gaps = np.where(constant, shortest, NONE)
+    within = np.flatnonzero(~new)
+    block = np.repeat(np.arange(len(starts)), counts)[within]
+    uneven = ~constant[block]
+    irregular_blocks, medians = lower_medians(block[uneven], distances[within[uneven]])
+    gaps[irregular_blocks] = medians
+    offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
+    order = np.lexsort((hour[starts], series_id[starts]))
+    lists = np.empty(len(starts), dtype=object)
+    for position, (start, end) in enumerate(zip(starts[order].tolist(), ends[order].tolist(), strict=True)):
+        lists[position] = values[start:end]
+    irregular = [position for position in order.tolist() if not constant[position]]
+    offset_lists = np.empty(len(irregular), dtype=object)
+    for position, block in enumerate(irregular):
+        offset_lists[position] = offset[starts[block] : ends[block]]
+    first = starts[order]
+    last = ends[order] - 1
+    window: dict[str, NDArray[Any]] = {
+        "series_id": series_id[first],
+        "hour": hour[first].astype(np.int32),
+        "samples": counts[order].astype(np.int32),
+        "value_sum": np.add.reduceat(values, starts)[order],
+        "idle_samples": np.add.reduceat(idle, starts, dtype=np.int32)[order],
+        "idle_threshold": thresholds[first],
+        "first_offset_ms": offset[first],
+        "last_offset_ms": offset[last],
+        "gap_ms": gaps[order].astype(np.int32),
+        "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
+        "last_value": values[last],
+        "vals": lists,
+    }
+    listed = starts[np.array(irregular, dtype=np.int64)]
+    offsets: dict[str, NDArray[Any]] = {
+        "series_id": series_id[listed],
+        "hour": hour[listed].astype(np.int32),
+        "offsets_ms": offset_lists,
+    }
+    if not irregular:  # DuckDB reads a column's type from its first element, so there is always one
+        offsets = {"series_id": np.array([-1], np.int32), "hour": np.array([0], np.int32), "offsets_ms": np.empty(1, object)}
+        offsets["offsets_ms"][0] = np.zeros(1, np.int32)
+    return window, offsets
+
+
+def lower_medians(group: NDArray[np.int64], distance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each group that occurs, and the lower median of its distances (milliseconds, under one hour)."""
+    # One sort of one integer per sample orders by group and distance; a median is then a position.
+    keys = np.sort(group * MS_PER_HOUR + distance)
+    groups, first = np.unique(keys // MS_PER_HOUR, return_index=True)
+    counts = np.diff(np.append(first, len(keys)))
+    return groups, keys[first + (counts - 1) // 2] % MS_PER_HOUR
+
+
+UNKNOWN = -1
+
+
+class Labels(dict[str, str]):
+    """Labels that remember their hash: a series that comes back in every window is hashed once."""
+
+    __slots__ = ("_key", "_source")
+
+    def key(self, source: str) -> int:
+        """The same as `series_key(source, self)`."""
+        if getattr(self, "_source", None) != source:
+            self._source = source
+            self._key = _hash(source, self)
+        return self._key
+
+
+def series_key(source: str, labels: Mapping[str, str]) -> int:
+    """A 64-bit hash of source, metric and labels; empty labels do not count (Prometheus knows no difference)."""
+    return labels.key(source) if isinstance(labels, Labels) else _hash(source, labels)
+
+
+def _hash(source: str, labels: Mapping[str, str]) -> int:
+    pairs = sorted((name, value) for name, value in labels.items() if value)
+    text = "\x00".join([source, *(part for pair in pairs for part in pair)])
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Series numbers, by answer and position (UNKNOWN where a series had no sample), and the labels behind each number."""
+
+    ids: list[NDArray[np.int32]]
+    labels: dict[int, Mapping[str, str]]
+    new: int
+
+
+def identify(
+    con: duckdb.DuckDBPyConnection,
+    window: SampleWindow,
+    answers: Sequence[Sequence[Mapping[str, str]]],
+    seen: Sequence[NDArray[np.bool_]],
+) -> Known:
+    """Looks up the numbers of all series that were seen, and enters those that are new."""
+    by_key: dict[int, Mapping[str, str]] = {}
+    keys: list[NDArray[np.uint64]] = []
+    for series, used in zip(answers, seen, strict=True):
+        found = np.zeros(len(series), dtype=np.uint64)
+        for i in np.flatnonzero(used).tolist():
+            key = series_key(window.source, series[i])
+            by_key[key] = series[i]
+            found[i] = key
+        keys.append(found)
+    distinct = np.fromiter(by_key, dtype=np.uint64, count=len(by_key))
+    wanted: dict[str, NDArray[Any]] = {"key": distinct, "position": np.arange(len(distinct), dtype=np.int32)}
+    with sqlfiles.frames(con, window_keys=wanted):
+        rows = sqlfiles.run(con, "series_known").fetchnumpy()
+    numbers = np.full(len(distinct), UNKNOWN, dtype=np.int32)
+    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
+    missing = np.flatnonzero(numbers == UNKNOWN)
+    if len(missing):
+        first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
+        numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
+        labels = list(by_key.values())
+        _enter(con, window, distinct[missing], numbers[missing], [labels[i] for i in missing.tolist()])
+    return Known(
+        ids=_numbers_of(keys, seen, distinct, numbers),
+        labels=dict(zip(numbers.tolist(), by_key.values(), strict=True)),
+        new=len(missing),
+    )
+
+
+def _numbers_of(
+    keys: Sequence[NDArray[np.uint64]],
+    seen: Sequence[NDArray[np.bool_]],
+    distinct: NDArray[np.uint64],
+    numbers: NDArray[np.int32],
+) -> list[NDArray[np.int32]]:
+    order = np.argsort(distinct)
+    result: list[NDArray[np.int32]] = []
+    for found, used in zip(keys, seen, strict=True):
+        ids = np.full(len(found), UNKNOWN, dtype=np.int32)
+        ids[used] = numbers[order[np.searchsorted(distinct, found[used], sorter=order)]]
+        result.append(ids)
+    return result
+
+
+def _enter(
+    con: duckdb.DuckDBPyConnection,
+    window: SampleWindow,
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.int32],
+    labels: list[Mapping[str, str]],
+) -> None:
+    shown = [sorted((n, v) for n, v in one.items() if v and n != "__name__") for one in labels]
+    new_series: dict[str, NDArray[Any]] = {
+        "series_id": numbers,
+        "key": keys,
+        "cluster": _objects([one.get(window.cluster_label) or window.default_cluster for one in labels]),
+        "metric": _objects([one["__name__"] for one in labels]),
+        # A metric without labels gets an empty name, which the query takes away again: DuckDB reads types from elements.
+        "label_names": _objects([[n for n, _ in pairs] or [""] for pairs in shown]),
+        "label_values": _objects([[v for _, v in pairs] or [""] for pairs in shown]),
+    }
+    with sqlfiles.frames(con, new_series=new_series):
+        sqlfiles.run(con, "series_insert", {"source": window.source})
+
+
+def _objects(items: Sequence[object]) -> NDArray[Any]:
+    column = np.empty(len(items), dtype=object)
+    for i, item in enumerate(items):
+        column[i] = item
+    return column
+
+
+# A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
+LONGEST_SILENCE_MS = 10 * 60_000
+
+
+def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow) -> int:
+    """Merges the window's runs into the stored ones; returns the number of samples."""
+    if not parts:
+        return 0
+    samples = ordered(parts)
+    with sqlfiles.frames(con, window_runs=runs_of(samples)):
+        sqlfiles.run(con, "states_touched", {"silence": LONGEST_SILENCE_MS})
+        sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
+        sqlfiles.run(con, "states_extend")
+        sqlfiles.run(con, "states_delete")
+        sqlfiles.run(con, "states_insert")
+    _load_gaps(con, samples, known, window)
+    return len(samples.ts_ms)
+
+
+def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
+    """Runs of equal value without a long silence inside: series, value, first and last moment."""
+    series_id, ts_ms, values, _ = samples
+    new = np.concatenate(
+        ([True], (series_id[1:] != series_id[:-1]) | (values[1:] != values[:-1]) | (np.diff(ts_ms) > LONGEST_SILENCE_MS))
+    )
+    starts = np.flatnonzero(new)
+    ends = np.concatenate((starts[1:], [len(ts_ms)])) - 1
+    return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
+
+
+def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, known: Known, window: SampleWindow) -> None:
+    """Writes the lower median of the distances between samples, per scrape target and hour."""
+    series_id, ts_ms, _, _ = samples
+    target_of: dict[tuple[str, str, str], int] = {}
+    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
+    targets = np.empty(len(starts), dtype=np.int64)
+    for position, number in enumerate(series_id[starts].tolist()):
+        labels = known.labels[number]
+        name = (labels.get(window.cluster_label) or window.default_cluster, labels.get("job", ""), labels.get("instance", ""))
+        targets[position] = target_of.setdefault(name, len(target_of))
+    target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))
+    hour = ts_ms // MS_PER_HOUR
+    inside = np.flatnonzero((series_id[1:] == series_id[:-1]) & (hour[1:] == hour[:-1]))
+    if not len(inside):
+        return
+    hours = int(hour.max() - hour.min()) + 1
+    group = target[inside] * hours + (hour[inside] - hour.min())
+    groups, medians = lower_medians(group, ts_ms[inside + 1] - ts_ms[inside])
+    names = list(target_of)
+    columns = [np.array([names[g // hours][part] for g in groups.tolist()], dtype=object) for part in range(3)]
+    window_gaps = {
+        "cluster": columns[0],
+        "job": columns[1],
+        "instance": columns[2],
+        "hour": (groups % hours + hour.min()).astype(np.int32),
+        "gap_ms": medians.astype(np.int32),
+    }
+    with sqlfiles.frames(con, window_gaps=window_gaps):
+        sqlfiles.run(con, "scrape_gaps_clear", {"source": window.source})
+        sqlfiles.run(con, "scrape_gaps_insert", {"source": window.source})
+
+
+# DCGM says "blank", "not found", "not supported" and "not permitted" by numbers: dcgm_fields.h and dcgm_structs.h,
+# DCGM_INT32_BLANK.., DCGM_INT64_BLANK.., DCGM_FP64_BLANK.. (140737488355328.0 and the three above it), and unsigned -1.
+SENTINELS = np.array(
+    [2147483632.0, 2147483633.0, 2147483634.0, 2147483635.0, 4294967295.0,
+     140737488355328.0, 140737488355329.0, 140737488355330.0, 140737488355331.0, 9.223372036854776e18]
+)  # fmt: skip
+# Kueue says +Inf where nothing limits how much a queue may borrow.
+UNLIMITED = frozenset({"kueue_cluster_queue_borrowing_limit"})
+REASONS = ("nan", "sentinel", "out_of_range")
+
+
+class Threshold(NamedTuple):
+    """An activity metric's limits, in the metric's own unit: idle below `idle`, impossible outside [lowest, highest]."""
+
+    idle: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The valid samples of an answer. `seen` marks series with any sample in the window, valid or not."""
+
+    series_index: NDArray[np.int32]
+    ts_ms: NDArray[np.int64]
+    values: NDArray[np.float64]
+    seen: NDArray[np.bool_]
+    is_activity: NDArray[np.bool_]  # by series
+    thresholds: NDArray[np.float64]  # idle threshold by series, NaN for states
+
+    @property
+    def all_activity(self) -> bool | None:
+        """True or False where all series are of one kind, None where they are mixed."""
+        if self.is_activity.all():
+            return True
+        return None if self.is_activity.any() else False
+
+    def of_kind(self, *, activity: bool) -> Taken:
+        """The samples of activity metrics, or of states."""
+        keep = self.is_activity[self.series_index] == activity
+        return Taken(self.series_index[keep], self.ts_ms[keep], self.values[keep], self.seen, self.is_activity, self.thresholds)
+
+
+@dataclass(slots=True)
+class DropCounts:
+    """Counts of samples left out, by (metric, epoch hour, reason)."""
+
+    counts: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    metrics: set[str] = field(default_factory=set)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def by_metric(self) -> dict[tuple[str, str], int]:
+        """Counts by (metric, reason)."""
+        summed: dict[tuple[str, str], int] = {}
+        for (metric, _, reason), count in self.counts.items():
+            summed[metric, reason] = summed.get((metric, reason), 0) + count
+        return summed
+
+    def add(self, names: list[str], index: NDArray[np.int32], ts_ms: NDArray[np.int64], reasons: NDArray[np.int8]) -> None:
+        """Counts samples: names by series, and each sample's series, moment and position in REASONS."""
+        rows = np.stack([index.astype(np.int64), ts_ms // MS_PER_HOUR, reasons.astype(np.int64)], axis=1)
+        for (series, hour, reason), count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
+            key = (names[int(series)], int(hour), REASONS[int(reason)])
+            self.counts[key] = self.counts.get(key, 0) + int(count)
+
+    def write(self, con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
+        """Replaces the counts of the metrics that the window answered, in the window's hours."""
+        hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+        sqlfiles.run(con, "dropped_clear", {"source": window.source, "metrics": sorted(self.metrics), **hours})
+        for (metric, hour, reason), count in sorted(self.counts.items()):
+            sqlfiles.run(
+                con,
+                "dropped_insert",
+                {"source": window.source, "metric": metric, "hour": hour, "reason": reason, "samples": count},
+            )
+
+
+def split_valid(answer: Answer, window: SampleWindow, dropped: DropCounts) -> Taken:
+    """The answer's samples inside the window that can be true; the others are added to `dropped`."""
+    names = [labels["__name__"] for labels in answer.series]
+    dropped.metrics.update(names)
+    none = Threshold(np.nan, -np.inf, np.inf)
+    limits = np.array([window.activity.get(name, none) for name in names], dtype=np.float64).reshape(-1, 3)
+    is_activity = np.array([name in window.activity for name in names], dtype=np.bool_)
+    index, ts_ms, values = answer.series_index, answer.ts_ms, answer.values
+    inside = (ts_ms >= window.from_ms) & (ts_ms < window.to_ms)
+    if not inside.all():
+        index, ts_ms, values = index[inside], ts_ms[inside], values[inside]
+    seen = np.zeros(len(names), dtype=np.bool_)
+    seen[index] = True
+    if len(names) and len(values):
+        # The narrowest limits of all series clear nearly every answer in one pass; only the rest is looked at closely.
+        low, high = limits[:, 1].max(), min(limits[:, 2].min(), SENTINELS[0] - 1)
+        with np.errstate(invalid="ignore"):
+            suspect = np.flatnonzero(~((values >= low) & (values <= high)))
+        if len(suspect):
+            reasons = _reasons(values[suspect], limits[index[suspect]])
+            unlimited = np.array([name in UNLIMITED for name in names], dtype=np.bool_)
+            reasons[unlimited[index[suspect]] & np.isposinf(values[suspect])] = -1
+            wrong = suspect[reasons >= 0]
+            if len(wrong):
+                dropped.add(names, index[wrong], ts_ms[wrong], reasons[reasons >= 0])
+                keep = np.ones(len(values), dtype=np.bool_)
+                keep[wrong] = False
+                index, ts_ms, values = index[keep], ts_ms[keep], values[keep]
+    return Taken(index, ts_ms, values, seen, is_activity, limits[:, 0])
+
+
+def _reasons(values: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Position in REASONS for each value, -1 for a valid one."""
+    with np.errstate(invalid="ignore"):
+        outside = (values < limits[:, 1]) | (values > limits[:, 2]) | np.isinf(values)
+    return np.select([np.isnan(values), np.isin(values, SENTINELS), outside], [0, 1, 2], -1).astype(np.int8)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
+
+    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. `is_partial`: the server
+    said that it is not all that there is, and the settings accept that.
+    """
+
+    series: Sequence[Mapping[str, str]]
+    series_index: NDArray[np.int32]
+    ts_ms: NDArray[np.int64]
+    values: NDArray[np.float64]
+    is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SampleWindow:
+    """What a source answered for [from_ms, to_ms): whole epoch hours, but for a last one that is still running.
+
+    `activity` maps a metric to (idle threshold, lowest, highest valid value) in the metric's own unit; every other
+    metric is a state. A series' cluster is its label `cluster_label` where it has one, else `default_cluster`.
+    """
+
+    source: str
+    run_id: int
+    from_ms: int
+    to_ms: int
+    cluster_label: str
+    default_cluster: str
+    activity: Mapping[str, Threshold]
+    answers: Sequence[Answer]
+    kind: str = "prometheus"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSamples:
+    """Valid samples of one metric in a load, with their first and last moment."""
+
+    samples: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What one window brought. `dropped` counts by (metric, reason)."""
+
+    rows: int
+    new_series: int
+    dropped: dict[tuple[str, str], int] = field(default_factory=dict)
+    metrics: dict[str, MetricSamples] = field(default_factory=dict)
+
+
+def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadResult:
+    """Loads one window inside the caller's transaction; loading it twice changes nothing but the log of loads.
+
+    Samples outside the window are left out, as are duplicates of (series, moment) and impossible values (counted).
+    Raises ValueError where the window does not begin at a full hour.
+    """
+    if window.from_ms % MS_PER_HOUR or window.to_ms <= window.from_ms:
+        raise ValueError("a window begins at a full hour and ends after it begins")
+    dropped = DropCounts()
+    taken = [split_valid(answer, window, dropped) for answer in window.answers]
+    known = identify(con, window, [answer.series for answer in window.answers], [t.seen for t in taken])
+    activity: list[Samples] = []
+    state: list[Samples] = []
+    metrics: dict[str, MetricSamples] = {}
+    for answer, samples, ids in zip(window.answers, taken, known.ids, strict=True):
+        _summarize(metrics, answer, samples.series_index, samples.ts_ms)
+        for wanted, into in ((True, activity), (False, state)):
+            part = samples if samples.all_activity is wanted else samples.of_kind(activity=wanted)
+            if len(part.ts_ms):
+                thresholds = part.thresholds[part.series_index] if wanted else np.empty(0)
+                into.append(Samples(ids[part.series_index], part.ts_ms, part.values, thresholds))
+    rows = load_blocks(con, activity, window.from_ms, window.to_ms)
+    rows += load_states(con, state, known, window)
+    dropped.write(con, window)
+    span = (window.from_ms, window.to_ms)
+    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total)
+    return LoadResult(rows, known.new, dropped.by_metric(), metrics)
+
+
+def _summarize(metrics: dict[str, MetricSamples], answer: Answer, index: NDArray[np.int32], ts_ms: NDArray[np.int64]) -> None:
+    names = [labels["__name__"] for labels in answer.series]
+    distinct = sorted(set(names))
+    codes = np.array([distinct.index(name) for name in names]) if len(distinct) > 1 else None
+    for code, name in enumerate(distinct):
+        times = ts_ms if codes is None else ts_ms[codes[index] == code]
+        if not len(times):
+            continue
+        seen = metrics.get(name)
+        first, last = int(times.min()), int(times.max())
+        metrics[name] = MetricSamples(
+            len(times) + (seen.samples if seen else 0),
+            min(first, seen.first_ms) if seen else first,
+            max(last, seen.last_ms) if seen else last,
+        )

@@ -1,0 +1,239 @@
+"""The one door through which a cloud's list prices enter the store: a provider's answer, whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.store import runs, sqlfiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date, datetime
+    from decimal import Decimal
+
+    import duckdb
+    from numpy.typing import NDArray
+
+    from gpucost.store.connection import Store
+    from gpucost.store.runs import Span
+
+_LIST = "prices"  # in loads and collect_runs
+
+
+@dataclass(frozen=True, slots=True)
+class ListPrice:
+    """What one whole instance costs per hour, upfront payments spread over the term. Fields as in the table."""
+
+    region: str
+    instance_type: str
+    purchase_option: str
+    price_per_hour: Decimal
+    currency: str
+    source: str
+    term_years: int = 0
+    payment_option: str = ""
+    offering: str = ""
+    zone: str = ""
+    effective_start: date | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What it is the price of."""
+        return (
+            self.region,
+            self.zone,
+            self.instance_type,
+            self.purchase_option,
+            self.term_years,
+            self.payment_option,
+            self.offering,
+            self.currency,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentPrice:
+    """What one vCPU, GiB or GPU costs per hour, where a cloud sells them apart."""
+
+    region: str
+    component: str
+    purchase_option: str
+    term_years: int
+    price_per_hour: Decimal
+    currency: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """What an instance type holds; `gpu_count` may be a part of a GPU, `gpu_memory_mib` is of one GPU or part."""
+
+    instance_type: str
+    gpu_model: str
+    gpu_count: float
+    gpu_memory_mib: int | None
+    vcpus: float | None
+    memory_gib: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPrices:
+    """What one provider answered for `regions`; facts of other regions must not be among them."""
+
+    provider: str
+    regions: Sequence[str]
+    prices: Sequence[ListPrice]
+    components: Sequence[ComponentPrice] = ()
+    instance_types: Sequence[InstanceType] = field(default=())
+
+    @property
+    def rows(self) -> int:
+        """How many facts there are."""
+        return len(self.prices) + len(self.components) + len(self.instance_types)
+
+
+def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None:
+    """Writes one provider's facts as of the UTC day of `asked_at`, in one transaction.
+
+    The same day asked again replaces that day's facts of the same regions; other days stay, as history. Raises StoreError.
+    """
+    day = asked_at.date()
+    # the log knows windows only: this one is the day so far
+    now_ms = to_ms(asked_at)
+    span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
+    shared = {"provider": found.provider}
+    dated = {**shared, "price_as_of": day}
+    regions = {**dated, "regions": list(found.regions)}
+    with store.write() as con:
+        run_id = runs.begin(con, _LIST, found.provider, span)
+        sqlfiles.run(con, "list_prices_delete", regions)
+        sqlfiles.run(con, "list_prices_insert", {**dated, **columns_of(ListPrice, found.prices)})
+        sqlfiles.run(con, "component_prices_delete", regions)
+        sqlfiles.run(con, "component_prices_insert", {**dated, **columns_of(ComponentPrice, found.components)})
+        types = columns_of(InstanceType, found.instance_types)
+        seen = {**shared, "seen_on": day}
+        sqlfiles.run(con, "instance_types_delete", {**seen, "instance_type": types["instance_type"]})
+        sqlfiles.run(con, "instance_types_insert", {**seen, **types})
+        runs.log_load(con, run_id, _LIST, found.provider, span, rows=found.rows)
+        runs.finish(con, run_id)
+
+
+def node_regions(store: Store) -> list[str]:
+    """The regions, of any cloud, in which nodes were seen; none where there is no store yet."""
+    if not store.exists:
+        return []
+    with store.read() as con:
+        return [str(region) for (region,) in sqlfiles.run(con, "node_regions").fetchall()]
+
+
+def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
+    """`rows` of a class as parallel lists by field, as statements take them; prices as text, which keeps every digit."""
+    names = [item.name for item in fields(kind)]
+    columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in names}
+    if "price_per_hour" in columns:
+        columns["price_per_hour"] = [f"{price:f}" for price in columns["price_per_hour"]]
+    return columns
+
+
+_SPOT = "spot"
+
+
+class SpotPrice(NamedTuple):
+    """One row of spot_prices: since `at_ms` an instance of this type costs `price` (decimal digits) per hour.
+
+    `instance_id` is empty for the market's price; for what one instance was charged, `to_ms` is the end of that time.
+    """
+
+    provider: str
+    region: str
+    zone: str
+    instance_type: str
+    product: str
+    instance_id: str
+    at_ms: int
+    to_ms: int | None
+    price: str
+    currency: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpotLoad:
+    """What a batch came to: `new` facts, `corrected` ones that had another price, and rows that said nothing new."""
+
+    rows: int
+    new: int
+    corrected: int
+
+    @property
+    def known(self) -> int:
+        """Rows that were in the store, or in the batch, already."""
+        return self.rows - self.new - self.corrected
+
+
+def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None) -> SpotLoad:
+    """Loads a batch inside the caller's transaction. Of rows with the same key, the last one stands.
+
+    `covered` is what was asked of each source, and is logged even where the answer held nothing; without it each source
+    covers the time from its first to its last change, and is logged where it brought something that was not known.
+    """
+    new = corrected = 0
+    if prices:
+        with sqlfiles.frames(con, spot_batch=_columns(prices)):
+            sqlfiles.run(con, "spot_prices_incoming")
+        new, corrected = sqlfiles.run(con, "spot_prices_counts").fetchall()[0]
+        sqlfiles.run(con, "spot_prices_corrected")
+        sqlfiles.run(con, "spot_prices_insert")
+    rows_of: dict[str, int] = {}
+    for price in prices:
+        rows_of[price.source] = rows_of.get(price.source, 0) + 1
+    if covered is None:
+        had = {source: span for source, span in _spans(prices).items() if new or corrected or span not in loaded(con, source)}
+        _log(con, had, rows_of)
+    else:
+        _log(con, covered, rows_of)
+    return SpotLoad(len(prices), int(new), int(corrected))
+
+
+def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:
+    """The spans of spot prices that were loaded from a source."""
+    return runs.loaded(con, _SPOT, source)
+
+
+def known_types(con: duckdb.DuckDBPyConnection, provider: str) -> list[str]:
+    """Instance types with accelerators that the store was told of beside the catalog."""
+    rows = con.execute("SELECT DISTINCT instance_type FROM instance_types WHERE provider = $1 ORDER BY 1", [provider]).fetchall()
+    return [str(row[0]) for row in rows]
+
+
+def _spans(prices: Sequence[SpotPrice]) -> dict[str, Span]:
+    """By source, from the first change up to just after the last one, or to the end of the last time charged."""
+    spans: dict[str, Span] = {}
+    for price in prices:
+        end = price.to_ms or price.at_ms + 1
+        start, last = spans.get(price.source, (price.at_ms, end))
+        spans[price.source] = (min(start, price.at_ms), max(last, end))
+    return spans
+
+
+def _log(con: duckdb.DuckDBPyConnection, covered: dict[str, Span], rows_of: dict[str, int]) -> None:
+    for source, span in sorted(covered.items()):
+        run_id = runs.begin(con, _SPOT, source, span)
+        runs.log_load(con, run_id, _SPOT, source, span, rows=rows_of.get(source, 0))
+        runs.finish(con, run_id)
+
+
+def _columns(prices: Sequence[SpotPrice]) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {"position": np.arange(len(prices), dtype=np.int64)}
+    for name, values in zip(SpotPrice._fields, zip(*prices, strict=True), strict=True):
+        if name in ("at_ms", "to_ms"):
+            # no time charged ends in 1970: 0 stands for none
+            columns[name] = np.fromiter((value or 0 for value in values), dtype=np.int64, count=len(values))
+        else:
+            columns[name] = np.array(values, dtype=object)
+    return columns

@@ -1,0 +1,154 @@
+"""Numbered migrations: each file of `migrations/` is applied once, in order."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from gpucost.errors import StoreError
+from gpucost.periods import from_ms
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+
+@cache
+def _migrations() -> tuple[tuple[int, str, str], ...]:
+    found = [f for f in (files("gpucost.store") / "migrations").iterdir() if f.name.endswith(".sql")]
+    return tuple(sorted((int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in found))
+
+
+def latest_version() -> int:
+    """The schema version that this program writes."""
+    return _migrations()[-1][0]
+
+
+def current_version(con: duckdb.DuckDBPyConnection) -> int:
+    """The schema version of an open store; 0 where it holds no tables of ours yet."""
+    import duckdb
+
+    try:
+        return int(con.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchall()[0][0])
+    except duckdb.CatalogException:
+        return 0
+
+
+def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """True where the store has the schema of this program, False where it is older.
+
+    Raises StoreError for a store written by a newer gpucost, and for a DuckDB file that is not a store.
+    """
+    version = current_version(con)
+    if version > latest_version():
+        raise StoreError(
+            f"{path} was written by a newer gpucost (schema {version}; this one knows {latest_version()})",
+            fix="pip install --upgrade gpucost",
+        )
+    if version == 0 and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall():
+        raise StoreError(
+            f"{path} is a DuckDB file, but not a gpucost store", fix="name another file with --store or store = … in gpucost.toml"
+        )
+    return version == latest_version()
+
+
+def migrate(con: duckdb.DuckDBPyConnection) -> None:
+    """Brings the schema up to date in one transaction: all of it or nothing."""
+    import duckdb
+
+    version = current_version(con)
+    con.execute("BEGIN")
+    try:
+        sqlfiles.run(con, "schema_version")
+        for number, name, statements in _migrations():
+            if number > version:
+                con.execute(statements)
+                con.execute("INSERT INTO schema_version VALUES ($1, $2, now()::TIMESTAMP)", [number, name])
+        con.execute("COMMIT")
+    except BaseException:
+        with suppress(duckdb.Error):  # a commit that failed has ended the transaction; its own error says why
+            con.execute("ROLLBACK")
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """One source's loads: how many, the period they span (a hole inside is possible), and what they took in."""
+
+    kind: str
+    source: str
+    loads: int
+    start: datetime
+    end: datetime
+    rows: int
+    dropped: int
+    last_loaded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedInfo:
+    """Samples of a metric that were left out as impossible: reason is 'nan', 'sentinel' or 'out_of_range'."""
+
+    source: str
+    reason: str
+    metric: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """Sizes are in bytes. `samples` counts the activity samples in hour blocks; `states` the runs of equal values."""
+
+    path: Path
+    size: int
+    wal_size: int
+    schema_version: int
+    storage_version: str
+    samples: int
+    states: int
+    tables: list[TableInfo]
+    sources: list[SourceInfo]
+    dropped: list[DroppedInfo]
+
+
+def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
+    """Reads a StoreInfo from an open store."""
+    names = [
+        str(row[0])
+        for row in con.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY table_name"
+        ).fetchall()
+    ]
+    tables = [TableInfo(name, con.table(name).count("*").fetchall()[0][0]) for name in names]
+    samples = con.execute("SELECT coalesce(sum(samples), 0)::BIGINT FROM blocks").fetchall()[0][0]
+    storage = con.execute(
+        "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = current_database()"
+    ).fetchall()[0][0]
+    wal = path.with_name(path.name + ".wal")
+    return StoreInfo(
+        path=path,
+        size=path.stat().st_size,
+        wal_size=wal.stat().st_size if wal.exists() else 0,
+        schema_version=current_version(con),
+        storage_version=str(storage or "unknown"),
+        samples=int(samples),
+        states=next((t.rows for t in tables if t.name == "states"), 0),
+        tables=tables,
+        sources=[
+            SourceInfo(kind, source, loads, from_ms(start), from_ms(end), rows, dropped, loaded_at)
+            for kind, source, loads, start, end, rows, dropped, loaded_at in sqlfiles.run(con, "sources").fetchall()
+        ],
+        dropped=[DroppedInfo(*row) for row in sqlfiles.run(con, "dropped").fetchall()],
+    )
