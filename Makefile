@@ -33,23 +33,27 @@ servers:  ## the Prometheus that tests collect from
 
 lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --group build -o requirements/run.txt
-	$(COMPILE) --group test --group lint -o requirements/dev.txt
-	$(COMPILE) --group test --group lint --group bench -o requirements/bench.txt
+	$(COMPILE) --all-extras --group test --group lint -o requirements/dev.txt
+	$(COMPILE) --all-extras --group test --group lint --group bench -o requirements/bench.txt
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Bytecode is written when a module is first imported: compiling all of it now would take longer than the rest.
 $(VENV)/.run: requirements/run.txt pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes -r requirements/run.txt
-	$(PIP) install --no-deps --no-build-isolation -e .
+	@echo "1/3  an environment of its own: $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2/3  $$(grep -c == requirements/run.txt) packages that gpucost needs"
+	@$(PIP) install --no-compile --require-hashes -r requirements/run.txt
+	@echo "3/3  gpucost itself"
+	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
-	$(PIP) install --require-hashes -r requirements/dev.txt
+	$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
-	$(PIP) install --require-hashes -r requirements/bench.txt
+	$(PIP) install --no-compile --require-hashes -r requirements/bench.txt
 	@touch $@

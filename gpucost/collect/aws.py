@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.base import NoCredentials
+from gpucost.collect.base import NoCredentials, require
 from gpucost.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _ACCOUNT = "check the credentials, the clock, and whether the account has this r
 
 def logged_in(settings: Aws) -> boto3.Session:
     """A session with the credentials that boto3 finds. Raises NoCredentials, and ConfigError for a profile that is not there."""
+    require("aws")
     import boto3
     from botocore.exceptions import BotoCoreError
 
@@ -61,6 +62,7 @@ def in_words(who: str, again: str, permissions: str) -> Iterator[None]:
 
     `who` is named first in each message; `again` is the command that asks once more; `permissions` are what it needs.
     """
+    require("aws")
     from botocore import exceptions as its
     from botocore.parsers import ResponseParserError
 

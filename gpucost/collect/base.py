@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -359,6 +360,20 @@ class Collector(ABC, Generic[Batch]):
                 cut = min(start + min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR, end)
                 yield start, cut
                 start = cut
+
+
+# What a cloud's APIs are asked with: an extra of the package.
+_LIBRARIES = {"aws": "boto3", "gcp": "google.api_core", "azure": "azure.identity"}
+
+
+def require(cloud: str) -> None:
+    """Raises NoCredentials where the libraries that ask `cloud` (aws, gcp, azure) are not installed."""
+    try:
+        is_there = find_spec(_LIBRARIES[cloud]) is not None
+    except ModuleNotFoundError:
+        is_there = False
+    if not is_there:
+        raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
 
 
 class NoCredentials(GpucostError):

@@ -135,3 +135,23 @@ def test_a_server_that_gave_nothing_ends_with_1_and_the_others_are_told(asked: A
     out, err = collect(code=1)
     assert out.startswith("main: 1,234 samples")
     assert err == "error: nothing answers at http://b\nfix: start it\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "cloud"),
+    [
+        ("aws s3://bucket/export", "aws"),
+        ("gcp gs://bucket/export", "gcp"),
+        ("azure https://account.blob.core.windows.net/container", "azure"),
+        ("prices --provider gcp", "gcp"),
+        ("spot", "aws"),
+    ],
+)
+def test_a_cloud_whose_libraries_are_not_installed_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, cloud: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gpucost.collect.base.find_spec", lambda name: None)
+    answer = CliRunner().invoke(app, ["collect", *words.split()])
+    assert f"{cloud}: its libraries are not installed" in answer.stderr and f"pip install 'gpucost[{cloud}]'" in answer.stderr
+    assert answer.exit_code == (0 if words == "spot" else 1)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from gpucost.collect.base import require
 from gpucost.collect.bill.opening import ENDINGS, Entry, Tree
 from gpucost.errors import SourceError, UsageError
 
@@ -22,6 +23,7 @@ LOGIN = "az login, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECR
 
 def login() -> TokenCredential:
     """The credentials that azure-identity finds; whether there are any shows when a token is asked for."""
+    require("azure")
     from azure.identity import DefaultAzureCredential
 
     # Its refusals list every way to log in, at length.
@@ -32,6 +34,7 @@ def login() -> TokenCredential:
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
     """Turns what Azure's libraries raise into SourceError; `what` was being asked."""
+    require("azure")
     from azure.core import exceptions as its
 
     try:

@@ -11,6 +11,7 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpucost.collect.base import require
 from gpucost.collect.bill.azure_blobs import in_words, line, login
 from gpucost.collect.bill.gcp_google import is_loopback
 from gpucost.collect.bill.manifest import Manifest
@@ -95,6 +96,7 @@ class QueryTree(Tree):
         return uuid4().hex
 
     def _client(self) -> CostManagementClient:
+        require("azure")
         from azure.mgmt.costmanagement import CostManagementClient
 
         options: dict[str, Any] = {"base_url": self._url, "retry_total": 0}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from gpucost.collect.base import require
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def is_loopback(url: str | None) -> bool:
 
 def login(endpoint: str | None, project: str | None) -> tuple[Credentials, str | None]:
     """The credentials in force and the project that is asked from. Raises SourceError within seconds where there are none."""
+    require("gcp")
     if is_loopback(endpoint):
         from google.auth.credentials import AnonymousCredentials
 
@@ -42,6 +44,7 @@ def login(endpoint: str | None, project: str | None) -> tuple[Credentials, str |
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
     """Turns what Google's libraries raise into SourceError; `what` was being asked."""
+    require("gcp")
     import requests
     from google.api_core import exceptions as its
     from google.auth import exceptions as auth

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpucost.collect.base import require
 from gpucost.collect.bill.gcp_google import in_words, login
 from gpucost.collect.bill.opening import ENDINGS, Entry, Tree
 from gpucost.errors import UsageError
@@ -30,6 +31,7 @@ class GcsTree(Tree):
         self._found: Any = None
 
     def entries(self) -> list[Entry]:
+        require("gcp")
         from google.cloud.storage.retry import DEFAULT_RETRY
 
         with in_words(self.name):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucost.collect.aws import client, in_words, logged_in
+from gpucost.collect.base import require
 from gpucost.collect.bill.opening import ENDINGS, Entry, Tree
 from gpucost.errors import SourceError, UsageError
 
@@ -90,6 +91,7 @@ class S3Tree(Tree):
     @contextmanager
     def _said(self) -> Iterator[None]:
         """Turns what boto3 fails with into words."""
+        require("aws")
         from botocore.exceptions import ClientError
 
         with in_words(self.name, "run the command again", _NEEDS):

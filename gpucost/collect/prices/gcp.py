@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
-from gpucost.collect.base import NoCredentials
+from gpucost.collect.base import NoCredentials, require
 from gpucost.collect.prices.base import KnownType, PriceCollector, gpu_model, known_types, one_of_each
 from gpucost.errors import SourceError
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
@@ -292,6 +292,7 @@ class GcpPrices(PriceCollector):
 @contextmanager
 def _in_words() -> Iterator[None]:
     """Turns failures of Google's libraries into SourceError or NoCredentials."""
+    require("gcp")
     from google.api_core import exceptions as its
     from google.auth import exceptions as login
 
