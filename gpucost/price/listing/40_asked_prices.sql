@@ -6,8 +6,8 @@ SELECT provider, region, zone, instance_type, gpu_model, gpu_count, purchase_opt
     price_per_hour, currency, on_demand_price_per_hour, price_as_of, effective_start, source, origin, status
 FROM listed_prices
 WHERE (status = 'current' OR $superseded)
-    AND (len($gpu_models::VARCHAR[]) = 0 OR list_contains($gpu_models::VARCHAR[], gpu_model))
+    AND passes($gpu_models, gpu_model)
     AND (len($instance_types::VARCHAR[]) = 0 OR list_contains($instance_types::VARCHAR[], lower(instance_type)))
     AND (len($providers::VARCHAR[]) = 0 OR list_contains($providers::VARCHAR[], lower(provider)))
     AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(region) GLOB r)))
-    AND (len($purchase_options::VARCHAR[]) = 0 OR list_contains($purchase_options::VARCHAR[], purchase_option));
+    AND passes($purchase_options, purchase_option);

@@ -1,4 +1,4 @@
--- reads: report_pots, report_uses, report_slot_shares, nodes, allocations, allocation_traits, report_slots; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: report_rules, report_pots, report_uses, report_slot_shares, nodes, allocations, allocation_traits, report_slots; $teams, $namespaces, $clusters filter (empty: all)
 -- writes: report_shared_facts, what was shared, by rule (null: unallocated cost); in rows of kind 'unallocated' what stays of it, in rows of kind 'shared' what went to a team that held nothing, or to nobody
 -- invariant: filters apart, over a rule's rows sum(amount) is the rule's amount from the bill, and 0 where it moves cost between namespaces; unallocated cost is what was shared of it and what stays
 CREATE OR REPLACE TEMP TABLE report_shared_facts AS
@@ -31,6 +31,4 @@ LEFT JOIN nodes AS n ON n.node_id = m.node_id
 LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = m.allocation_id
 LEFT JOIN report_slots AS s ON s.from_ms = m.slot
-WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
-  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
-  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], m.team));
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team);

@@ -1,4 +1,4 @@
--- reads: cost_daily, waste_pods, waste_serving; variables waste_from_ms, waste_to_ms bound the period, waste_by_day: whole local days, nothing finer asked for; waste_by_gpus: all cost rides on GPUs
+-- reads: cost_daily, waste_pods, waste_serving; variables waste_from_ms, waste_to_ms bound the period, waste_by_day: whole local days, nothing finer asked for; variable waste_by_gpus: all cost rides on GPUs
 -- writes: waste_days, one row per (pod, local day of the period): whether its hours are to be looked at, or the day tells as much
 -- invariant: empty where not whole days are asked for
 CREATE OR REPLACE TEMP TABLE waste_days AS

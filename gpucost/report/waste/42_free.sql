@@ -1,8 +1,26 @@
--- reads: waste_cells, waste_free_stretches, waste_wanted, node_leftovers
+-- reads: waste_cells, waste_free_stretches, pending_requests, allocations, nodes, node_leftovers; variables waste_from_ms, waste_to_ms bound the period
 -- writes: waste_free, one row per (node, slot): what nobody held, cut into four parts of GPU time, each with its cost
 -- invariant: the parts' GPU time adds up to what was unallocated, and their cost and host_cost to its cost, exactly
 CREATE OR REPLACE TEMP TABLE waste_free AS
-WITH unheld AS (
+WITH
+-- the smallest request that free GPUs could have met: per (cluster, hour) of the pods that waited (no gpu_model), and per (cluster, GPU model) of
+-- those that ran (no hour)
+wanted AS MATERIALIZED (
+    SELECT cluster, hour, NULL::VARCHAR AS gpu_model, min(gpus) AS gpus
+    FROM (
+        SELECT cluster, gpus, unnest(range(greatest(from_ms, getvariable('waste_from_ms')) // 3600000,
+            (least(to_ms, getvariable('waste_to_ms')) - 1) // 3600000 + 1)) AS hour
+        FROM pending_requests
+        WHERE from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < to_ms
+    )
+    GROUP BY ALL
+    UNION ALL
+    SELECT n.cluster, NULL, n.gpu_model, min(a.gpus)
+    FROM allocations AS a JOIN nodes AS n USING (node_id)
+    WHERE a.gpus > 0 AND a.held_from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < a.held_to_ms
+    GROUP BY ALL
+),
+unheld AS (
     SELECT node_id, slot, from_ms, to_ms, (from_ms // 3600000) AS hour, unallocated_gpu_ms, unavailable_gpu_ms, unallocated_cost
     FROM waste_cells
     WHERE kind = 'unallocated'
@@ -23,8 +41,8 @@ sized AS (
     SELECT p.*, least(p.free_gpus, coalesce(l.gpus, 0)) AS leftover_gpus, coalesce(w.gpus, k.gpus, 0) AS wanted_gpus
     FROM pieces AS p
     LEFT JOIN node_leftovers AS l ON l.node_id = p.node_id AND l.from_ms <= p.from_ms AND p.from_ms < l.to_ms
-    LEFT JOIN waste_wanted AS w ON w.hour = p.hour AND w.cluster = p.cluster
-    LEFT JOIN waste_wanted AS k ON k.hour IS NULL AND k.cluster = p.cluster AND k.gpu_model IS NOT DISTINCT FROM p.gpu_model
+    LEFT JOIN wanted AS w ON w.hour = p.hour AND w.cluster = p.cluster
+    LEFT JOIN wanted AS k ON k.hour IS NULL AND k.cluster = p.cluster AND k.gpu_model IS NOT DISTINCT FROM p.gpu_model
 ),
 weighed AS (
     SELECT node_id, cell_ms, sum(free_gpus * ms) AS free,
