@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+# Temporary table -> the file in pricing/ it is read from.
+TABLES = {
+    "catalog_prices": "prices.csv",
+    "catalog_instances": "instances.csv",
+    "gpu_models": "gpus.csv",
+    "gpu_aliases": "gpu_aliases.csv",
+    "mig_profiles": "mig_profiles.csv",
+    "resources": "resources.csv",
+    "claim_series": "claim_series.csv",
+    "not_sold_on_demand": "not_sold_on_demand.csv",
+}
+COMPONENTS = {"catalog_components": "components.csv"}
+INTERRUPTIONS = {"interruption_bands": "interruption.csv"}
+
 # A file of pricing/ with these columns.
 _READER = """
 CREATE OR REPLACE TEMP MACRO catalog_csv(name, types) AS TABLE
@@ -64,25 +78,11 @@ def _prepare(con: DuckDBPyConnection) -> None:
     con.execute(_READER)
 
 
-# What an attribution reads: the files of catalog.sql and of components.
-_FILES = (
-    "claim_series.csv",
-    "components.csv",
-    "gpu_aliases.csv",
-    "gpus.csv",
-    "instances.csv",
-    "mig_profiles.csv",
-    "not_sold_on_demand.csv",
-    "prices.csv",
-    "resources.csv",
-)
-
-
 @cache
 def catalog_digest() -> str:
     """A digest of the files an attribution reads: it changes when any fact in them does."""
     digest = sha256()
-    for name in _FILES:
+    for name in sorted({**TABLES, **COMPONENTS}.values()):
         digest.update(name.encode() + b"\0" + (pricing_dir() / name).read_bytes())
     return digest.hexdigest()
 
