@@ -76,7 +76,7 @@ class Market:
     bands: dict[tuple[str, str, str], Rate] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
-        """`on_demand` or `spot` list price of the place, in place_rank.sql's order.
+        """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
 
         None where its region is not said and there are several.
         """
