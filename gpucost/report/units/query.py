@@ -68,7 +68,7 @@ def prepare(con: DuckDBPyConnection, ask: UnitAsk) -> None:
 # What workloads cost of which no work is known, and whether other work than asked for is.
 _WITHOUT_WORK = """
 SELECT c.cluster, c.namespace, c.workload, string_agg(DISTINCT c.team, ', ' ORDER BY c.team) AS team, sum(c.cost) AS cost,
-    sum(c.idle_cost) AS idle_cost, sum(c.allocated_gpu_ms) / 3600000 AS allocated_gpu_hours,
+    sum(c.idle_cost) AS idle_cost, sum(c.allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE / 3600000 AS allocated_gpu_hours,
     bool_or(o.workload IS NOT NULL) AS has_other_work
 FROM unit_cells AS c
 ANTI JOIN (SELECT k[1] AS cluster, k[2] AS namespace, k[3] AS workload FROM (SELECT unnest($known::VARCHAR[][]) AS k))

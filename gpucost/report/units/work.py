@@ -269,7 +269,7 @@ class Run:
 _CLAIMED = """
 SELECT claim_id, cluster, namespace, workload, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
     sum(cost) AS cost, sum(idle_cost) AS idle_cost,
-    sum(allocated_gpu_ms) AS allocated_gpu_ms, sum(active_gpu_ms) AS active_gpu_ms
+    sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
 FROM unit_pieces
 GROUP BY claim_id, cluster, namespace, workload"""
 
@@ -526,7 +526,7 @@ _WORKLOADS = """
 SELECT cluster, namespace, workload, any_value(workload_type) AS workload_type,
     string_agg(DISTINCT team, ', ' ORDER BY team) AS team, count(DISTINCT allocation_id) AS pods, min(held_from_ms) AS from_ms,
     max(held_to_ms) AS to_ms, sum(cost) AS cost, sum(idle_cost) AS idle_cost,
-    sum(allocated_gpu_ms) AS allocated_gpu_ms, sum(active_gpu_ms) AS active_gpu_ms
+    sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
 FROM unit_cells
 WHERE is_asked
 GROUP BY cluster, namespace, workload

@@ -165,14 +165,16 @@ def build(
     if not buckets:
         asked = {name: getattr(chosen, name) for name in _FILTERS}
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **asked)
-    run_stage(con, _PACKAGE, "61_workloads", {"wasted": list(WASTED), "most": top})
     load_devices(con, config.activity, period)
     load_catalog(con)
+    most = {"wasted": list(WASTED), "most": top}
     return Waste(
         by=by,
         buckets=tuple(buckets.get(bucket.name, WasteRow(bucket.name, {}, 0.0, Decimal(0))) for bucket in BUCKETS),
         rows=tuple(_rows(con, by)) if by else (),
-        workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "62_levels")),
+        workloads=tuple(
+            _workload(row) for row in answer_rows(con, _PACKAGE, "60_workloads", most)
+        ),
     )
 
 
@@ -224,8 +226,7 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequ
     run_stage(con, _PACKAGE, "24_days")
     con.execute(_HELD_CELLS)
     run_stage(con, _PACKAGE, "30_held")
-    run_stage(con, _PACKAGE, "40_free_stretches", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, _PACKAGE, "42_free")
+    run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
     run_stage(con, _PACKAGE, "50_facts", {name: list(getattr(filters, name)) for name in _FILTERS})
 
 
