@@ -172,9 +172,7 @@ def build(
         by=by,
         buckets=tuple(buckets.get(bucket.name, WasteRow(bucket.name, {}, 0.0, Decimal(0))) for bucket in BUCKETS),
         rows=tuple(_rows(con, by)) if by else (),
-        workloads=tuple(
-            _workload(row) for row in answer_rows(con, _PACKAGE, "60_workloads", most)
-        ),
+        workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "60_workloads", most)),
     )
 
 
