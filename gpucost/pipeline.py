@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from gpucost.publish.chargeback import Ask, Bundle
     from gpucost.publish.focus import FocusTotals
     from gpucost.publish.rules import RulePrices
-    from gpucost.reconcile import Reconciliation
     from gpucost.render.view import ReportView
     from gpucost.report.explained import CostExplained
     from gpucost.report.query import Query
+    from gpucost.report.reconcile import Reconciliation
     from gpucost.report.units.query import UnitAsk, UnitView
     from gpucost.report.waste import Waste
     from gpucost.store.connection import Store
@@ -82,6 +82,10 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     with store.read() as con:
         if state.is_current(con, inputs, period):
             return
+    _attribute(config, store, inputs, period)
+
+
+def _attribute(config: Config, store: Store, inputs: str, period: Period | None) -> None:
     with store.write() as con:
         if state.is_current(con, inputs, period):
             return
@@ -100,11 +104,11 @@ def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnec
     """
     inputs = _inputs_digest(config)
     for _ in range(_ATTEMPTS):
-        attribute(config, store, period)
         with store.read() as con:
-            # Between the two, another process may have attributed with another configuration.
+            # After this process attributed it, another may have done so with another configuration.
             if state.is_current(con, inputs, period):
                 return read(con)
+        _attribute(config, store, inputs, period)
     raise StoreError(
         f"other runs keep attributing {store.path} with another configuration",
         "give each configuration a store of its own, or let the other runs end",
@@ -201,8 +205,8 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
     from zoneinfo import ZoneInfo
 
     from gpucost.periods import month_period
-    from gpucost.reconcile import reconcile as account
     from gpucost.report.coverage import gaps_of
+    from gpucost.report.reconcile import reconcile as account
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))

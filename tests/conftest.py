@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpucost.store.connection import Store
 from tests.replay.server import prometheus_over, require_prometheus
 from tests.shared import SHARED
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_machine")
+
+CONNECT = Store._connect
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +37,51 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} may not be skipped where {SHARED} lies there: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_each(request: pytest.FixtureRequest) -> Iterator[None]:
+    """DuckDB works with one thread, since pytest has a worker per core; who measures speed has them all."""
+    if request.config.option.markexpr == "bench":
+        yield
+        return
+    connect = duckdb.connect
+
+    def connect_alone(*args: Any, config: dict[str, Any] | None = None, **more: Any) -> duckdb.DuckDBPyConnection:
+        return connect(*args, config={"threads": 1, **(config or {})}, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb, "connect", connect_alone)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new store begins as a copy of one that was migrated; tests of the migrations use `own_migrations`."""
+    if request.config.option.markexpr == "bench":
+        yield
+        return
+    empty = Store(tmp_path_factory.mktemp("empty") / "store.duckdb")
+    with empty.write():
+        pass
+
+    def open_copy(store: Store, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        if not (read_only or store.exists):
+            new = shutil.copyfile(empty.path, empty.path.with_name(f"{os.getpid()}-{threading.get_ident()}"))
+            with suppress(OSError):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
+                os.link(new, store.path)
+            new.unlink()
+        return CONNECT(store, read_only=read_only)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "_connect", open_copy)
+        yield
+
+
+@pytest.fixture
+def own_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New stores are made as the product makes them."""
+    monkeypatch.setattr(Store, "_connect", CONNECT)
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +104,15 @@ def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str
             return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(count)}"))
 
         yield serve
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line() -> Iterator[None]:
+    """CliRunner puts all commands together for each invocation; once is enough."""
+    from functools import cache
+
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield

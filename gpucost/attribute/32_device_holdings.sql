@@ -1,5 +1,5 @@
 -- reads: holdings, allocation_devices, hour_activity
--- writes: device_holdings, one row per (holding, device of the pod); whole: the hour's aggregates answer for it
+-- writes: device_holdings, one row per (holding, device of the pod), and whether it is whole, so that the hour's aggregates answer for it
 -- invariant: weight > 0
 CREATE OR REPLACE TEMP TABLE device_holdings AS
 SELECT h.allocation_id, h.node_id, h.segment_from_ms, h.hour, h.from_ms, h.to_ms, d.device_id, d.weight,

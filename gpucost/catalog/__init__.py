@@ -56,7 +56,7 @@ FROM catalog_csv('interruption.csv', {
 
 
 def load_catalog(con: DuckDBPyConnection) -> None:
-    """Create the temporary tables of catalog.sql on this connection, where it has none."""
+    """Create the catalog's temporary tables (the keys of TABLES) on this connection, where it has none."""
     _prepare(con)
     run_stage(con, __name__, "catalog")
 

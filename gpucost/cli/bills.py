@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
-    from gpucost.reconcile import Reconciliation
+    from gpucost.report.reconcile import Reconciliation
 
 _INCOMPLETE = 4
 
@@ -315,7 +315,7 @@ def reconcile(
     from gpucost import pipeline
     from gpucost.cli.output import line_width
     from gpucost.errors import UsageError
-    from gpucost.reconcile import DIMENSIONS
+    from gpucost.report.reconcile import DIMENSIONS
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
@@ -357,8 +357,8 @@ def as_dict(account: Reconciliation) -> dict[str, Any]:
     """The account as JSON holds it; money still Decimal."""
     from dataclasses import asdict
 
-    from gpucost.reconcile import statement_dict
     from gpucost.render.data import gap_dict
+    from gpucost.report.reconcile import statement_dict
 
     return {
         "schema": SCHEMA,
@@ -418,7 +418,7 @@ def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
 
 
 def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
-    from gpucost.reconcile.view import CENT
+    from gpucost.report.reconcile import CENT
 
     def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
         from gpucost.cli.output import figures_right, fitted, left_out

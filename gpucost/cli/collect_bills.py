@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpucost.collect.bill.gcp_bigquery import BigQueryTree
-    from gpucost.collect.bill.load import BillRun
-    from gpucost.collect.bill.meter import BillProgress
-    from gpucost.collect.bill.trees import Tree
+    from gpucost.collect.bill.load import BillProgress, BillRun
+    from gpucost.collect.bill.opening import Tree
     from gpucost.config.model import Config
     from gpucost.store.charges import BillResult
 
@@ -117,7 +116,7 @@ def tree_of(name: str, settings: Config) -> Tree:
             f"{name}: {scheme}:// is no place that gpucost reads exports from",
             "a path, s3://bucket/prefix, gs://bucket/prefix, or https://<account>.blob.core.windows.net/<container>/<directory>",
         )
-    from gpucost.collect.bill.trees import LocalTree
+    from gpucost.collect.bill.opening import LocalTree
 
     return LocalTree(Path(name).expanduser())
 

@@ -40,7 +40,7 @@ _HELD = (
     ("the same by stretches of one price", "attribute/20_holdings.sql"),
     ("when they were active, idle or unmeasured", "attribute/34_measures.sql"),
 )
-_DISCOUNTS = ("what discounts take off", "price/bill/12_discount_rates.sql")
+_DISCOUNTS = ("what discounts take off", "price/bill/14_discount_rates.sql")
 _BILL = ("what the bill says of each machine and hour", "price/bill/30_billed_hours.sql")
 _PRICE = ("what a node costs at each moment", "price/50_node_prices.sql")
 _SPLIT = ("what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql")

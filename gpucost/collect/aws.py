@@ -6,17 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpucost.errors import ConfigError, GpucostError, SourceError
+from gpucost.collect.base import NoCredentials
+from gpucost.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     import boto3
 
     from gpucost.config.model import Aws
-
-
-class NoCredentials(GpucostError):
-    """No credentials were found for this cloud: it is skipped in one line."""
-
 
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _REFUSED = {

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-from gpucost.errors import SourceError
+from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_midnight, to_ms
 from gpucost.store import runs
 
@@ -227,7 +226,6 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
     return found
 
 
-GROUP = "gpucost.collectors"
 LONGEST_WINDOW_HOURS = 24 * 7
 
 Batch = TypeVar("Batch")
@@ -236,11 +234,6 @@ Progress = Callable[[ProgressState], None]
 
 class SourceGone(SourceError):
     """A source that will not answer the next window either: the rest of the run fails without being tried."""
-
-
-def collectors() -> dict[str, type[Collector[object]]]:
-    """All registered collectors by kind, as their packages declare them under `gpucost.collectors`."""
-    return {entry.name: entry.load() for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)}
 
 
 @dataclass(slots=True)
@@ -366,6 +359,10 @@ class Collector(ABC, Generic[Batch]):
                 cut = min(start + min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR, end)
                 yield start, cut
                 start = cut
+
+
+class NoCredentials(GpucostError):
+    """No credentials were found for this cloud: it is skipped in one line."""
 
 
 @dataclass(frozen=True, slots=True)

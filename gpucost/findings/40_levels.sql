@@ -1,4 +1,4 @@
--- reads: finding_workloads, allocations, cost_hourly, activity_devices, blocks; $from_ms, $to_ms the period
+-- reads: allocations, cost_hourly, activity_devices, blocks; $from_ms, $to_ms the period
 -- writes: nothing; answers per workload how busy its GPUs were in the busiest hours, and how many GPUs of its pods of several were never used
 -- invariant: p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held, as the cost cells have it, of GPUs at 0 % all the while
 WITH held AS (

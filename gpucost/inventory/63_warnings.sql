@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, facts, team_globs, node_devices, device_series, pods, collected, reservations
+-- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import iso, slots
 from gpucost.publish import focus
-from gpucost.reconcile import CENT, class_words, in_cents, reconcile, statement_dict
 from gpucost.render.data import coverage_dict, number, to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text
@@ -34,6 +33,7 @@ from gpucost.render.markdown import render as markdown
 from gpucost.render.view import Coverage, ReportView, Row
 from gpucost.report import Query
 from gpucost.report import build as build_report
+from gpucost.report.reconcile import CENT, class_words, in_cents, reconcile, statement_dict
 from gpucost.report.units import known
 from gpucost.report.units.query import UnitAsk
 from gpucost.report.waste import build as dissect
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.publish.focus import FocusTotals
-    from gpucost.reconcile import Reconciliation
+    from gpucost.report.reconcile import Reconciliation
     from gpucost.report.units.query import UnitView
     from gpucost.report.waste import Waste
 

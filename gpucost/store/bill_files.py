@@ -1,4 +1,4 @@
-"""Reads the files of a billing export strictly and in bulk: text columns, unchanged, in Parquet files beside each other.
+"""Reads the files of a billing export strictly and in bulk, as text columns: Parquet in its place, the rest as one copy.
 
 Nothing here touches the store: the work is done before its lock is taken, in memory that does not grow with the files.
 """
@@ -9,6 +9,7 @@ import gzip
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.errors import DataError
@@ -33,7 +34,8 @@ class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
     `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
-    each of keys to positions. `line_item` is the position of what names a line item, where there is one.
+    each of keys to positions. `line_item` is the position of what names a line item, where there is one. `blanks` are positions
+    of text columns that hold what says that there is no value.
     """
 
     path: Path
@@ -45,6 +47,21 @@ class RawFile:
     gzipped: bool = False
     delimiter: str = ","
     line_item: int | None = None
+    blanks: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file that can be read as text columns, and what it is called for the user.
+
+    `path` is a copy of the wanted columns, or where `raw` is given the Parquet file itself. `repeats`: some of its rows agree in
+    `row_digest`.
+    """
+
+    path: Path
+    name: str
+    raw: RawFile | None = None
+    repeats: bool = False
 
 
 @contextmanager
@@ -81,37 +98,67 @@ def parquet_header(con: duckdb.DuckDBPyConnection, path: Path, name: str) -> lis
         raise _unread(name, error) from error
 
 
-def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
-    """Writes the wanted columns of a file to a Parquet file, as text and in the file's order: its rows are the file's rows.
+def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
+    """A file as text columns, in the file's order: Parquet stays where it is, of anything else `target` becomes a Parquet copy.
 
     Columns that are not there are left out, and what says that there is no value is null; each of `maps` is a column, a map of
-    its columns' values; `source_file` is the file's name, `row_digest` tells rows that name their line item apart, by all of
-    their columns, whether they are read or not.
+    its columns' values; `source_file` is the file's name, `row_digest` tells rows that name their line item apart: by the wanted
+    columns, and where those agree within the file by all the others.
     Raises DataError with the line for a file that breaks off, is ragged, or is not UTF-8.
     """
     import duckdb
 
     try:
         try:
-            _write(con, file, target)
+            return _stage(con, file, target)
         except duckdb.Error as error:
             if file.kind != "csv" or "state machine" not in str(error):
                 raise
             evened = target.with_suffix(".csv")
             _even_line_ends(file, evened)
-            _write(con, replace(file, path=evened, gzipped=False), target)
+            staged = _stage(con, replace(file, path=evened, gzipped=False), target)
             evened.unlink()
+            return staged
     except duckdb.Error as error:
         raise _unread(file.name, error) from error
 
 
 # A sixth of the time of writing it with Bloom filters, which nobody asks.
-_COPY = "COPY rows_staged TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
+_COPY = "COPY {} TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
+_AGAIN = """CREATE OR REPLACE TEMP TABLE digests_again AS
+    SELECT row_digest FROM staged WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1"""
+# Of rows whose wanted columns agree: the place of what the others hold, the first of which needs no digest of its own.
+_UNLIKE = """CREATE OR REPLACE TEMP TABLE rows_unlike AS
+    SELECT file_row_number, place
+    FROM (SELECT file_row_number, dense_rank() OVER (PARTITION BY row_digest ORDER BY whole_digest) AS place
+          FROM staged SEMI JOIN digests_again USING (row_digest) JOIN rows_whole USING (file_row_number))
+    WHERE place > 1"""
+_APART = """(SELECT * EXCLUDE (file_row_number, place)
+        REPLACE (CASE WHEN place IS NULL THEN row_digest ELSE hash(row_digest, place) END AS row_digest)
+    FROM staged LEFT JOIN rows_unlike USING (file_row_number) ORDER BY file_row_number)"""
 
 
-def _write(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> None:
-    _relation(con, file).create_view("rows_staged", replace=True)
-    con.execute(_COPY, [str(target)])
+def _stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
+    if file.kind != "csv":  # read_csv sees to blanks itself
+        file = replace(file, blanks=_blanks(con, file))
+    staged = Staged(file.path, file.name, file)
+    if file.kind != "parquet":
+        _relation(con, [file]).create_view("rows_staged", replace=True)
+        con.execute(_COPY.format("rows_staged"), [str(target)])
+        staged = Staged(target, file.name)
+    staged_view(con, [staged], file.columns, file.maps)
+    if file.line_item is None:
+        return staged
+    con.execute(_AGAIN)
+    if not con.execute("SELECT 1 FROM digests_again LIMIT 1").fetchall():
+        return staged
+    _whole_rows(con, file).create_view("rows_whole", replace=True)
+    con.execute(_UNLIKE)
+    if not con.execute("SELECT 1 FROM rows_unlike LIMIT 1").fetchall():
+        return replace(staged, repeats=True)
+    apart = target.with_suffix(".apart.parquet")
+    con.execute(_COPY.format(_APART), [str(apart)])
+    return Staged(apart, file.name, repeats=True)
 
 
 def _even_line_ends(file: RawFile, target: Path) -> None:
@@ -130,24 +177,39 @@ def _even_line_ends(file: RawFile, target: Path) -> None:
         out.write(rest)
 
 
-def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Path], columns: Iterable[str]) -> None:
-    """Makes staged files readable as the view `staged`: all of `columns`, null where no file has them, and `file_row_number`,
-    0 being the first row.
+def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]) -> None:
+    """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them, and
+    `file_row_number`, 0 being the first row.
     """
     import duckdb
 
-    relation = con.read_parquet([str(path) for path in staged], file_row_number=True, union_by_name=True)
-    null = duckdb.ConstantExpression(None).cast("VARCHAR")
-    lacking = [null.alias(name) for name in columns if name not in relation.columns]
-    relation.select(duckdb.StarExpression(), *lacking).create_view("staged", replace=True)
+    kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
+    kinds |= {"row_digest": "UBIGINT", "source_file": "VARCHAR", "file_row_number": "BIGINT"}
+
+    def complete(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        there = set(relation.columns)
+        null = duckdb.ConstantExpression(None)
+        return relation.select(
+            *((duckdb.ColumnExpression(name) if name in there else null.cast(kind)).alias(name) for name, kind in kinds.items())
+        )
+
+    alike: dict[tuple[str, ...], list[RawFile]] = {}
+    for raw in (file.raw for file in staged if file.raw is not None):
+        types = con.read_parquet(str(raw.path)).types
+        # A column that is called as DuckDB calls the file's own name leaves no room for that.
+        own = str(raw.path) if "filename" in raw.header else ""
+        alike.setdefault((*raw.header, *map(str, types), own), []).append(raw)
+    relations = [complete(_relation(con, files)) for files in alike.values()]
+    if copies := [str(file.path) for file in staged if file.raw is None]:
+        relations.append(complete(con.read_parquet(copies, file_row_number=True, union_by_name=True)))
+    reduce(duckdb.DuckDBPyRelation.union, relations).create_view("staged", replace=True)
 
 
-def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyRelation:
-    """The wanted columns as text, and a digest of all columns."""
-    import duckdb
-
-    names = [f"c{i}" for i in range(len(file.header))]
+def _read(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[duckdb.DuckDBPyRelation, list[str]]:
+    """The rows of files that are alike in columns and types, several only of Parquet, and their columns' names there."""
+    file = files[0]
     if file.kind == "csv":
+        names = [f"c{i}" for i in range(len(file.header))]
         relation = con.read_csv(
             str(file.path),
             header=True,
@@ -162,17 +224,72 @@ def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyR
             strict_mode=True,
             na_values=list(BLANK),
         )
-    elif file.kind == "parquet":
-        relation = con.read_parquet(str(file.path))
-        names = list(relation.columns)
-    else:
-        relation = con.read_json(
-            str(file.path),
-            format="newline_delimited",
-            columns=dict.fromkeys(file.header, "VARCHAR"),
-            compression="gzip" if file.gzipped else "none",
-        )
-        names = list(file.header)
+        return relation, names
+    if file.kind == "parquet":
+        relation = con.read_parquet([str(one.path) for one in files], file_row_number=True, filename=len(files) > 1)
+        return relation, relation.columns[: len(file.header)]
+    relation = con.read_json(
+        str(file.path),
+        format="newline_delimited",
+        columns=dict.fromkeys(file.header, "VARCHAR"),
+        compression="gzip" if file.gzipped else "none",
+    )
+    return relation, list(file.header)
+
+
+def _blanks(con: duckdb.DuckDBPyConnection, file: RawFile) -> frozenset[int]:
+    """Positions of the wanted columns that may hold blanks: to look costs less than to replace them where there are none.
+
+    Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
+    """
+    import duckdb
+
+    relation, names = _read(con, [file])
+    kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
+    wanted = sorted({at for at in file.columns.values() if at is not None})
+    texts = [at for at in wanted if kinds[names[at]] in ("varchar", "blob", "enum")]
+    nested = [at for at in wanted if kinds[names[at]] in _NESTED]
+    if file.kind != "parquet" or not texts:
+        return frozenset(texts + nested)
+    columns = {at: duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
+    typed = {*wanted, *(at for entries in file.maps.values() for at in entries.values())} - set(texts)
+
+    def shortest(column: duckdb.Expression) -> duckdb.Expression:
+        return duckdb.FunctionExpression("min", duckdb.FunctionExpression("strlen", column))
+
+    def is_any_blank(column: duckdb.Expression) -> duckdb.Expression:
+        return duckdb.FunctionExpression("bool_or", column.isin(*map(duckdb.ConstantExpression, BLANK)))
+
+    # A length is worked out once for each value of a dictionary.
+    seen = [
+        duckdb.FunctionExpression("hash", duckdb.ConstantExpression(0), *(duckdb.ColumnExpression(names[at]) for at in typed))
+    ]
+    lengths = relation.aggregate([*(shortest(columns[at]) for at in texts), duckdb.FunctionExpression("max", *seen)]).fetchall()[
+        0
+    ]
+    short = [at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= max(map(len, BLANK))]
+    found = relation.aggregate([is_any_blank(columns[at]) for at in short]).fetchall()[0] if short else ()
+    return frozenset(nested + [at for at, is_blank in zip(short, found, strict=True) if is_blank])
+
+
+def _whole_rows(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyRelation:
+    """The numbers of a file's rows, and a digest of all their columns."""
+    import duckdb
+
+    relation, names = _read(con, [file])
+    digest = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(name) for name in names)).alias("whole_digest")
+    if file.kind == "parquet":
+        return relation.select(duckdb.ColumnExpression("file_row_number"), digest)
+    # Without other clauses the window numbers rows as they are read, in the file's order.
+    return relation.select(digest).row_number("OVER () - 1 AS file_row_number", "whole_digest")
+
+
+def _relation(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> duckdb.DuckDBPyRelation:
+    """The wanted columns as text, and a digest of them."""
+    import duckdb
+
+    file = files[0]
+    relation, names = _read(con, files)
     kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
 
     def as_text(position: int) -> duckdb.Expression:
@@ -180,9 +297,9 @@ def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyR
         if kinds[names[position]] in _NESTED:
             column = duckdb.FunctionExpression("to_json", column)
         text = column.cast("VARCHAR")
-        for blank in () if file.kind == "csv" else BLANK:  # read_csv has seen to it
-            text = duckdb.FunctionExpression("nullif", text, duckdb.ConstantExpression(blank))
-        return text
+        if not any(position in one.blanks for one in files):
+            return text
+        return duckdb.CaseExpression(text.isnotin(*map(duckdb.ConstantExpression, BLANK)), text)
 
     def as_map(columns: Mapping[str, int]) -> duckdb.Expression:
         if not columns:
@@ -195,19 +312,33 @@ def _relation(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyR
         keys = duckdb.FunctionExpression("list_value", *(duckdb.ConstantExpression(key) for key in columns))
         return duckdb.FunctionExpression("map", keys, duckdb.FunctionExpression("list_value", *values))
 
-    wanted = [as_text(at).alias(name) for name, at in file.columns.items() if at is not None]
+    def of_entries(columns: Mapping[str, int]) -> list[duckdb.Expression]:
+        pairs = ((duckdb.ConstantExpression(key), duckdb.ColumnExpression(names[columns[key]])) for key in sorted(columns))
+        return [part for pair in pairs for part in pair]
 
+    wanted = {name: as_text(at) for name, at in file.columns.items() if at is not None}
     row_digest: duckdb.Expression = duckdb.ConstantExpression(None).cast("UBIGINT")
     if file.line_item is not None:
-        # In the order of their names, for files that have the same columns otherwise ordered.
-        ordered = sorted(range(len(names)), key=lambda at: file.header[at])
-        hashed = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(names[at]) for at in ordered))
+        # In the order of their names, for files that have the same columns otherwise ordered, or lack some that are null.
+        placed = (at for _, at in sorted(file.columns.items()))
+        values = [duckdb.ConstantExpression(None) if at is None else duckdb.ColumnExpression(names[at]) for at in placed]
+        entries = [part for columns in file.maps.values() for part in of_entries(columns)]
+        hashed = duckdb.FunctionExpression("hash", *values, *entries)
         row_digest = duckdb.CaseExpression(as_text(file.line_item).isnotnull(), hashed)
+    source: duckdb.Expression = duckdb.ConstantExpression(file.name)
+    if len(files) > 1:
+        paths, shown = (
+            duckdb.FunctionExpression("list_value", *map(duckdb.ConstantExpression, values))
+            for values in zip(*((str(one.path), one.name) for one in files), strict=True)
+        )
+        known = duckdb.FunctionExpression("map", paths, shown)
+        source = duckdb.FunctionExpression("map_extract_value", known, duckdb.ColumnExpression("filename"))
     return relation.select(
-        *wanted,
+        *(text.alias(name) for name, text in wanted.items()),
         *(as_map(columns).cast("MAP(VARCHAR, VARCHAR)").alias(name) for name, columns in file.maps.items()),
         row_digest.alias("row_digest"),
-        duckdb.ConstantExpression(file.name).alias("source_file"),
+        source.alias("source_file"),
+        *([duckdb.ColumnExpression("file_row_number")] if file.kind == "parquet" else []),
     )
 
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.store import sqlfiles
 from gpucost.store.bill_files import rows
-from gpucost.store.bill_rules import PAIR, Telling, Verdict, is_torn, verdict
-from gpucost.store.bill_twins import OTHER_LINES, SOME_LINES, are_parts
-from gpucost.store.runs import log_load
+from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +49,7 @@ class BillResult:
 
     `replaced` names sources (other than its own) whose bill it took the place of, `alike` those of the same account and
     period that stand beside it. `amounts` holds (currency, billed, effective). `repeated` rows were left out: another bill
-    in the store tells of them, the same in every column.
+    in the store tells of them, the same in every column that is read.
     """
 
     provider: str
@@ -180,7 +178,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
-    """Takes out of the incoming rows what other bills of the store tell of, alike in every column, and counts again."""
+    """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
     if not sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": known}).fetchall()[0][0]:
         return
     sqlfiles.run(con, "bills_counted")
@@ -219,6 +217,8 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[i
         sqlfiles.run(con, "bills_delete", {"bill_ids": gone})
     if not taken:
         return
+    from gpucost.store.runs import log_load  # numpy, which what is known to be unchanged does without
+
     now = datetime.now(UTC).replace(tzinfo=None)
     for bill in rows(con.execute("FROM bills_incoming WHERE list_contains($1, bill_id) ORDER BY bill_id", [taken])):
         span = {"billing_period": bill["billing_period"], "provider": bill["provider"]}

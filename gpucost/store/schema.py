@@ -31,9 +31,12 @@ def latest_version() -> int:
 
 def current_version(con: duckdb.DuckDBPyConnection) -> int:
     """The schema version of an open store; 0 where it holds no tables of ours yet."""
-    if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'schema_version' AND NOT internal").fetchall():
+    import duckdb
+
+    try:
+        return int(con.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchall()[0][0])
+    except duckdb.CatalogException:
         return 0
-    return int(con.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchall()[0][0])
 
 
 def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:

@@ -24,7 +24,7 @@ from tests.replay.server import require_prometheus
 
 pytestmark = pytest.mark.services
 
-IN_MAKE_TEST = 4
+IN_MAKE_TEST = 2
 MIB = 1000
 #: What a run may take on a machine that does other things, besides what its limits allow.
 SECONDS = 60.0

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+
 from gpucost import attribute
 from gpucost.engine import run_stage
 from gpucost.store.connection import Store
@@ -155,10 +157,15 @@ class Fleet:
         self.rows["coverage_gaps"] += self._rest()
         with Store(path).write() as con:
             for table, rows in self.rows.items():
-                for part in (rows[at : at + 200] for at in range(0, len(rows), 200)):
-                    marks = ", ".join(f"({', '.join('?' * len(row))})" for row in part)
+                if len(rows) > 200:  # an hour's rows, without maps and lists
+                    columns = [pa.array(values) for values in zip(*rows, strict=True)]
+                    con.register("incoming", pa.table(columns, names=[f"c{number}" for number in range(len(columns))]))
+                    con.execute(f"INSERT INTO {table} FROM incoming")
+                    con.unregister("incoming")
+                elif rows:
+                    marks = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
                     insert = f"INSERT INTO {table} VALUES {marks}"  # noqa: S608 - names of our own
-                    con.execute(insert, [value for row in part for value in row])
+                    con.execute(insert, [value for row in rows for value in row])
             span = con.execute("SELECT min(from_ms), max(to_ms) FROM node_hourly").fetchall()[0]
             con.execute("SET VARIABLE span_from_ms = $at", {"at": span[0]})
             con.execute("SET VARIABLE span_to_ms = $at", {"at": span[1]})

@@ -69,16 +69,20 @@ FORMATS: dict[str, Callable[[ReportView], str]] = {
 }
 
 
-def view(con: duckdb.DuckDBPyConnection, report: str) -> ReportView:
-    config = SHARING if report.startswith("shared") else Config()
-    price.load_fx_rates(con, config)
-    return build(con, config, replace(REPORTS[report], with_series=True))
+@pytest.fixture(scope="module")
+def views(con: duckdb.DuckDBPyConnection) -> dict[str, ReportView]:
+    found = {}
+    for report, asked in REPORTS.items():
+        config = SHARING if report.startswith("shared") else Config()
+        price.load_fx_rates(con, config)
+        found[report] = build(con, config, replace(asked, with_series=True))
+    return found
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("report", REPORTS)
-def test_format(con: duckdb.DuckDBPyConnection, report: str, suffix: str) -> None:
-    text = FORMATS[suffix](view(con, report))
+def test_format(views: dict[str, ReportView], report: str, suffix: str) -> None:
+    text = FORMATS[suffix](views[report])
     golden = GOLDEN / f"{report}.{suffix}"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
@@ -88,9 +92,9 @@ def test_format(con: duckdb.DuckDBPyConnection, report: str, suffix: str) -> Non
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 200])
 @pytest.mark.parametrize("report", REPORTS)
-def test_no_line_is_wider_than_the_terminal(con: duckdb.DuckDBPyConnection, report: str, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(views: dict[str, ReportView], report: str, width: int) -> None:
     for charts in (False, True):
-        text = to_terminal(view(con, report), width, color=False, charts=charts)
+        text = to_terminal(views[report], width, color=False, charts=charts)
         assert max(map(len, text.splitlines())) <= width
         assert "\x1b" not in text
         assert charts == any(drawn in text for drawn in "▇░▏▁")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from gpucost import pipeline
 from gpucost.periods import Period
 from tests.oracle.exact.compare import unequal
 from tests.oracle.shared_cases import replayed, shared_cases
+from tests.replay.edits import relabel
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -22,10 +25,57 @@ from tests.shared import shared
 ON_GPUS_ALONE = [case for case in all_cases() if "cost_basis" not in read_fleet(case) and case.name != "kai-fractions"]
 
 
-@pytest.mark.parametrize("case", ON_GPUS_ALONE, ids=lambda case: case.name)
-def test_stored_cells_are_those_of_the_exact_bill(case: Path, tmp_path: Path) -> None:
-    fleet = read_fleet(case)
-    _compare(fleet, scrape(fleet, lean=True), case / "prices.csv", tmp_path)
+@dataclass
+class Together:
+    """Cases that stand side by side in one store: books agree on what each prices, days and periods have the same edges."""
+
+    alike: tuple[object, ...]
+    cases: list[Path] = field(default_factory=list)
+    book: dict[str, list[str]] = field(default_factory=dict)  # header, then lines by instance type
+
+
+def together() -> list[Together]:
+    groups: list[Together] = []
+    for case in ON_GPUS_ALONE:
+        fleet = read_fleet(case)
+        since, until = period_of(fleet)
+        header, *lines = (case / "prices.csv").read_text().splitlines()
+        place = header.split(",").index("instance_type")
+        types = {node["instance_type"] for node in fleet["nodes"]} | {""}
+        book = {kind: [line for line in lines if line.split(",")[place] == kind] for kind in types}
+        alone = case.name if since % 3600 or until % 3600 or fleet.get("teams") else ""
+        alike = (header, fleet.get("timezone", "UTC"), alone)
+        for group in groups:
+            if group.alike == alike and all(group.book.get(kind, own) == own for kind, own in book.items()):
+                break
+        else:
+            group = Together(alike)
+            groups.append(group)
+        group.cases.append(case)
+        group.book |= book
+    return groups
+
+
+@pytest.mark.parametrize("group", together(), ids=lambda group: f"{group.cases[0].name} and {len(group.cases) - 1} more")
+def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Path) -> None:
+    """Each case's clusters are named after it."""
+    cases, prices = group.cases, tmp_path / "book.csv"
+    prices.write_text("\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n")
+    fleets = [read_fleet(case) for case in cases]
+    series: list[Series] = []
+    nodes: list[dict[str, Any]] = []
+    for case, fleet in zip(cases, fleets, strict=True):
+        scraped = scrape(fleet, lean=True)
+        for cluster in dict.fromkeys(node["cluster"] for node in fleet["nodes"]):
+            own = [one for one in scraped if one.labels.get("cluster", cluster) == cluster]
+            series += relabel(own, ".*", {"cluster": f"{case.name} {cluster}"})
+        nodes += [{**node, "cluster": f"{case.name} {node['cluster']}"} for node in fleet["nodes"]]
+    end = max(fleet["end"] for fleet in fleets)
+    described = {**fleets[0], "nodes": nodes, "end": end}
+    if len(cases) > 1:
+        assert {period_of(fleet) == (fleet["start"], fleet["end"]) for fleet in fleets} == {True}
+        assert len({fleet["start"] for fleet in fleets}) == 1
+    _compare(described, series, prices, tmp_path)
 
 
 @pytest.mark.shared

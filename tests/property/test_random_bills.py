@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book

@@ -24,7 +24,7 @@ from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 
-RARELY_SLOW = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+RARELY_SLOW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 WINDOWS = st.sampled_from([1, 3, 24])

@@ -15,18 +15,19 @@ _PODS = """
     SELECT a.cluster, a.namespace, a.pod, a.uid, n.capacity_type = 'spot' AS spot,
         sum(allocated_gpu_ms), sum(active_gpu_ms), sum(idle_gpu_ms), sum(unmeasured_gpu_ms), sum(cost), sum(idle_cost)
     FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id) JOIN nodes AS n ON n.node_id = c.node_id
-    WHERE c.kind = 'allocated' AND c.from_ms >= $from_ms AND c.to_ms <= $to_ms
+    WHERE c.kind = 'allocated' AND c.from_ms >= $from_ms AND c.to_ms <= $to_ms AND a.cluster SIMILAR TO $cluster
     GROUP BY ALL
 """
 _TOTAL = """
     WITH free AS (
         SELECT sum(unallocated_gpu_ms) AS unallocated, sum(unavailable_gpu_ms) AS unavailable, sum(unallocated_cost) AS cost
-        FROM cost_hourly WHERE from_ms >= $from_ms AND to_ms <= $to_ms
+        FROM cost_hourly JOIN nodes USING (node_id)
+        WHERE from_ms >= $from_ms AND to_ms <= $to_ms AND cluster SIMILAR TO $cluster
     )
     SELECT any_value(unallocated), any_value(unavailable), any_value(cost),
         sum(capacity_gpu_ms), sum(over_allocated_gpu_ms), sum(node_cost)
-    FROM node_hourly, free
-    WHERE from_ms >= $from_ms AND to_ms <= $to_ms
+    FROM node_hourly JOIN nodes USING (node_id), free
+    WHERE from_ms >= $from_ms AND to_ms <= $to_ms AND cluster SIMILAR TO $cluster
 """
 _BROKEN = """
     SELECT n.from_ms, n.node_id, n.node_cost, coalesce(sum(c.cost + c.unallocated_cost + c.not_collected_cost), 0) AS paid
@@ -35,14 +36,14 @@ _BROKEN = """
 """
 
 
-def by_pod(store: Store, from_ms: int, to_ms: int) -> dict[PodKey, Figures]:
+def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[PodKey, Figures]:
     """Figures of every pod in the period, by (cluster, namespace, pod, uid)."""
     found: dict[PodKey, Figures] = defaultdict(Figures)
     with store.read() as con:
-        for cluster, namespace, pod, uid, spot, allocated, active, idle, unmeasured, cost, idle_cost in con.execute(
-            _PODS, {"from_ms": from_ms, "to_ms": to_ms}
+        for where, namespace, pod, uid, spot, allocated, active, idle, unmeasured, cost, idle_cost in con.execute(
+            _PODS, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}
         ).fetchall():
-            found[cluster, namespace, pod, uid] += Figures(
+            found[where, namespace, pod, uid] += Figures(
                 allocated_gpu_hours=_hours(allocated),
                 active_gpu_hours=_hours(active),
                 idle_gpu_hours=_hours(idle),
@@ -54,10 +55,10 @@ def by_pod(store: Store, from_ms: int, to_ms: int) -> dict[PodKey, Figures]:
     return found
 
 
-def total(store: Store, from_ms: int, to_ms: int) -> Figures:
-    """The figures of everything in the period."""
+def total(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> Figures:
+    """The figures of everything in the period, or of the clusters whose names match."""
     with store.read() as con:
-        row = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()[0]
+        row = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()[0]
     unallocated, unavailable, unallocated_cost, capacity, over, node_cost = row
     nodes = Figures(
         unallocated_gpu_hours=_hours(unallocated),
@@ -67,7 +68,7 @@ def total(store: Store, from_ms: int, to_ms: int) -> Figures:
         over_allocated_gpu_hours=_hours(over),
         node_cost=Fraction(node_cost or 0),
     )
-    return sum(by_pod(store, from_ms, to_ms).values(), nodes)
+    return sum(by_pod(store, from_ms, to_ms, cluster).values(), nodes)
 
 
 def unpaid(store: Store) -> list[tuple[int, int, Decimal, Decimal]]:

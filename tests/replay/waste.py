@@ -14,7 +14,7 @@ from gpucost.store.connection import Store
 
 IDLE = ("data_stall", "off_peak_idle", "user_away", "forgotten", "idle")
 _NODE_HOURS = """
-    SELECT n.node, h.from_ms, sum(h.node_cost) FROM node_hourly AS h JOIN nodes AS n USING (node_id)
+    SELECT n.cluster, n.node, h.from_ms, sum(h.node_cost) FROM node_hourly AS h JOIN nodes AS n USING (node_id)
     WHERE h.from_ms >= $from_ms AND h.to_ms <= $to_ms GROUP BY ALL
 """
 _HOURS = """
@@ -33,14 +33,14 @@ def check_waste(config: Config, store: Store, period: Period) -> None:
     """Buckets add up to what each node cost in each hour, exactly, and to all GPU time; days tell the same as hours."""
     span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
     with store.read() as con:
-        node_cost = {(node, at): cost for node, at, cost in con.execute(_NODE_HOURS, span).fetchall() if cost}
+        node_cost = {(cluster, node, at): cost for cluster, node, at, cost in con.execute(_NODE_HOURS, span).fetchall() if cost}
         gpu_ms, idle_ms, unmeasured_ms, unavailable_ms = con.execute(_HOURS, span).fetchall()[0]
-    whole, by_hour = anatomy(config, store, period), anatomy(config, store, period, "node", "hour")
-    paid: dict[tuple[str | None, int], Decimal] = defaultdict(Decimal)
+    whole, by_hour = anatomy(config, store, period), anatomy(config, store, period, "cluster", "node", "hour")
+    paid: dict[tuple[str | None, str | None, int], Decimal] = defaultdict(Decimal)
     starts = {slot.hour: slot.from_ms for slot in slots(period, config.tz, ("hour",))}
     for row in by_hour.rows:
         assert row.cost >= 0 and row.gpu_hours > -1e-9
-        paid[row.keys["node"], starts[row.keys["hour"]]] += row.cost
+        paid[row.keys["cluster"], row.keys["node"], starts[row.keys["hour"]]] += row.cost
     assert {key: cost for key, cost in paid.items() if cost} == node_cost
     assert [row.cost for row in whole.buckets] == [row.cost for row in by_hour.buckets]
     hours = {row.bucket: row.gpu_hours for row in whole.buckets}

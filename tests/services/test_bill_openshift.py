@@ -13,7 +13,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.shared import shared

@@ -35,7 +35,12 @@ from tests.replay.server import free_port, start_prometheus, stop, write_blocks
 # ruff: noqa: S310 (all addresses are loopback)
 pytestmark = pytest.mark.services
 
-CASES = ["mig-mixed", "sentinels", "prometheus-pair", "jittered", "exporter-silent-and-nonsense", "same-name-twice"]
+CASES = [
+    "mig-mixed",
+    "prometheus-pair",
+    "exporter-silent-and-nonsense",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("sentinels", "jittered", "same-name-twice")),
+]
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 Serve = Callable[[dict[str, Any]], str]
 
@@ -116,7 +121,7 @@ def victoria(tmp_path: Path) -> Iterator[str]:
     stop(process)
 
 
-@pytest.mark.parametrize("name", ["mig-mixed", "jittered"])
+@pytest.mark.parametrize("name", ["mig-mixed", pytest.param("jittered", marks=pytest.mark.slow)])
 def test_victoria_metrics_gives_the_same(name: str, victoria: str, prometheus_server: Serve, tmp_path: Path) -> None:
     fleet = read_fleet(case(name))
     lines = [
@@ -147,7 +152,7 @@ collect_prometheus(source, Store(Path(path)), period, Activity(), Idle(), lambda
 """
 
 
-@pytest.mark.parametrize("lines", [2, 5])
+@pytest.mark.parametrize("lines", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) -> None:
     fleet = read_fleet(case("same-name-twice"))
     url = prometheus_server(fleet)

@@ -182,7 +182,8 @@ def test_a_clock_behind_is_a_sentence(server: Server, tmp_path: Path) -> None:
     assert not errors
 
 
-@pytest.mark.parametrize("late", [is_dcgm, pytest.param(is_south, marks=pytest.mark.slow)], ids=["one job", "one cluster"])
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [is_dcgm, is_south], ids=["one job", "one cluster"])
 def test_who_is_always_three_hours_late_is_not_lost(late: Callable[[Series], bool], server: Server, tmp_path: Path) -> None:
     server.serve(lambda series, hour: late(series) and hour >= 5)
     store = Collected(tmp_path / "late", server.url)

@@ -6,7 +6,9 @@ Our own, and those in ../shared.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
@@ -26,7 +28,10 @@ PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzin
 OWN = Path(__file__).parents[1] / "replay" / "expositions"
 FILES = [
     *sorted(OWN.rglob("*.prom")),
-    *(pytest.param(path, marks=pytest.mark.shared) for path in sorted((SHARED / "data/gpu").glob("exposition-*/**/*.prom"))),
+    *(
+        pytest.param(path, marks=[pytest.mark.shared] if number < 2 else [pytest.mark.shared, pytest.mark.slow])
+        for number, path in enumerate(sorted((SHARED / "data/gpu").glob("exposition-*/**/*.prom")))
+    ),
 ]
 SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)\{(.*)\} (\S+)$")
 
@@ -41,8 +46,17 @@ def scraped(path: Path, out: TextIO) -> None:
     out.write("# EOF\n")
 
 
-def collected(path: Path, folder: Path) -> tuple[ReportView | None, dict[tuple[str, str], int], Store]:
-    """The report of the hour (None where the file tells of no GPU), what was dropped, and the store."""
+Collected = tuple[ReportView | None, dict[tuple[str, str], int], Store]
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Collected]:
+    """A function from a file to the report of the hour, what was dropped, and the store; each file is scraped once."""
+    return cache(lambda path: _collected(path, tmp_path_factory.mktemp("exposition")))
+
+
+def _collected(path: Path, folder: Path) -> Collected:
+    """The report is None where the file tells of no GPU."""
     require_prometheus()
     store = Store(folder / "store.duckdb")
     with prometheus_over_text(lambda out: scraped(path, out), folder / "prometheus") as url:
@@ -59,8 +73,8 @@ def collected(path: Path, folder: Path) -> tuple[ReportView | None, dict[tuple[s
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_whatever_is_scraped_nobody_pays_for_an_idle_gpu(path: Path, tmp_path: Path) -> None:
-    view, _, store = collected(path, tmp_path)
+def test_whatever_is_scraped_nobody_pays_for_an_idle_gpu(path: Path, collected: Callable[[Path], Collected]) -> None:
+    view, _, store = collected(path)
     with store.read() as con:
         (activity,) = con.execute("SELECT count(*) FROM blocks").fetchall()[0]
     assert (view is not None) or activity == 0
@@ -69,8 +83,8 @@ def test_whatever_is_scraped_nobody_pays_for_an_idle_gpu(path: Path, tmp_path: P
         assert view.node_totals.unallocated_gpu_hours == pytest.approx(view.node_totals.capacity_gpu_hours)
 
 
-def test_an_idle_node_is_unallocated(tmp_path: Path) -> None:
-    view, _, _ = collected(OWN / "idle-node.prom", tmp_path)
+def test_an_idle_node_is_unallocated(collected: Callable[[Path], Collected]) -> None:
+    view, _, _ = collected(OWN / "idle-node.prom")
     assert view is not None
     (row,) = view.rows
     assert row.kind == "unallocated"
@@ -79,15 +93,15 @@ def test_an_idle_node_is_unallocated(tmp_path: Path) -> None:
     assert row.unallocated.unallocated_gpu_hours == pytest.approx(2 * 10 / 60)
 
 
-def test_nonsense_is_dropped_and_counted(tmp_path: Path) -> None:
-    _, dropped, store = collected(OWN / "nonsense.prom", tmp_path)
+def test_nonsense_is_dropped_and_counted(collected: Callable[[Path], Collected]) -> None:
+    _, dropped, store = collected(OWN / "nonsense.prom")
     metric = "DCGM_FI_DEV_GPU_UTIL"
     assert dropped == {(metric, "out_of_range"): 10, (metric, "sentinel"): 40, (metric, "nan"): 10}
     with store.read() as con:
         assert con.execute("SELECT sum(samples), max(last_value) FROM blocks").fetchall() == [(10, 37.0)]
 
 
-def test_every_spelling_is_a_device(tmp_path: Path) -> None:
-    view, _, _ = collected(OWN / "spellings.prom", tmp_path)
+def test_every_spelling_is_a_device(collected: Callable[[Path], Collected]) -> None:
+    view, _, _ = collected(OWN / "spellings.prom")
     assert view is not None
     assert {row.keys["node"] for row in view.rows} == {"worker-3", "worker-4", "worker-5"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpucost.publish.chargeback import to_html
-from gpucost.reconcile.view import CLASSES
 from gpucost.render.charts import clean
 from gpucost.render.html import render
+from gpucost.report.reconcile import CLASSES
 from tests.chromium import Browser, chromium
 from tests.html_pages import HOSTILE, hostile_block, hostile_store, sample_store, view
 from tests.programs import require

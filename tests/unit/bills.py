@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.collect.bill.load import BillRun, collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.store.connection import Store
 
 USAGE = {

@@ -154,9 +154,8 @@ def test_a_discount_without_net_columns_is_taken_off_by_its_own_row(bills: Bills
     assert (charge["effective_cost"], charge["kind"]) == (Decimal("-2.77"), "discount")
 
 
-@pytest.mark.parametrize(
-    ("kind", "changed"),
-    [
+def test_only_the_compute_charge_of_a_machine_is_the_machine(bills: Bills) -> None:
+    told: list[tuple[str, dict[str, str]]] = [
         ("tax", {"LineItemType": "Tax", "ResourceId": ""}),
         ("credit", {"LineItemType": "Credit", "UnblendedCost": "-5"}),
         ("refund", {"LineItemType": "Refund", "UnblendedCost": "-5"}),
@@ -174,22 +173,19 @@ def test_a_discount_without_net_columns_is_taken_off_by_its_own_row(bills: Bills
             "reserved_unused",
             {"UsageType": "USE2-UnusedBox:p5.48xlarge", "ResourceId": "arn:aws:ec2:us-east-2:1:capacity-reservation/cr-1"},
         ),
-    ],
-)
-def test_only_the_compute_charge_of_a_machine_is_the_machine(bills: Bills, kind: str, changed: dict[str, str]) -> None:
-    charge = _one(bills, **changed)
-    assert charge["kind"] == kind
-    assert (charge["instance_hours"] is not None) == (kind in ("instance", "reserved_unused"))
-    assert (charge["instance_type"] is not None) == (kind in ("instance", "reserved_unused"))
+    ]
+    charges = bills.aws([usage(**changed) for _, changed in told])
+    for (kind, changed), charge in zip(told, charges, strict=True):
+        assert charge["kind"] == kind, changed
+        assert (charge["instance_hours"] is not None) == (kind in ("instance", "reserved_unused"))
+        assert (charge["instance_type"] is not None) == (kind in ("instance", "reserved_unused"))
 
 
-@pytest.mark.parametrize("changed", [{"UsageType": "SpotUsage:p5.48xlarge"}, {"pricing/term": "Spot"}])
-def test_spot_by_usage_type_or_term(bills: Bills, changed: dict[str, str]) -> None:
-    assert _one(bills, **changed)["pricing_category"] == "Dynamic"
-
-
-def test_partial_hours_are_hours(bills: Bills) -> None:
-    assert _one(bills, UsageAmount="0.5", UnblendedCost="16.385")["instance_hours"] == 0.5
+def test_spot_by_usage_type_or_term_and_hours_in_part(bills: Bills) -> None:
+    by_type, by_term = usage(10, UsageType="SpotUsage:p5.48xlarge"), usage(11, **{"pricing/term": "Spot"})
+    charges = bills.aws([by_type, by_term, usage(12, UsageAmount="0.5", UnblendedCost="16.385")])
+    assert [charge["pricing_category"] for charge in charges] == ["Dynamic", "Dynamic", "Standard"]
+    assert [charge["instance_hours"] for charge in charges] == [1, 1, 0.5]
 
 
 def test_a_running_machine_that_costs_nothing_is_flagged(bills: Bills) -> None:

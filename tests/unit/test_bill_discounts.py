@@ -100,7 +100,7 @@ def test_a_discount_on_a_machines_traffic_or_on_a_volume_is_none_on_the_machine(
     assert totals(bills)[1] == Decimal("-1.3")
 
 
-@pytest.mark.parametrize("where", ["savingsPlan/SavingsPlanARN", "ResourceId"])
+@pytest.mark.parametrize("where", ["savingsPlan/SavingsPlanARN", pytest.param("ResourceId", marks=pytest.mark.slow)])
 def test_a_discount_on_a_plans_fee_lowers_all_that_its_arn_covers_in_any_account_the_unused_part_alike(
     bills: Bills, where: str
 ) -> None:
@@ -215,7 +215,7 @@ def test_what_nothing_used_of_a_plan_is_net_too(bills: Bills) -> None:
     assert [charge["effective_cost"] for charge in bills.charges()] == [18, 18]
 
 
-@pytest.mark.parametrize("blank", [{}, {NET: ""}])
+@pytest.mark.parametrize("blank", [pytest.param({}, marks=pytest.mark.slow), {NET: ""}])
 def test_a_plans_net_cost_has_the_discount_where_no_other_net_column_is_filled(bills: Bills, blank: dict[str, str]) -> None:
     fee = {
         "savingsPlan/RecurringCommitmentForBillingPeriod": "40",
@@ -271,8 +271,15 @@ def invoice(discount: str | None) -> list[dict[str, str]]:
     return rows + found
 
 
-@pytest.mark.parametrize("discount", ["by resource", "spread"])
-@pytest.mark.parametrize("sharing", ["pooled", "as_billed"])
+@pytest.mark.parametrize(
+    ("sharing", "discount"),
+    [
+        ("pooled", "by resource"),
+        ("as_billed", "spread"),
+        pytest.param("pooled", "spread", marks=pytest.mark.slow),
+        pytest.param("as_billed", "by resource", marks=pytest.mark.slow),
+    ],
+)
 def test_ten_percent_off_is_exactly_ten_percent_off(bills: Bills, tmp_path: Path, discount: str, sharing: str) -> None:
     without = priced(bills, *invoice(None), sharing=sharing)
     (tmp_path / "with").mkdir()

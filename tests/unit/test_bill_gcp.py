@@ -150,7 +150,7 @@ def test_credits_of_old_exports_are_known_by_name(bills: Bills) -> None:
     assert (charge["billed_cost"], charge["effective_cost"]) == (Decimal("0.4"), Decimal("0.5"))
 
 
-@pytest.mark.parametrize("text", [repr, json.dumps])
+@pytest.mark.parametrize("text", [repr, pytest.param(json.dumps, marks=pytest.mark.slow)])
 def test_flattened_text_is_the_same_as_nested_records(bills: Bills, text: Any) -> None:
     rows = [
         row(
@@ -358,6 +358,7 @@ def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills)
     )
 
 
+@pytest.mark.slow
 def test_loading_twice_and_in_any_order_is_loading_once(bills: Bills) -> None:
     days = [bills.write(f"{day}.json", json.dumps(row(CORE, 0.36, hour=day)) + "\n") for day in range(3)]
     for path in (days[2], days[0], days[1], days[0]):

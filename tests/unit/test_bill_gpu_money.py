@@ -57,9 +57,8 @@ def test_a_fee_alone_is_no_price_of_a_machine(bills: Bills) -> None:
     assert bills.store.query("SELECT is_unexplained, price_per_hour FROM billed_hours")[1] == [(True, None)]
 
 
-@pytest.mark.parametrize(
-    ("row", "kind", "instance_type"),
-    [
+def test_gpus_without_a_node_are_named(bills: Bills) -> None:
+    told: list[tuple[dict[str, str], str, str | None]] = [
         (sagemaker("USE1-Train:ml.p5.48xlarge"), "managed", "p5.48xlarge"),
         (
             sagemaker("USE1-Cluster:ml.p5.48xlarge", ResourceId="arn:aws:sagemaker:us-east-1:1:cluster/x"),
@@ -76,12 +75,12 @@ def test_a_fee_alone_is_no_price_of_a_machine(bills: Bills) -> None:
         (usage(UsageType="USE1-UnusedBox:p5.48xlarge", ResourceId=CR.format(1)), "reserved_unused", "p5.48xlarge"),
         (usage(UsageType="USE1-Reservation:p5.48xlarge", ResourceId=CR.format(1), UnblendedCost="0"), "other", None),
         (usage(UsageType="USE1-DedicatedRes:p5.48xlarge", ResourceId=CR.format(1), UnblendedCost="0"), "other", None),
-    ],
-)
-def test_gpus_without_a_node_are_named(bills: Bills, row: dict[str, str], kind: str, instance_type: str | None) -> None:
-    (charge,) = bills.aws([row])
-    assert (charge["kind"], charge["instance_type"], charge["instance_key"]) == (kind, instance_type, None)
-    assert (charge["instance_hours"] is None) == (kind != "reserved_unused")
+    ]
+    charges = bills.aws([row for row, _, _ in told])
+    for (row, kind, instance_type), charge in zip(told, charges, strict=True):
+        found = (charge["kind"], charge["instance_type"], charge["instance_key"])
+        assert found == (kind, instance_type, None), row
+        assert (charge["instance_hours"] is None) == (kind != "reserved_unused")
 
 
 def test_a_hyperpod_machine_that_the_bill_names_is_priced_as_any_node(bills: Bills) -> None:
@@ -131,21 +130,23 @@ def test_a_discount_on_a_block_without_its_id_lowers_the_blocks_hours(bills: Bil
     assert priced(bills, *rows) == {(A, 10): (450, -50, 1, 450), (A, 11): (450, -50, 1, 450), (B, 10): (60, 0, 1, 60)}
 
 
-@pytest.mark.parametrize(
-    ("other", "is_shared"),
-    [
+def test_machines_of_one_system_tenancy_and_capacity_type_share_a_price(bills: Bills) -> None:
+    """Each pair in a region of its own."""
+    others = [
         (machine(10, B, "10"), True),
         (reserved(machine(10, B, "10")), False),
         (machine(10, B, "10", UsageType="DedicatedUsage:p4d.24xlarge"), False),
         (machine(10, B, "10", Operation="RunInstances:0002"), False),
         (machine(10, B, "10", UsageAccountId=OTHER), False),
-    ],
-)
-def test_machines_of_one_system_tenancy_and_capacity_type_share_a_price(
-    bills: Bills, other: dict[str, str], is_shared: bool
-) -> None:
-    found = priced(bills, machine(10), other, sharing="pooled")
-    assert [value[3] for value in found.values()] == ([20, 20] if is_shared else [30, 10])
+    ]
+    rows = [
+        row | {"lineItem/ResourceId": f"{key}{number}", "lineItem/AvailabilityZone": f"eu-west-{number + 1}a"}
+        for number, (other, _) in enumerate(others)
+        for key, row in ((A, machine(10)), (B, other))
+    ]
+    found = priced(bills, *rows, sharing="pooled")
+    for number, (other, is_shared) in enumerate(others):
+        assert [found[f"{key}{number}", 10][3] for key in (A, B)] == ([20, 20] if is_shared else [30, 10]), other
 
 
 def test_each_reservation_and_each_block_shares_by_itself(bills: Bills) -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
@@ -14,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.meter import BillProgress
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.load import BillProgress, collect_bills
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.store.bill_rules import Telling, verdict
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
 
@@ -58,10 +58,19 @@ def test_an_older_file_does_not_take_the_place_of_the_final_one_unless_forced(bi
     assert bills.sums()[0][2] == 4
 
 
-def test_files_in_any_order_make_the_same_store(tmp_path: Path) -> None:
-    files = {"early.csv": ROWS[:3], "final.csv": FINAL, "other-account.csv": _of("777788889999")}
-    seen = set()
-    for number, order in enumerate(permutations(files)):
+MONTHS_FILES = {"early.csv": ROWS[:3], "final.csv": FINAL, "other-account.csv": _of("777788889999")}
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        pytest.param([tuple(MONTHS_FILES), tuple(reversed(MONTHS_FILES))], id="two"),
+        pytest.param([*permutations(MONTHS_FILES)], marks=pytest.mark.slow, id="all"),
+    ],
+)
+def test_files_in_any_order_make_the_same_store(tmp_path: Path, orders: list[tuple[str, ...]]) -> None:
+    files, seen = MONTHS_FILES, set()
+    for number, order in enumerate(orders):
         bills = Bills(tmp_path / str(number))
         for name in order:
             bills.load(bills.write(name, csv_text(files[name])))
@@ -83,7 +92,12 @@ def test_parts_given_one_by_one_add_up(bills: Bills) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [(slice(0, 4), slice(3, 6)), (slice(0, 4), slice(1, 6)), (slice(3, 6), slice(0, 4))]
+    ("first", "second"),
+    [
+        (slice(0, 4), slice(3, 6)),
+        pytest.param(slice(0, 4), slice(1, 6), marks=pytest.mark.slow),
+        pytest.param(slice(3, 6), slice(0, 4), marks=pytest.mark.slow),
+    ],
 )
 def test_snapshots_that_overlap_neither_double_nor_lose_a_row(bills: Bills, first: slice, second: slice) -> None:
     """Hours 0-3 and 3-5 of a month: the second file is not loaded, and the line says why; with the whole month all is there."""
@@ -120,7 +134,7 @@ def test_of_snapshots_that_grow_day_by_day_in_one_directory_the_last_counts(bill
     assert all("d/6.csv holds the same bill" in finding.message for finding in run.findings) and len(run.findings) == 5
 
 
-@pytest.mark.parametrize("other_month", ["2026-04", "2026-02"])
+@pytest.mark.parametrize("other_month", ["2026-04", pytest.param("2026-02", marks=pytest.mark.slow)])
 def test_a_file_is_not_left_out_for_one_month_where_only_it_holds_another(bills: Bills, other_month: str) -> None:
     other = [{name: value.replace("2026-03", other_month) for name, value in row.items()} for row in ROWS]
     bills.write("d/two-months.csv", csv_text(ROWS[:4] + other))
@@ -163,21 +177,23 @@ def _parquet(rows: list[dict[str, str]]) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("content", ["csv", "gz", "zip", "parquet", "bom", "crlf", "semicolon"])
-def test_content_tells_what_a_file_is_not_its_name(bills: Bills, content: str) -> None:
-    text = csv_text(ROWS)
-    made = {
-        "csv": text.encode(),
-        "gz": gzip.compress(text.encode()),
-        "zip": _packed(text),
-        "parquet": _parquet(ROWS),
-        "bom": b"\xef\xbb\xbf" + text.encode(),
-        "crlf": text.replace("\n", "\r\n").encode(),
-        "semicolon": text.replace(",", ";").encode(),
-    }[content]
-    run = bills.load(bills.write("export.dat", made))
+def test_content_tells_what_a_file_is_not_its_name(bills: Bills) -> None:
+    """A file of each kind, each the bill of an account."""
+    made: dict[str, Callable[[str], bytes]] = {
+        "csv": str.encode,
+        "gz": lambda text: gzip.compress(text.encode()),
+        "zip": _packed,
+        "bom": lambda text: b"\xef\xbb\xbf" + text.encode(),
+        "crlf": lambda text: text.replace("\n", "\r\n").encode(),
+        "semicolon": lambda text: text.replace(",", ";").encode(),
+    }
+    accounts = [f"77778888000{number}" for number in range(len(made) + 1)]
+    contents = [make(csv_text(_of(account))) for account, make in zip(accounts, made.values(), strict=False)]
+    contents.append(_parquet(_of(accounts[-1])))
+    run = bills.load(*(bills.write(f"export-{number}.dat", content) for number, content in enumerate(contents)))
     assert not run.errors, run.errors
-    assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))]
+    assert [row[0] for row in bills.sums()] == [f"aws/{account}" for account in accounts]
+    assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))] * len(accounts)
 
 
 def test_commas_quotes_and_line_breaks_inside_fields_stay_there(bills: Bills) -> None:
@@ -299,6 +315,7 @@ def test_half_a_period_is_refused_and_what_was_there_stays(bills: Bills) -> None
     assert bills.sums()[0][2] == 6
 
 
+@pytest.mark.slow
 def test_a_delivery_broken_off_is_refused_and_what_was_there_stays(bills: Bills) -> None:
     bills.load(_report(bills, {"old": ROWS}, "old"))
     path = _report(bills, {"old": ROWS, "new": FINAL}, "new")
@@ -313,6 +330,7 @@ def test_deliveries_without_the_periods_manifest_are_refused(bills: Bills) -> No
     assert "deliveries of the same export and period" in run.errors[0].message
 
 
+@pytest.mark.slow
 def test_half_a_manifest_is_refused_and_what_was_there_stays(bills: Bills) -> None:
     bills.load(_report(bills, {"old": ROWS}, "old"))
     told = _report(bills, {"old": ROWS, "new": ROWS[:4]}, "new") / "exports/gpu/20260301-20260401/gpu-Manifest.json"
@@ -355,6 +373,7 @@ def test_data_exports_name_their_files_in_the_manifest(bills: Bills) -> None:
     assert [row[:3] for row in bills.sums()] == [("s3://billing/cur2", "2026-03", 6)]
 
 
+@pytest.mark.slow
 def test_a_loose_copy_of_an_exports_bill_is_the_same_bill(bills: Bills) -> None:
     bills.load(_report(bills, {"new": ROWS}, "new"))
     bills.load(bills.write("copy.csv", csv_text(ROWS)))

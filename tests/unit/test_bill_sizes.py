@@ -43,6 +43,13 @@ FROM range(3) AS m(machine), range(720) AS h(hour)
 """
 DISCOUNTS = "SELECT DISTINCT * REPLACE ('Credit' AS charge_category, -1 AS cost, 'discount' AS kind, {of}) FROM ({usage})"
 
+STAGES: dict[str, dict[str, Any] | None] = {
+    "12_discounted_charges": None,
+    "13_borne_discounts": {"is_spread": True},
+    "14_discount_rates": None,
+    "16_amortized_discounts": None,
+}
+
 
 def put(con: DuckDBPyConnection, rows: str) -> int:
     (count,) = con.execute(ROWS.format(rows=rows)).fetchone() or (0,)
@@ -75,7 +82,9 @@ def test_discounts_of_many_kinds_of_usage(tmp_path: Path, of: str, cost: int) ->
     with empty_store() as con:
         con.execute(BILL)
         rows = put(con, USAGE) + put(con, DISCOUNTS.format(of=of, usage=USAGE))
-        assert largest(con, tmp_path, "12_discount_rates", {"is_spread": True}) <= 3 * rows
+        run_stage(con, "gpucost.price.bill", "11_loose_discounts")
+        for stage, params in STAGES.items():
+            assert largest(con, tmp_path, stage, params) <= 3 * rows
         assert con.execute("SELECT count(*), sum(discount_cost) FROM discount_rates").fetchone() == (600, cost)
 
 

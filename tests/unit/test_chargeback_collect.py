@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import duckdb
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost import price
 from gpucost.cli.app import app
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices import PriceResult
 from gpucost.collect.spot import SpotResult
 from gpucost.errors import SourceError
@@ -24,18 +25,25 @@ MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=U
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of October, of which each test has a copy."""
+    path = tmp_path_factory.mktemp("filled") / "store.duckdb"
+    fleet = sample(hours=48)
+    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
+    fleet.write(path)
+    return path
+
+
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "gpucost.toml").write_text("prometheus = []\n")
     # attribution has its own tests: the store is filled with what it made
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
     monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
-    fleet = sample(hours=48)
-    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
-    fleet.write(tmp_path / "store.duckdb")
-    return tmp_path / "store.duckdb"
+    return Path(copyfile(filled, tmp_path / "store.duckdb"))
 
 
 def priced(store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None]) -> None:

@@ -280,6 +280,7 @@ def test_mig_instances_need_their_own_metric() -> None:
     assert problems(Server(sliced | {mig: {"GPU_I_ID"}})) == {}
 
 
+@pytest.mark.usefixtures("own_migrations")
 def test_the_store(tmp_path: Path) -> None:
     config = Config(store=tmp_path / "gpucost.duckdb", prometheus=[PrometheusSource(name="main")])
     assert [check.fix for check in check_store(config, NOW)] == ["gpucost collect prometheus"]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.collect import prices
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices import PriceResult, Replaced
 from gpucost.errors import SourceError
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import UTC, date, datetime, timedelta
-from importlib.metadata import EntryPoint
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -14,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.collect.base import (
-    GROUP,
-    Collector,
-    collectors,
     default_spans,
     halves,
     intersect,
@@ -155,18 +150,3 @@ def test_shards_cover_a_selector() -> None:
     shards = Selector("m", ('a="b"',), "pods", "uid").shards()
     assert len(shards) == 17
     assert shards[0].text("m") == 'm{a="b",uid=~"(?i).*0"}'
-
-
-def test_all_collectors_are_registered() -> None:
-    folder = Path(__file__).parents[2] / "gpucost" / "collect"
-    files = [file for file in folder.rglob("*.py") if "(Collector[" in file.read_text()]
-    modules = {".".join(file.relative_to(folder.parents[1]).with_suffix("").parts) for file in files}
-    project = tomllib.loads((folder.parents[1] / "pyproject.toml").read_text())["project"]
-    declared = [EntryPoint(name, value, GROUP) for name, value in project["entry-points"][GROUP].items()]
-    assert modules == {entry.module for entry in declared}
-    for entry in declared:
-        collector = entry.load()
-        assert issubclass(collector, Collector) and collector.kind == entry.name
-    for kind, collector in collectors().items():  # empty where the package is not installed
-        assert collector.kind == kind
-    assert len(Collector.__abstractmethods__) <= 2

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,9 +16,9 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from gpucost import pipeline
+from gpucost import inventory, pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import ClusterHours, Config, hours_off
 from gpucost.engine import run_stage
@@ -29,6 +31,7 @@ from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.side_by_side import Scene, Scenes
 from tests.unit.bills import csv_text
 
 DAY = 24.0
@@ -47,25 +50,22 @@ def machines(*silences: tuple[float, float], ends: float = DAY, **more: Any) -> 
     return fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], pods, {}, scrape=60, ksm_silent=silent, **more)
 
 
-class Told:
-    """The fleet in a store, as its samples tell it, with further settings."""
+class Seen:
+    """What a store says of a cluster, or of all that its name matches."""
 
-    def __init__(self, folder: Path, described: dict[str, Any], series: list[Series] | None = None, settings: str = "") -> None:
-        (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-        self.folder, self.fleet = folder, described
-        written = write_config(described, folder, folder / "prices.csv")
-        self.config: Config = written
-        if settings:
-            assert written.path is not None
-            written.path.write_text(written.path.read_text() + settings)
-            self.config = load_config(written.path, environ={}, cwd=folder)
-        self.store: Store = load(described, scrape(described, lean=True) if series is None else series, self.config)
+    def __init__(self, config: Config, store: Store, cluster: str = ".*") -> None:
+        self.config, self.store, self.cluster = config, store, cluster
+
+    def rows(self, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
+        """Columns of the cluster's stored gaps; `rest` goes on with AND or ORDER BY."""
+        pipeline.attribute(self.config, self.store)
+        assert not unpaid(self.store)
+        query = f"SELECT {columns} FROM coverage_gaps WHERE cluster SIMILAR TO '{self.cluster}' {rest}"  # noqa: S608
+        return self.store.query(query)[1]
 
     def gaps(self, kind: str = "not_collected") -> list[tuple[float, float]]:
         """Gaps of a kind in hours since the morning, in full minutes."""
-        pipeline.attribute(self.config, self.store)
-        assert not unpaid(self.store)
-        rows = self.store.query("SELECT kind, from_ms, to_ms FROM coverage_gaps ORDER BY ALL")[1]
+        rows = self.rows("kind, from_ms, to_ms", "ORDER BY ALL")
         return [(_hour(start), _hour(end)) for told, start, end in rows if told == kind]
 
     def within(self, kind: str = "not_collected") -> list[tuple[float, float]]:
@@ -74,40 +74,82 @@ class Told:
 
     def hours(self, name: str) -> float:
         pipeline.attribute(self.config, self.store)
-        held = by_pod(self.store, at(-1) * 1000, at(DAY + 1) * 1000)
+        held = by_pod(self.store, at(-1) * 1000, at(DAY + 1) * 1000, self.cluster)
         return round(float(sum(figures.allocated_gpu_hours for key, figures in held.items() if key[2] == name)), 2)
+
+    def node_cost(self) -> float:
+        pipeline.attribute(self.config, self.store)
+        return float(total(self.store, at(0) * 1000, at(DAY) * 1000, self.cluster).node_cost)
+
+
+class Told(Seen):
+    """The fleet in a store of its own, as its samples tell it, with further settings."""
+
+    def copy(self, folder: Path) -> Told:
+        """The same in another folder, for who changes what is stored."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        found = copy(self)
+        found.folder, found.store = folder, Store(folder / self.store.path.name)
+        found.config = self.config.model_copy(update={"store": found.store.path})
+        return found
+
+    def __init__(self, folder: Path, described: dict[str, Any], series: list[Series] | None = None, settings: str = "") -> None:
+        (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+        self.folder, self.fleet, self.cluster = folder, described, ".*"
+        written = write_config(described, folder, folder / "prices.csv")
+        self.config = written
+        if settings:
+            assert written.path is not None
+            written.path.write_text(written.path.read_text() + settings)
+            self.config = load_config(written.path, environ={}, cwd=folder)
+        self.store = load(described, scrape(described, lean=True) if series is None else series, self.config)
 
 
 def _hour(ms: int) -> float:
     return round((ms / 1000 - MORNING) / 3600, 2) if ms < FOREVER else FOREVER
 
 
-def test_a_restart_of_three_minutes_is_no_gap(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines((12, 12.05)))
+scene = Scenes()
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Scene, Seen]]:
+    return scene.start(tmp_path_factory.mktemp("scenes"), Seen)
+
+
+def scraped(described: dict[str, Any]) -> tuple[dict[str, Any], list[Series]]:
+    return described, scrape(described, lean=True)
+
+
+@scene()
+def test_a_restart_of_three_minutes_is_no_gap() -> Scene:
+    told = yield scraped(machines((12, 12.05)))
     assert told.within() == told.within("bridged") == []
     assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
 
 
-def test_silences_of_up_to_two_hours_are_bridged_for_who_stands_at_both_ends(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines((9.5, 11)))
+@scene()
+def test_silences_of_up_to_two_hours_are_bridged_for_who_stands_at_both_ends() -> Scene:
+    told = yield scraped(machines((9.5, 11)))
     assert told.within("bridged") == [(9.5, 11)]
     assert told.within() == []
     assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
     assert told.hours("early") == pytest.approx(2 * 9.5, abs=0.1)  # seen last at 9:30
-    everything = total(told.store, at(0) * 1000, at(DAY) * 1000)
-    assert float(everything.node_cost) == pytest.approx(40 * DAY, abs=1)
+    assert told.node_cost() == pytest.approx(40 * DAY, abs=1)
 
 
-def test_longer_silences_are_not_collected_and_cost_nothing(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines((5, 15)))
+@scene()
+def test_longer_silences_are_not_collected_and_cost_nothing() -> Scene:
+    told = yield scraped(machines((5, 15)))
     assert told.within() == [(5, 15)]
     assert told.hours("train") == pytest.approx(4 * 14, abs=0.1)
     assert told.hours("early") == pytest.approx(2 * 5, abs=0.1)
-    assert float(total(told.store, at(0) * 1000, at(DAY) * 1000).node_cost) == pytest.approx(40 * 14, abs=1)
+    assert told.node_cost() == pytest.approx(40 * 14, abs=1)
 
 
-def test_what_lies_before_the_first_and_after_the_last_sample_is_not_collected(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines((0, 6), (18, DAY)))
+@scene()
+def test_what_lies_before_the_first_and_after_the_last_sample_is_not_collected() -> Scene:
+    told = yield scraped(machines((0, 6), (18, DAY)))
     first, last = told.gaps()
     assert first[1] == pytest.approx(6, abs=0.02)
     assert last == (18, FOREVER)
@@ -118,14 +160,16 @@ def test_max_bridge_is_a_setting(tmp_path: Path) -> None:
     assert told.within() == [(5, 6), (10, 14)]
 
 
-def test_a_gap_is_covered_by_another_server(tmp_path: Path) -> None:
+@scene()
+def test_a_gap_is_covered_by_another_server() -> Scene:
     whole, holed = (scrape(machines(*silent), lean=True) for silent in ((), ((5, 15),)))
     other = relabel(drop(whole, "kube_.*", hours=(16, 99)), "kube_.*", {"prometheus": "b"})
-    assert Told(tmp_path, machines(), [*holed, *other]).within() == []
+    told = yield machines(), [*holed, *other]
+    assert told.within() == []
 
 
-@pytest.mark.parametrize("family", ["pods", "requests", "phases", "nodes"])
-def test_one_family_that_falls_silent_is_a_gap(family: str, tmp_path: Path) -> None:
+@scene(("pods",), ("requests",), ("phases",), ("nodes",))
+def test_one_family_that_falls_silent_is_a_gap(family: str) -> Scene:
     metrics = {
         "pods": "kube_pod_info",
         "requests": "kube_pod_container_resource_.*",
@@ -133,31 +177,38 @@ def test_one_family_that_falls_silent_is_a_gap(family: str, tmp_path: Path) -> N
         "nodes": "kube_node_.*",
     }
     series = drop(scrape(machines(), lean=True), metrics[family], hours=(5, 9))
-    told = Told(tmp_path, machines(), series)
+    told = yield machines(), series
     assert told.within() == [(5, 9)]
-    assert told.store.query("SELECT families, reason FROM coverage_gaps WHERE from_ms > 0 AND to_ms < 9e18")[1] == [
+    assert told.rows("families, reason", "AND from_ms > 0 AND to_ms < 9e18") == [
         ([family], f"kube-state-metrics reported no {family}")
     ]
 
 
-def test_a_family_that_ends_for_good_is_a_gap_where_others_show_that_there_was_something(tmp_path: Path) -> None:
+@scene()
+def test_a_family_that_ends_for_good_is_a_gap_where_others_show_that_there_was_something() -> Scene:
     series = drop(scrape(machines(), lean=True), "kube_pod_container_resource_.*", hours=(15, 99))
-    assert Told(tmp_path, machines(), series).gaps()[-1] == (15, FOREVER)
+    told = yield machines(), series
+    assert told.gaps()[-1] == (15, FOREVER)
 
 
-def test_all_of_pods_gone_is_no_gap_where_none_may_be_left_and_one_where_an_exporter_names_them(tmp_path: Path) -> None:
+@scene()
+def test_all_of_pods_gone_is_no_gap_where_none_may_be_left() -> Scene:
     described = machines(ends=8)
     for one in described["pods"]:
         one["to"] = one["keep_until"] = min(one["to"], at(8))
     described["pods"] = [one for one in described["pods"] if one["scheduled"] < at(8)]
-    (tmp_path / "a").mkdir()
-    assert Told(tmp_path / "a", described).within() == []
-    (tmp_path / "b").mkdir()
-    series = drop(scrape(machines(), lean=True), "kube_pod_.*", hours=(8, 99))
-    assert Told(tmp_path / "b", machines(), series).gaps()[-1] == (8, FOREVER)
+    told = yield scraped(described)
+    assert told.within() == []
 
 
-def test_one_dead_shard_of_two_is_a_gap(tmp_path: Path) -> None:
+@scene()
+def test_all_of_pods_gone_is_a_gap_where_an_exporter_names_them() -> Scene:
+    told = yield machines(), drop(scrape(machines(), lean=True), "kube_pod_.*", hours=(8, 99))
+    assert told.gaps()[-1] == (8, FOREVER)
+
+
+@scene()
+def test_one_dead_shard_of_two_is_a_gap() -> Scene:
     series = scrape(machines(), lean=True)
     beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
 
@@ -171,41 +222,46 @@ def test_one_dead_shard_of_two_is_a_gap(tmp_path: Path) -> None:
             [revalue([copy], ".*", value)[0] for copy, value in zip(copies, names.values(), strict=True)], ".*", hours=hours
         )
 
-    told = Told(tmp_path, machines(), [*series, *shard(0, (99, 99)), *shard(1, (4, 10))])
+    told = yield machines(), [*series, *shard(0, (99, 99)), *shard(1, (4, 10))]
     assert told.within() == [(4, 10)]
-    assert told.store.query("SELECT families FROM coverage_gaps WHERE from_ms > 0 AND to_ms < 9e18")[1] == [(["shard 2 of 2"],)]
+    assert told.rows("families", "AND from_ms > 0 AND to_ms < 9e18") == [(["shard 2 of 2"],)]
 
 
-def test_what_is_signed_stays_not_collected_and_names_who(tmp_path: Path) -> None:
-    signed = '[[coverage.accept]]\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T15:00"\nwho = "Dana"\nwhy = "moved"\n'
-    told = Told(tmp_path, machines((5, 15)), settings=signed)
+@scene()
+def test_what_is_signed_stays_not_collected_and_names_who() -> Scene:
+    signed = (
+        '[[coverage.accept]]\ncluster = "CLUSTER"\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T15:00"\n'
+        'who = "Dana"\nwhy = "moved"\n'
+    )
+    told = yield *scraped(machines((5, 15))), signed
     assert told.within() == [(5, 6), (6, 15)]
-    rows = told.store.query(
-        "SELECT accepted_by, accepted_why FROM coverage_gaps WHERE from_ms > 0 AND to_ms < 9e18 ORDER BY from_ms"
-    )[1]
+    rows = told.rows("accepted_by, accepted_why", "AND from_ms > 0 AND to_ms < 9e18 ORDER BY from_ms")
     assert rows == [(None, None), ("Dana", "moved")]
 
 
-def test_what_is_declared_off_is_no_gap(tmp_path: Path) -> None:
-    declared = '[[clusters]]\nname = "main"\nfrom = 2026-03-10\nuntil = "2026-03-11T00:00"\nhours = ["15:00-05:00"]\n'
-    told = Told(tmp_path, machines((4.95, 15.05)), settings=declared)
+@scene()
+def test_what_is_declared_off_is_no_gap() -> Scene:
+    declared = '[[clusters]]\nname = "CLUSTER"\nfrom = 2026-03-10\nuntil = "2026-03-11T00:00"\nhours = ["15:00-05:00"]\n'
+    told = yield *scraped(machines((4.95, 15.05))), declared
     assert told.gaps() == []
     assert (5, 15) in [(round(a), round(b)) for a, b in told.gaps("off")]
 
 
-def test_hours_before_a_declared_night_are_a_gap(tmp_path: Path) -> None:
-    declared = '[[clusters]]\nname = "main"\nhours = ["15:00-05:00"]\n'
-    assert Told(tmp_path, machines((3.5, 15)), settings=declared).within() == [(3.5, 5)]
+@scene()
+def test_hours_before_a_declared_night_are_a_gap() -> Scene:
+    told = yield *scraped(machines((3.5, 15))), '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n'
+    assert told.within() == [(3.5, 5)]
 
 
-def test_a_declared_cluster_that_was_never_met_is_missing(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines(), settings='[[clusters]]\nname = "other"\nfrom = 2026-03-10\n')
+@scene()
+def test_a_declared_cluster_that_was_never_met_is_missing() -> Scene:
+    told = yield *scraped(machines()), '[[clusters]]\nname = "other"\nfrom = 2026-03-10\n'
     told.gaps()
     rows = told.store.query("SELECT from_ms, reason FROM coverage_gaps WHERE cluster = 'other' AND kind = 'not_collected'")[1]
     assert rows == [(MORNING * 1000, "nothing was ever collected of it")]
 
 
-@pytest.mark.parametrize("end", [15.0, DAY])
+@pytest.mark.parametrize("end", [15.0, pytest.param(DAY, marks=pytest.mark.slow)])
 def test_billed_hours_that_nobody_saw_cost_what_the_bill_says(end: float, tmp_path: Path) -> None:
     described = machines((5, end))
     told = Told(tmp_path, described)
@@ -290,7 +346,15 @@ def test_a_later_bill_of_one_account_does_not_stand_for_the_bill_of_another(tmp_
     assert told.within("off") == [(5, 15)]
 
 
-@pytest.mark.parametrize(("begins", "ends", "is_off"), [(0, DAY, False), (0, 5, False), (15, DAY, False), (18, DAY, True)])
+@pytest.mark.parametrize(
+    ("begins", "ends", "is_off"),
+    [
+        pytest.param(0, DAY, False, marks=pytest.mark.slow),
+        pytest.param(0, 5, False, marks=pytest.mark.slow),
+        (15, DAY, False),
+        (18, DAY, True),
+    ],
+)
 def test_a_node_on_no_bill_beside_a_gap_may_have_run_in_it(begins: float, ends: float, is_off: bool, tmp_path: Path) -> None:
     described = _pair("metal-mi300x")
     described["nodes"][1] |= {"from": at(begins), "to": at(ends)}
@@ -303,7 +367,7 @@ def test_a_node_on_no_bill_beside_a_gap_may_have_run_in_it(begins: float, ends: 
     assert told.within() == ([] if is_off else pieces)
 
 
-@pytest.mark.parametrize(("minutes", "is_off"), [(4, True), (6, False)])
+@pytest.mark.parametrize(("minutes", "is_off"), [pytest.param(4, True, marks=pytest.mark.slow), (6, False)])
 def test_minutes_of_machines_add_up(minutes: int, is_off: bool, tmp_path: Path) -> None:
     told = Told(tmp_path, _pair("p4de.24xlarge"))
     cut = {"line_item_usage_amount": str(minutes / 60)}
@@ -324,11 +388,14 @@ def billed(told: Told, described: dict[str, Any], until: float = FOREVER) -> Non
     assert not collect_bills(told.store, [LocalTree(path)], "aws", force=True).errors
 
 
-def money(told: Told) -> dict[str, float]:
+def money(told: Seen) -> dict[str, float]:
     """Cost by kind of row."""
     pipeline.attribute(told.config, told.store)
     assert not unpaid(told.store)
-    rows = told.store.query("SELECT kind, sum(cost + unallocated_cost + not_collected_cost) FROM cost_hourly GROUP BY ALL")[1]
+    rows = told.store.query(
+        f"""SELECT kind, sum(cost + unallocated_cost + not_collected_cost) FROM cost_hourly JOIN nodes USING (node_id)
+        WHERE cluster SIMILAR TO '{told.cluster}' GROUP BY ALL"""  # noqa: S608
+    )[1]
     return {kind: round(float(cost), 2) for kind, cost in rows}
 
 
@@ -347,23 +414,25 @@ def boots(series: list[Series], *moments: float, labels: dict[str, str | None]) 
     return [*series, *exported]
 
 
-@pytest.mark.parametrize("labels", [{"instance": "n:9100"}, {"instance": "10.0.0.1:9100"}, {"instance": "x", "node": "n"}])
-def test_a_node_that_booted_within_a_silence_did_not_run_before(labels: dict[str, str | None], tmp_path: Path) -> None:
+@scene(({"instance": "n:9100"},), ({"instance": "10.0.0.1:9100"},), ({"instance": "x", "node": "n"},))
+def test_a_node_that_booted_within_a_silence_did_not_run_before(labels: dict[str, str | None]) -> Scene:
     series = relabel(scrape(machines((9.5, 11)), lean=True), "kube_node_info", {"internal_ip": "10.0.0.1"})
-    told = Told(tmp_path, machines(), boots(series, -100, 10.25, labels=labels))
+    told = yield machines(), boots(series, -100, 10.25, labels=labels)
     assert told.within("bridged") == [(9.5, 11)]
     assert told.hours("train") == pytest.approx(4 * (DAY - 0.75), abs=0.1)
     assert money(told) == pytest.approx({"allocated": 20 * 23.25 + 10 * 13.5, "unallocated": 20 * 23.25 - 10 * 13.5}, abs=1)
-    (message,) = told.store.query("SELECT message FROM warnings WHERE code = 'stopped_node'")[1]
-    assert message[0] == (
+    (message,) = told_of(told, "stopped_node")
+    assert message == (
         "0.8 h of node n are not charged: it was started again while nothing was collected, and nothing shows that it ran before"
     )
 
 
-def test_a_node_that_booted_while_it_was_seen_is_charged_on(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines(), boots(scrape(machines((9.5, 11)), lean=True), -100, 6, 12, labels={"instance": "n"}))
+@scene()
+def test_a_node_that_booted_while_it_was_seen_is_charged_on() -> Scene:
+    told = yield machines(), boots(scrape(machines((9.5, 11)), lean=True), -100, 6, 12, labels={"instance": "n"})
     assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
-    assert told.store.query("SELECT count(*) FROM node_stops")[1] == [(0,)]
+    stops = f"SELECT count(*) FROM node_stops JOIN nodes USING (node_id) WHERE cluster = '{told.cluster}'"  # noqa: S608
+    assert told.store.query(stops)[1] == [(0,)]
 
 
 def test_where_activity_alone_is_collected_boots_are_no_state_metrics(tmp_path: Path) -> None:
@@ -371,7 +440,13 @@ def test_where_activity_alone_is_collected_boots_are_no_state_metrics(tmp_path: 
     nodes = relabel(scrape(machines(), lean=True), "kube_node_info", {"internal_ip": "10.0.0.1"})
     exporters = [one for one in boots(nodes, -100, labels={"instance": "n"}) if not one.labels["__name__"].startswith("kube_")]
     bare = [one for one in series if not one.labels["__name__"].startswith("kube_")]
-    assert Told(tmp_path, machines(), exporters).gaps() == Told(_folder(tmp_path / "bare"), machines(), bare).gaps()
+    gaps = []
+    for name, collected in (("exporters", exporters), ("bare", bare)):
+        told = Told(_folder(tmp_path / name), machines(), collected)
+        with told.store.write() as con:
+            inventory.coverage(con, told.config)
+        gaps.append(told.store.query("FROM coverage_gaps ORDER BY ALL")[1])
+    assert gaps[0] == gaps[1] != []
 
 
 def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_has_is_charged(tmp_path: Path) -> None:
@@ -460,10 +535,11 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
         assert sum(end - start for start, end, _ in pieces) == len(expected)
 
 
-def told_of(told: Told, code: str) -> list[str]:
+def told_of(told: Seen, code: str) -> list[str]:
     """The messages of stored warnings of a code."""
     pipeline.attribute(told.config, told.store)
-    return [message for (message,) in told.store.query(f"SELECT message FROM warnings WHERE code = '{code}'")[1]]  # noqa: S608
+    query = f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO '{told.cluster}'"  # noqa: S608
+    return [message for (message,) in told.store.query(query)[1]]
 
 
 def test_hours_that_are_declared_off_and_billed_cost_what_the_bill_says(tmp_path: Path) -> None:
@@ -498,38 +574,39 @@ def test_machines_that_metrics_would_have_shown_are_others(tmp_path: Path) -> No
     assert not told_of(told, "billed_unseen")
 
 
-@pytest.mark.parametrize("late", ["kube_pod_container_resource_.*", "kube_pod_.*"])
-def test_a_family_that_begins_late_is_missing_until_then(late: str, tmp_path: Path) -> None:
-    told = Told(tmp_path, machines(), drop(scrape(machines(), lean=True), late, hours=(-9, 12)))
+@scene(("kube_pod_container_resource_.*",), ("kube_pod_.*",))
+def test_a_family_that_begins_late_is_missing_until_then(late: str) -> Scene:
+    told = yield machines(), drop(scrape(machines(), lean=True), late, hours=(-9, 12))
     assert told.gaps()[0][1] == pytest.approx(12, abs=0.02)
     assert told.within("bridged") == []
     assert told.hours("train") == pytest.approx(4 * 12, abs=0.1)
     assert told.hours("late") == pytest.approx(2 * 4, abs=0.1)
 
 
-def test_pods_that_were_seen_late_are_missing_since_they_were_bound(tmp_path: Path) -> None:
+@scene()
+def test_pods_that_were_seen_late_are_missing_since_they_were_bound() -> Scene:
     described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], [pod("a", "n", [0, 1], 6, DAY)], {}, scrape=60)
     # without an exporter that names them
-    told = Told(tmp_path, described, drop(drop(scrape(described, lean=True), "kube_pod_.*", hours=(-9, 12)), "DCGM.*"))
+    told = yield described, drop(drop(scrape(described, lean=True), "kube_pod_.*", hours=(-9, 12)), "DCGM.*")
     assert told.within() == [(6, 12)]
 
 
-@pytest.mark.parametrize("start", [-30.0, 0.0, 9.0])
-def test_pods_that_begin_after_their_nodes_are_no_gap(start: float, tmp_path: Path) -> None:
+@scene((-30.0,), (0.0,), (9.0,))
+def test_pods_that_begin_after_their_nodes_are_no_gap(start: float) -> Scene:
     described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], [pod("a", "n", [0, 1], start, DAY)], {}, scrape=900)
-    told = Told(tmp_path, described)
+    told = yield scraped(described)
     assert told.gaps()[0][1] <= 0
     assert told.within() == told.within("bridged") == []
 
 
-@pytest.mark.parametrize(("kind", "percent", "gaps"), [("Job", 90, [(5, 19)]), ("Job", 0, []), ("DaemonSet", 90, [])])
+@scene(("Job", 90, [(5, 19)]), ("Job", 0, []), ("DaemonSet", 90, []))
 def test_pods_on_busy_gpus_that_never_asked_for_one_show_that_requests_were_silent(
-    kind: str, percent: float, gaps: list[tuple[float, float]], tmp_path: Path
-) -> None:
+    kind: str, percent: float, gaps: list[tuple[float, float]]
+) -> Scene:
     pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), pod("b", "n", [0, 1], 6, 11), pod("e", "n", [0, 1], 19, DAY)]
     described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], pods, busy("n", [0, 1], 6, 11, percent), scrape=60)
     series = drop(scrape(described, lean=True), "kube_pod_container_resource_.*", hours=(5.2, 18))
-    told = Told(tmp_path, described, relabel(series, "kube_pod_info", {"created_by_kind": kind}))
+    told = yield described, relabel(series, "kube_pod_info", {"created_by_kind": kind})
     assert told.within() == gaps
 
 
@@ -541,7 +618,8 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: 
 
     def missed(*servers: str) -> list[tuple[str]]:
         path.write_text(written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers))
-        pipeline.attribute(load_config(path, environ={}, cwd=tmp_path), told.store)
+        with told.store.write() as con:
+            inventory.coverage(con, load_config(path, environ={}, cwd=tmp_path))
         return told.store.query("SELECT DISTINCT cluster FROM coverage_gaps WHERE cluster <> 'main'")[1]
 
     assert missed() == []

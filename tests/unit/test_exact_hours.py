@@ -2,66 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpucost import pipeline
+from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.oracle import Figures
-from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
+from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import relabel, revalue
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, unpaid
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.side_by_side import Scene, Scenes
 
 HOURS = 5
 
 
-@pytest.fixture
-def figures(tmp_path: Path) -> Any:
-    """A function from a fleet, its series and $ per node-hour to the figures of each pod between two hours."""
-    stores: list[Store] = []
-
-    def asked(described: Fleet, hours: tuple[float, float], price: str, series: list[Series] | None = None) -> dict[str, Figures]:
-        if not stores:
-            prices = tmp_path / "prices.csv"
-            prices.write_text(f"{HEADER}\n,,,,on_demand,{price},USD,\n")
-            config = write_config(described, tmp_path, prices)
-            stores.append(load(described, series or scrape(described, lean=True), config))
-            start, end = (datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS))
-            pipeline.attribute(config, stores[0], Period(start, end))
-            assert not unpaid(stores[0])
-        return {key[2]: found for key, found in by_pod(stores[0], at(hours[0]) * 1000, at(hours[1]) * 1000).items()}
-
-    return asked
+BOOK = [
+    ",,,g6.12xlarge,on_demand,4.80,USD,",
+    ",,,g5.xlarge,on_demand,1.20,USD,",
+    ",,,Standard_NC24ads_A100_v4,on_demand,1.00,USD,",
+]
+scene = Scenes()
 
 
-def test_a_whole_hour_that_is_idle_in_part(figures: Any) -> None:
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What scenes are sent: a function from two hours to the figures of each pod between them."""
+
+    def figures(config: Config, store: Store, cluster: str) -> Callable[[float, float], dict[str, Figures]]:
+        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS))))
+        assert not unpaid(store)
+        return lambda start, end: {
+            key[2]: found for key, found in by_pod(store, at(start) * 1000, at(end) * 1000, cluster).items()
+        }
+
+    return scene.start(tmp_path_factory.mktemp("scenes"), figures, BOOK)
+
+
+def scraped(told: Fleet) -> tuple[Fleet, list[Series]]:
+    return told, scrape(told, lean=True)
+
+
+@scene()
+def test_a_whole_hour_that_is_idle_in_part() -> Scene:
     """Sampled at full minutes, active in 21 of 60: 21 minutes active and 39 idle in each hour, of $4.80 / 4."""
     util = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(HOURS)]}
     told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], util)
+    figures = yield scraped(told)
     for hour in (1, 2, 3):
-        a = figures(told, (hour, hour + 1), "4.80")["a"]
+        a = figures(hour, hour + 1)["a"]
         assert (a.allocated_gpu_hours, a.unmeasured_gpu_hours) == (1, 0)
         assert (a.active_gpu_hours, a.idle_gpu_hours) == (Fraction(21, 60), Fraction(39, 60))
         assert (a.cost, a.idle_cost) == (Fraction("1.2"), Fraction("0.78"))
 
 
-def test_a_sample_before_a_gap_speaks_for_one_interval(figures: Any) -> None:
+@scene()
+def test_a_sample_before_a_gap_speaks_for_one_interval() -> Scene:
     """A pod holds a GPU from 02:15; the exporter is silent after 02:30 for 2 and after 02:40 for 4 minutes: only the 4 are a gap.
 
     45 minutes held, of which 02:41-02:44 has no sample.
     """
     silent = [["w", at(2) + 30 * 60 + 1, at(2) + 32 * 60], ["w", at(2) + 40 * 60 + 1, at(2) + 44 * 60]]
     nodes, pods = [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 2.25, HOURS)]
-    a = figures(fleet(HOURS, nodes, pods, busy("w", [0], 0, HOURS), silent=silent), (2, 3), "4.80")["a"]
+    figures = yield scraped(fleet(HOURS, nodes, pods, busy("w", [0], 0, HOURS), silent=silent))
+    a = figures(2, 3)["a"]
     assert (a.allocated_gpu_hours, a.active_gpu_hours, a.unmeasured_gpu_hours) == (
         Fraction(3, 4),
         Fraction(42, 60),
@@ -69,34 +81,41 @@ def test_a_sample_before_a_gap_speaks_for_one_interval(figures: Any) -> None:
     )
 
 
-def test_a_gap_across_the_edge_of_whole_hours(figures: Any) -> None:
+@scene()
+def test_a_gap_across_the_edge_of_whole_hours() -> Scene:
     """Silent after 01:59 for 2 minutes, which is no gap, and after 02:58 for 4: 02:59-03:02 is unmeasured, 1 and 2 minutes."""
     silent = [["w", at(2) - 59, at(2) + 60], ["w", at(3) - 119, at(3) + 120]]
     told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], {}, silent=silent)
-    measured = [figures(told, (hour, hour + 1), "4.80")["a"] for hour in range(1, 4)]
+    figures = yield scraped(told)
+    measured = [figures(hour, hour + 1)["a"] for hour in range(1, 4)]
     assert [60 * a.idle_gpu_hours for a in measured] == [60, 59, 58]
     assert [60 * a.unmeasured_gpu_hours for a in measured] == [0, 1, 2]
 
 
-def test_a_slot_is_cut_by_what_the_node_offers_at_last(figures: Any) -> None:
+@scene()
+def test_a_slot_is_cut_by_what_the_node_offers_at_last() -> Scene:
     """A node whose device plugin offers one GPU at first and four slots of it later, and no label tells of them: a quarter."""
     told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))
     plain = {"resource": "nvidia_com_gpu"}
     series = revalue(scrape(told, lean=True), "kube_node_status_.*", 4, plain, (1, HOURS))
     none = {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": None}
-    a = figures(told, (3, 4), "1.20", relabel(series, "kube_node_labels", none))["a"]
+    figures = yield told, relabel(series, "kube_node_labels", none)
+    a = figures(3, 4)["a"]
     assert (a.allocated_gpu_hours, a.active_gpu_hours, a.cost) == (Fraction(1, 4), Fraction(1, 4), Fraction("0.3"))
 
 
-def test_more_held_than_there_is(figures: Any) -> None:
+@scene()
+def test_more_held_than_there_is() -> Scene:
     """Five GPUs held on a node of four: hours stay, each holder pays four fifths of $4.80 / 4 a GPU."""
     pods = [pod("a", "w", [0, 1], 0, HOURS), pod("b", "w", [1, 2, 3], 0, HOURS)]
-    found = figures(fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {}), (2, 3), "4.80")
+    figures = yield scraped(fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {}))
+    found = figures(2, 3)
     assert (found["a"].allocated_gpu_hours, found["a"].cost) == (2, Fraction("1.92"))
     assert (found["b"].allocated_gpu_hours, found["b"].cost) == (3, Fraction("2.88"))
 
 
-def test_what_rounding_leaves_goes_to_the_largest_share(figures: Any) -> None:
+@scene()
+def test_what_rounding_leaves_goes_to_the_largest_share() -> Scene:
     """$1 in sevenths: 0.142857143 + 0.285714286 + 0.428571429, and a seventh that nobody holds, are 1.000000001."""
     parts = {1: (7, "1g.10gb"), 2: (3, "2g.20gb"), 3: (1, "3g.40gb")}
     mig = {"GPU-w-0": [{"gi": gi, "profile": profile} for gi, profile in parts.values()]}
@@ -104,14 +123,17 @@ def test_what_rounding_leaves_goes_to_the_largest_share(figures: Any) -> None:
         pod(str(size), "w", [(0, gi)], 0, HOURS, resource="nvidia_com_mig_" + profile.replace(".", "_"))
         for size, (gi, profile) in parts.items()
     ]
-    found = figures(fleet(HOURS, [node("w", "Standard_NC24ads_A100_v4", 0, HOURS, mig=mig)], pods, {}), (2, 3), "1.00")
+    figures = yield scraped(fleet(HOURS, [node("w", "Standard_NC24ads_A100_v4", 0, HOURS, mig=mig)], pods, {}))
+    found = figures(2, 3)
     assert [found[str(size)].cost for size in parts] == [Fraction(x) for x in ("0.142857143", "0.285714286", "0.428571428")]
 
 
-def test_of_equal_shares_the_smallest_uid_takes_what_rounding_leaves(figures: Any) -> None:
+@scene()
+def test_of_equal_shares_the_smallest_uid_takes_what_rounding_leaves() -> Scene:
     """$1 for seven pods that hold a seventh each: 7 x 0.142857143 is 1.000000001."""
     mig = {"GPU-w-0": [{"gi": gi, "profile": "1g.10gb"} for gi in range(7, 14)]}
     pods = [pod(f"p{n}", "w", [(0, 13 - n)], 0, HOURS, uid=f"u{9 - n}", resource="nvidia_com_mig_1g_10gb") for n in range(7)]
-    found = figures(fleet(HOURS, [node("w", "Standard_NC24ads_A100_v4", 0, HOURS, mig=mig)], pods, {}), (2, 3), "1.00")
+    figures = yield scraped(fleet(HOURS, [node("w", "Standard_NC24ads_A100_v4", 0, HOURS, mig=mig)], pods, {}))
+    found = figures(2, 3)
     assert {name for name, one in found.items() if one.cost == Fraction("0.142857142")} == {"p6"}
     assert sum(one.cost for one in found.values()) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,6 +27,7 @@ from gpucost.store.connection import Store
 from gpucost.whatif import cost
 from gpucost.whatif.cost import costs_of
 from gpucost.whatif.fleet import Fleet, Scope, read_fleet
+from tests.asked_once import ask_findings_once
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 Run = Callable[..., Result]
@@ -35,6 +36,13 @@ Run = Callable[..., Result]
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
     return build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        ask_findings_once(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

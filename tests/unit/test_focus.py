@@ -14,7 +14,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import GpucostError, UsageError
 from gpucost.publish import focus
 from gpucost.publish.focus import PREFIX, VERSIONS, columns_of
@@ -61,10 +61,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     folder = tmp_path_factory.mktemp("plain")
     fleet = Billed(folder, machines("p4de.24xlarge"))
     fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+    pipeline.attribute(fleet.config, fleet.store)
     return fleet
 
 
-@pytest.fixture(scope="module", params=FORMATS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in ("cur2", "gcp") else [pytest.mark.slow]) for name in FORMATS],
+)
 def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Billed]:
     """The fleet with its bill, by the format of the export."""
     kind, file, provider, write = FORMATS[request.param]
@@ -126,9 +130,8 @@ TOLD = """
 """
 
 
-def test_what_the_bill_tells_comes_through(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+def test_what_the_bill_tells_comes_through(plain: Billed, tmp_path: Path) -> None:
+    fleet = plain.copy(tmp_path)
     with fleet.store.write() as con:
         con.execute(f"UPDATE bill_rows SET {TOLD}")  # noqa: S608
     committed: dict[int, Decimal] = defaultdict(Decimal)
@@ -159,10 +162,10 @@ MORE = """
 """
 
 
-def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp_path: Path) -> None:
+def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(plain: Billed, tmp_path: Path) -> None:
+    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(save(plain)[1]))
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
-    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(save(fleet)[1]))
     more = {
         "a month's discount": ("discount", "Credit", -200, True),
         "an hour's discount": ("discount", "Credit", -2, False),
@@ -171,8 +174,15 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp
     with fleet.store.write() as con:
         for name, (kind, category, cost, monthly) in more.items():
             con.execute(MORE, {"name": name, "kind": kind, "category": category, "cost": Decimal(cost), "monthly": monthly})
+        # discounts are those of charges in the file, those that net costs hold too
+        for name in ("traffic", "net"):
+            con.execute(MORE, {"name": name, "kind": "discount", "category": "Credit", "cost": Decimal(-2), "monthly": False})
+        con.execute("UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'")
+        con.execute("UPDATE bill_rows SET effective_cost = 0 WHERE charge_description = 'net'")
         counts = dict(con.execute("SELECT charge_description, count(*) FROM bill_rows GROUP BY 1").fetchall())
     found = rows(save(fleet)[1])
+    assert "traffic" not in {row["ChargeDescription"] for row in found}
+    assert sum(row["BilledCost"] for row in found if row["ChargeDescription"] == "net") == -2 * counts["net"]
     assert sum(row[f"{PREFIX}gpu_hours"] for row in found) == pytest.approx(hours)
     for name, (_, category, cost, _) in more.items():
         added = [row for row in found if row["ChargeDescription"] == name]
@@ -182,21 +192,6 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(tmp
         # hours are counted where they are charged, and a discount is no price
         for column in ("ConsumedQuantity", "PricingQuantity", "ListUnitPrice", "ContractedUnitPrice"):
             assert {row[column] is None for row in added} == {category != "Usage"}
-
-
-def test_discounts_are_those_of_charges_in_the_file_those_that_net_costs_hold_too(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
-    with fleet.store.write() as con:
-        for name in ("traffic", "net"):
-            values = {"name": name, "kind": "discount", "category": "Credit", "cost": Decimal(-2), "monthly": False}
-            con.execute(MORE, values)
-        con.execute("UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'")
-        con.execute("UPDATE bill_rows SET effective_cost = 0 WHERE charge_description = 'net'")
-        (count,) = con.execute("SELECT count(*) FROM bill_rows WHERE charge_description = 'net'").fetchone() or (0,)
-    found = rows(save(fleet)[1])
-    assert "traffic" not in {row["ChargeDescription"] for row in found}
-    assert sum(row["BilledCost"] for row in found if row["ChargeDescription"] == "net") == -2 * count
 
 
 @pytest.mark.slow
@@ -223,18 +218,17 @@ def by_team(fleet: Billed) -> dict[str | None, Decimal]:
     return {row.keys["team"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
 
 
-def test_shares_are_those_of_the_reconciliation(plain: Billed) -> None:
+def test_shares_are_those_of_the_reconciliation(plain: Billed, tmp_path: Path) -> None:
     """As the cloud assigned its discounts: then a holder's cost is a share of its own machine's charge."""
-    path = plain.folder / "as-billed.parquet"
-    pipeline.focus_file(plain.sharing("as_billed"), plain.store, MONTH, "1.2", "parquet", path)
-    account = pipeline.reconcile(plain.sharing("as_billed"), plain.store, MONTH)
+    fleet, path = plain.copy(tmp_path), tmp_path / "as-billed.parquet"
+    pipeline.focus_file(fleet.sharing("as_billed"), fleet.store, MONTH, "1.2", "parquet", path)
+    account = pipeline.reconcile(fleet.sharing("as_billed"), fleet.store, MONTH)
     found: dict[str, Decimal] = defaultdict(Decimal)
     for row in rows(path):
         found[row[f"{PREFIX}kind"]] += row["EffectiveCost"]
     assert float(found["allocated"]) == pytest.approx(float(account.lines["attributed"]), abs=1e-6)
     assert float(found["unallocated"]) == pytest.approx(float(account.lines["unallocated"]), abs=1e-6)
     assert float(found["outside_node_life"]) == pytest.approx(float(account.lines["outside_node_life"]), abs=1e-6)
-    pipeline.attribute(plain.config, plain.store)
 
 
 def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(plain: Billed) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gpucost import pipeline, savings
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.periods import Period
 from gpucost.report import Query
 from tests.replay import bill_files
@@ -22,8 +22,8 @@ from tests.unit.test_coverage_time import DAY, Told
 PERIOD = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, DAY)))
 
 
-@pytest.fixture
-def told(tmp_path: Path) -> Told:
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Four GPUs are held for a day of which ten hours were not seen; two of them are never used."""
     described = fleet(
         DAY,
@@ -32,7 +32,7 @@ def told(tmp_path: Path) -> Told:
         busy("n", [0, 1], 0, DAY),
         ksm_silent=[[at(5), at(15)]],
     )
-    found = Told(tmp_path, described, scrape(described))
+    found = Told(tmp_path_factory.mktemp("told"), described, scrape(described))
     assert found.within() == [(5, 15)]
     return found
 
@@ -61,7 +61,8 @@ def test_prices_are_of_the_hours_collected(told: Told) -> None:
     )
 
 
-def test_a_bill_prices_hours_that_nobody_saw(told: Told) -> None:
+def test_a_bill_prices_hours_that_nobody_saw(told: Told, tmp_path: Path) -> None:
+    told = told.copy(tmp_path)
     billed = list(charges(told.fleet, lambda _node, _hour: ("on_demand", Decimal("21.96"))))
     (told.folder / "cur.csv").write_text(bill_files.aws_cur(billed))
     assert not collect_bills(told.store, [LocalTree(told.folder / "cur.csv")], "aws").errors

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.demo import bill
 from gpucost.demo.build import build
@@ -208,6 +208,16 @@ def test_what_was_discounted_is_told_of(told: Callable[[str], Told]) -> None:
     taken = told("list").gpu_cost - rows.gpu_cost
     assert taken > 5000
     assert of_class(billed, "discounts") <= of_class(effective, "discounts") - Decimal("0.9") * taken
+
+
+@pytest.mark.parametrize("name", ["discount rows", "discount rows by product"])
+def test_discount_rows_and_net_columns_come_to_the_same(told: Callable[[str], Told], name: str) -> None:
+    rows, net = (told(one).statements["effective"] for one in (name, "net columns"))
+    print(name)
+    [print(a["class"], a["team"], a["cost"], of_class(net, a["class"])) for a in rows["classes"]]
+    assert abs(rows["cost"] - net["cost"]) < CENT
+    for one in ("unused_commitments", "unused_gpu_reservations", "commitment_fees"):
+        assert abs(of_class(rows, one) - of_class(net, one)) < CENT, one
 
 
 # Google Cloud and Azure.

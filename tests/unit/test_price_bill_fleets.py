@@ -16,7 +16,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.trees import LocalTree
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
 from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
@@ -74,6 +74,10 @@ FORMATS: dict[str, tuple[str, str, str | None, Writer]] = {
 }
 
 
+# Stores before any bill, by their fleets: many tests have the same one.
+_LOADED: dict[str, bytes] = {}
+
+
 class Billed:
     """A fleet in a store, with a price book that no bill would agree with."""
 
@@ -81,7 +85,18 @@ class Billed:
         self.folder, self.fleet = folder, told
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
         self.config: Config = write_config(told, folder, folder / "prices.csv")
-        self.store: Store = load(told, scrape(told, lean=True), self.config, hours_per_window=48)
+        self.store = Store(self.config.store)
+        key = json.dumps(told)
+        if key not in _LOADED:
+            load(told, scrape(told, lean=True), self.config, hours_per_window=48)
+            _LOADED[key] = self.config.store.read_bytes()
+        self.config.store.write_bytes(_LOADED[key])
+
+    def copy(self, folder: Path) -> Billed:
+        """The same with its bills, attributed if this is, to be changed."""
+        made = Billed(folder, self.fleet)
+        made.config.store.write_bytes(self.config.store.read_bytes())
+        return made
 
     def bill(self, text: str, name: str, provider: str | None) -> None:
         path = self.folder / name

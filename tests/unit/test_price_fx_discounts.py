@@ -156,17 +156,20 @@ def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection
 
 
 def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"capacity_type": "reserved", "instance_type": "x1"}
-    for line, on_demand, reserved in (
-        ("on_demand", "7", "8"),
-        ("savings_plan", "7", "8"),
-        ("reserved", "10", "8"),
-        ("", "10", "8"),
+    lines = ("on_demand", "savings_plan", "reserved", "")
+    nodes = [
+        NODE | {"node_id": number, "capacity_type": "reserved", "instance_type": f"x{number}"} for number in range(len(lines))
+    ]
+    book = [f",,,x{number},{line},10,USD" for number, line in enumerate(lines)]
+    for option, expected in (
+        ("on_demand", (7, 7, 10, 10)),
+        ("reserved", (8, 8, 8, 8)),
+        ("spot", (10, 10, 10, 10)),
+        ("capacity_block", (10, 10, 10, 10)),
     ):
-        for option, expected in (("on_demand", on_demand), ("reserved", reserved), ("spot", "10"), ("capacity_block", "10")):
-            off = {"percent": 30 if option == "on_demand" else 20, "purchase_option": option}
-            found = run(con, [node], [f",,,x1,{line},10,USD"], {"discounts": [off]})
-            assert steps(found) == [(0, 24, Decimal(expected))], (line, option)
+        off = {"percent": 30 if option == "on_demand" else 20, "purchase_option": option}
+        found = run(con, nodes, book, {"discounts": [off]})
+        assert steps(found) == [(0, 24, Decimal(price)) for price in expected], option
     flex = NODE | {"capacity_type": "flex_start", "instance_type": "x1"}
     off = {"percent": 30, "purchase_option": "calendar"}
     assert steps(run(con, [flex], [",,,x1,flex_start,10,USD"], {"discounts": [off]})) == [(0, 24, Decimal(7))]

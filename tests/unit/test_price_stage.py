@@ -70,32 +70,40 @@ def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
     ],
 )
 def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
-    for option in ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]:
-        found = run(con, [NODE | {"capacity_type": capacity, "instance_type": "x1"}], [f",,,x1,{option},9,USD"])
-        assert steps(found) == ([(0, 24, Decimal(9))] if option in options.split() else [])
+    bought = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
+    nodes = [NODE | {"node_id": n, "capacity_type": capacity, "instance_type": f"x.{name}"} for n, name in enumerate(bought)]
+    found = run(con, nodes, [f",,,x.{option},{option},9,USD" for option in bought])
+    assert [(bought[node], *rest[:3]) for node, *rest in found] == [
+        (option, 0, 24, Decimal(9)) for option in bought if option in options.split()
+    ]
 
 
 @pytest.mark.parametrize(
     ("capacity", "options"), [("reserved", "on_demand cud savings_plan reserved"), ("flex_start", "calendar flex_start")]
 )
 def test_of_rows_as_specific_the_option_that_fits_best_wins(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
-    node, lines = NODE | {"capacity_type": capacity, "instance_type": "x1"}, []
+    nodes, lines, expected, so_far = [], [], [], dict[str, int]()
     for number, option in enumerate(options.split(), start=1):
         # one key of a book holds one price of on_demand, savings_plan or cud: they tie on on-demand nodes
-        lines = [line for line in lines if not (option in "savings_plan cud" and "reserved" not in line)]
-        lines.append(f",,,x1,{option},{number},USD")
-        assert steps(run(con, [node], lines)) == [(0, 24, Decimal(number))]
+        so_far = {name: price for name, price in so_far.items() if not (option in "savings_plan cud" and name != "reserved")}
+        so_far[option] = number
         # what is more specific still comes first
-        more = [*lines, f",us-east-1,,x1,{options.split()[0]},50,USD"]
-        assert steps(run(con, [node], more)) == [(0, 24, Decimal(50))]
+        for kind, more, price in (
+            (f"x{number}", [], number),
+            (f"y{number}", [f",us-east-1,,y{number},{options.split()[0]},50,USD"], 50),
+        ):
+            nodes.append(NODE | {"node_id": len(nodes), "capacity_type": capacity, "instance_type": kind})
+            lines += [*(f",,,{kind},{name},{value},USD" for name, value in so_far.items()), *more]
+            expected.append((0, 24, Decimal(price)))
+    assert steps(run(con, nodes, lines)) == expected
 
 
 def test_a_row_for_all_options_prices_reserved_capacity_only_where_none_that_fits_does(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"capacity_type": "reserved"}
-    for option, expected in (("savings_plan", 8), ("on_demand", 8), ("spot", 9), ("capacity_block", 9)):
-        assert steps(run(con, [node], [",,,p4d.24xlarge,,9,USD", f",,,p4d.24xlarge,{option},8,USD"])) == [
-            (0, 24, Decimal(expected))
-        ]
+    expected = {"savings_plan": 8, "on_demand": 8, "spot": 9, "capacity_block": 9}
+    nodes = [node | {"node_id": number, "instance_type": f"x.{option}"} for number, option in enumerate(expected)]
+    found = run(con, nodes, [line for option in expected for line in (f",,,x.{option},,9,USD", f",,,x.{option},{option},8,USD")])
+    assert steps(found) == [(0, 24, Decimal(value)) for value in expected.values()]
 
 
 def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
@@ -106,16 +114,19 @@ def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
 
 def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"instance_type": None, "labels": {"label_example_com_pool_name": "A", "label_capacity_type": "x"}}
-    for selector in (
+    selectors = (
         "example.com/pool-name=A",
         "label_example_com_pool_name=A",
         "capacityType=x",
         "example.com/pool-name=A;capacityType=x",
-    ):
-        assert steps(run(con, [node], [f",,,,,5,USD,,,{selector}"])) == [(0, 24, Decimal(5))]
-    for selector in ("example.com/pool-name=a", "absent=A"):
-        assert run(con, [node], [f",,,,,5,USD,,,{selector}"]) == []
-    assert run(con, [node | {"labels": None}], [",,,,,5,USD,,,absent=A"]) == []
+        "example.com/pool-name=a",
+        "absent=A",
+    )
+    nodes = [node | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(selectors))]
+    unlabeled = node | {"node_id": 9, "instance_type": "x5", "labels": None}
+    found = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])
+    assert [row[:4] for row in found] == [(number, 0, 24, Decimal(5)) for number in range(4)]
+    assert steps(run(con, [node], [f",,,,,5,USD,,,{selectors[0]}"])) == [(0, 24, Decimal(5))]
 
 
 def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) -> None:
@@ -252,26 +263,7 @@ ROWS = st.lists(
 FIELDS = ("provider", "region", "zone", "instance_type")
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    ROWS,
-    st.lists(
-        st.tuples(
-            st.sampled_from([None, "aws", "gcp"]),
-            st.sampled_from([None, "us-east-1", "eu-west-1"]),
-            st.sampled_from(["us-east-1a", "us-east-1b"]),
-            st.sampled_from([None, "x1", "X2"]),
-            st.sampled_from(["on_demand", "spot", "reserved", "unknown"]),
-            st.integers(0, 5),
-            st.integers(6, 26),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-)
-def test_the_winner_of_every_hour_is_that_of_plain_python(
-    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
-) -> None:
+def plain_python(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]) -> None:
     lines = []
     for *fields, value, hour in rows:
         start = datetime.fromtimestamp(START / 1000 + int(hour) * 3600, UTC).isoformat() if hour else ""
@@ -290,6 +282,41 @@ def test_the_winner_of_every_hour_is_that_of_plain_python(
             found = [int(value) for _, start, end, value, _, _ in own if start <= hour < end]
             expected = winner(rows, node, hour) if up else None
             assert found == ([] if expected is None else [expected])
+
+
+FLEETS = (
+    ROWS,
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, "aws", "gcp"]),
+            st.sampled_from([None, "us-east-1", "eu-west-1"]),
+            st.sampled_from(["us-east-1a", "us-east-1b"]),
+            st.sampled_from([None, "x1", "X2"]),
+            st.sampled_from(["on_demand", "spot", "reserved", "unknown"]),
+            st.integers(0, 5),
+            st.integers(6, 26),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+
+
+@settings(max_examples=6, deadline=None)
+@given(*FLEETS)
+def test_the_winner_of_every_hour_is_that_of_plain_python(
+    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
+) -> None:
+    plain_python(con, rows, fleet)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(*FLEETS)
+def test_the_winner_in_many_more_fleets(
+    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
+) -> None:
+    plain_python(con, rows, fleet)
 
 
 def winner(rows: list[tuple[Any, ...]], node: dict[str, Any], hour: int) -> int | None:

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.reconcile import Reconciliation, in_cents, reconcile
-from gpucost.reconcile.view import BASES, CENT, CLASSES, ClassRow, Statement
+from gpucost.report.reconcile import BASES, CENT, CLASSES, ClassRow, Reconciliation, Statement, in_cents, reconcile
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import DAY, NODE, START, empty_store, run
 
@@ -225,7 +224,7 @@ def test_discounts_that_are_in_machines_cost_are_not_told_again(con: duckdb.Duck
     check(found, 3)
     assert of(found, "billed") == {"a": (2, 20), "discounts": (1, -3)}
     assert of(found, "effective") == {"a": (2, 19), "discounts": (1, -2)}
-    assert "discounts that are in no machine's cost" in [words for words, *_ in found.statements[1].lines()]
+    assert "discounts that are in no other class" in [words for words, *_ in found.statements[1].lines()]
 
 
 @pytest.mark.parametrize("length", [1, 720])
@@ -313,6 +312,7 @@ def test_cents_that_rounding_leaves_are_a_line() -> None:
     assert one.classes[-1] == ClassRow("rounding", None, 0, Decimal("1E-12"))
     assert one.lines()[-1] == ("rounding", None, Decimal("0.01"))
     assert in_cents([("a", 1, Decimal("1.00"))], Decimal("1.00")) == [("a", 1, Decimal("1.00"))]
+    assert [str(cost) for *_, cost in in_cents([("a", 1, Decimal("-1E-8"))], Decimal("-1E-8"))] == ["0.00"]
     assert list(CLASSES)[-1] == "rounding"
 
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.cli.report import reconciled
 from gpucost.config.model import Config
-from gpucost.reconcile.view import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.render.charts import clean, clipped, spark, tick_texts, ticks
 from gpucost.render.html import Bar, Block, render
 from gpucost.render.view import Column, Figure, Line, PriceSource, Table
+from gpucost.report.reconcile import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import sample
 from tests.html_pages import HOSTILE, hostile_store, october, sample_store, view

@@ -150,8 +150,17 @@ RULES = (
 )
 
 
+SHOWN = ("team", "pod", "gpu_model")
+
+
 @pytest.mark.parametrize(
-    ("dimension", "share"), [*((dimension, "proportional") for dimension in DIMENSIONS), ("pod", "even"), ("hour", "even")]
+    ("dimension", "share"),
+    [
+        *((dimension, "proportional") for dimension in SHOWN),
+        ("hour", "even"),
+        *(pytest.param(one, "proportional", marks=pytest.mark.slow) for one in DIMENSIONS if one not in SHOWN),
+        pytest.param("pod", "even", marks=pytest.mark.slow),
+    ],
 )
 def test_any_dimension_adds_up_to_the_same(con: duckdb.DuckDBPyConnection, dimension: str, share: str) -> None:
     plain, view = ask(con, dimension), ask(con, dimension, rules=RULES, share=share)

@@ -25,27 +25,33 @@ from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, unpaid
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.side_by_side import Scene, Scenes
 
 HOURS = 6
+OWN_BOOK = [*BOOK, ",,,box.large,on_demand,2.00,USD,"]
 
 
-def attributed(
-    told: dict[str, Any], folder: Path, more: list[Series] | None = None, drop: str = "$^", settings: str = ""
-) -> tuple[dict[str, float], ReportView]:
-    """GPU-hours by pod, and the report; of the scraped series those whose metric `drop` matches are left out."""
-    book = folder / "prices.csv"
-    book.write_text("\n".join([HEADER, *BOOK, ",,,box.large,on_demand,2.00,USD,"]) + "\n")
-    config: Config = write_config(told, folder, book)
-    if settings:
-        with (folder / "gpucost.toml").open("a") as out:
-            out.write(settings)
-        config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
+Answer = tuple[dict[str, float], ReportView]
+scene = Scenes()
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Scene, Answer]]:
+    return scene.start(tmp_path_factory.mktemp("scenes"), answer, OWN_BOOK)
+
+
+def scraped(told: dict[str, Any], more: list[Series] | None = None, drop: str = "$^") -> tuple[dict[str, Any], list[Series]]:
+    """What is scraped of a fleet, but the series whose metric `drop` matches, and more."""
     series = [s for s in scrape(told, lean=True) if not re.fullmatch(drop, s.labels["__name__"])]
-    store: Store = load(told, [*series, *(more or [])], config)
-    period = Period(datetime.fromtimestamp(told["start"], UTC), datetime.fromtimestamp(told["end"], UTC))
-    view = pipeline.report(config, store, Query(period=period, period_name="the day"))
+    return told, [*series, *(more or [])]
+
+
+def answer(config: Config, store: Store, cluster: str) -> Answer:
+    """GPU-hours by pod, and the report."""
+    period = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS)))
+    view = pipeline.report(config, store, Query(period=period, period_name="the day", clusters=(cluster,)))
     assert not unpaid(store)
-    figures = by_pod(store, told["start"] * 1000, told["end"] * 1000)
+    figures = by_pod(store, at(0) * 1000, at(HOURS) * 1000, cluster)
     return {key[2]: float(f.allocated_gpu_hours) for key, f in figures.items() if f.allocated_gpu_hours}, view
 
 
@@ -73,14 +79,16 @@ def claiming(name: str, start: float, end: float, claim: str = "shared", **more:
 SHARED = [claiming("long", 0, 6), claiming("short", 0, 3)]
 
 
-def test_a_claim_is_split_among_those_that_run_at_each_moment(tmp_path: Path) -> None:
+@scene()
+def test_a_claim_is_split_among_those_that_run_at_each_moment() -> Scene:
     told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
-    hours, view = attributed(told, tmp_path, [allocated("shared", "gpu-0")])
+    hours, view = yield scraped(told, [allocated("shared", "gpu-0")])
     assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
     assert not said(view, "unplaced_claim")
 
 
-def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods(tmp_path: Path) -> None:
+@scene()
+def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods() -> Scene:
     told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
     labels = {
         "__name__": "DCGM_FI_DEV_GPU_UTIL",
@@ -91,35 +99,35 @@ def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods(tmp_path: Path
     }
     claim = {"namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train"}
     times = np.arange(at(0), at(HOURS), 60, dtype=np.int64) * 1000
-    hours, _ = attributed(told, tmp_path, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
+    hours, _ = yield scraped(told, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
     assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
 
 
-def test_slices_of_claims(tmp_path: Path) -> None:
+@scene()
+def test_slices_of_claims() -> Scene:
     told = fleet(HOURS, [node("n", "p5.48xlarge", 0, HOURS)], [claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")], {})
     devices_of = [allocated("a", "gpu-1-mig-1g10gb-19-0"), allocated("b", "gpu-2"), allocated("b", "gpu-3")]
-    hours, _ = attributed(told, tmp_path, devices_of)
+    hours, _ = yield scraped(told, devices_of)
     assert hours == pytest.approx({"slice": 6 / 7, "two": 6}, abs=0.02)
 
 
-def test_a_claim_that_nothing_ties_to_a_device_is_said(tmp_path: Path) -> None:
+@scene()
+def test_a_claim_that_nothing_ties_to_a_device_is_said() -> Scene:
     told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [claiming("lost", 1, 5), claiming("net", 0, 6, "nic")], {})
-    hours, view = attributed(told, tmp_path, [allocated("nic", "eth-1", "dra.net")])
+    hours, view = yield scraped(told, [allocated("nic", "eth-1", "dra.net")])
     assert not hours
     assert [message for message in said(view, "unplaced_claim") if "4.0 GPU-hours of 1 pod" in message and "train" in message]
 
 
-@pytest.mark.parametrize(
-    ("instance_type", "worth"), [("g6.12xlarge", "7.20 USD"), ("box.large", "3.00 USD"), ("strange", "no price")]
-)
-def test_what_no_table_lists_is_named_with_hours_and_dollars(instance_type: str, worth: str, tmp_path: Path) -> None:
+@scene(("g6.12xlarge", "7.20 USD"), ("box.large", "3.00 USD"), ("strange", "no price"))
+def test_what_no_table_lists_is_named_with_hours_and_dollars(instance_type: str, worth: str) -> Scene:
     where = {**node("n", "g6.12xlarge", 0, HOURS), "instance_type": instance_type}
     if instance_type != "g6.12xlarge":
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     held = pod("odd", "n", [], 0, 3, resource="example_com_npu", count=4)
     other = node("g", "g5.xlarge", 0, HOURS)
     told = fleet(HOURS, [{**where, "offers": {"example_com_npu": 8}}, other], [held], {})
-    hours, view = attributed(told, tmp_path)
+    hours, view = yield scraped(told)
     assert not hours
     (message,) = said(view, "unsupported_resource")
     assert (
@@ -129,43 +137,40 @@ def test_what_no_table_lists_is_named_with_hours_and_dollars(instance_type: str,
     )
 
 
-def test_reservations_whose_pods_are_hidden_are_said(tmp_path: Path) -> None:
+@scene()
+def test_reservations_whose_pods_are_hidden_are_said() -> Scene:
     reservation = pod("gpu-reservation-a", "n", [0], 0, 4, "kai-resource-reservation")
     sharing = pod("half", "n", [], 0, 4, count=0, annotations={"gpu_fraction": "0.5"})
     told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [reservation, sharing], {})
-    hours, view = attributed(told, tmp_path, drop="kube_pod_annotations")
+    hours, view = yield scraped(told, drop="kube_pod_annotations")
     assert hours == pytest.approx({"gpu-reservation-a": 4})
     (message,) = said(view, "hidden_fractions")
     assert "kai-resource-reservation" in message and "4.0 GPU-hours of 1 pod" in message
     assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
 
 
-@pytest.mark.parametrize(
-    ("devices", "fraction", "gpus"),
-    [
-        ("2", "0.5", 1),
-        ("nan", "0.5", 0.5),
-        ("inf", "0.5", 0.5),
-        ("-3", "0.5", 0.5),
-        ("1e300", "0.5", 0.5),
-        ("1000", "1", 4),
-        ("1", "7", 1),
-        ("2", "nan", 0),
-    ],
+@scene(
+    ("2", "0.5", 1),
+    ("nan", "0.5", 0.5),
+    ("inf", "0.5", 0.5),
+    ("-3", "0.5", 0.5),
+    ("1e300", "0.5", 0.5),
+    ("1000", "1", 4),
+    ("1", "7", 1),
+    ("2", "nan", 0),
 )
-def test_annotations_that_no_pod_can_hold_are_cut_and_said(devices: str, fraction: str, gpus: float, tmp_path: Path) -> None:
+def test_annotations_that_no_pod_can_hold_are_cut_and_said(devices: str, fraction: str, gpus: float) -> Scene:
     told = {"gpu_fraction": fraction, "gpu_fraction_num_devices": devices}
     odd = pod("odd", "n", [], 0, 4, count=0, annotations=told)
-    hours, view = attributed(
-        fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [odd, pod("whole", "n", [0], 0, 4)], {}), tmp_path
-    )
+    hours, view = yield scraped(fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [odd, pod("whole", "n", [0], 0, 4)], {}))
     assert hours == pytest.approx({"whole": 4} | ({"odd": 4 * gpus} if gpus else {}), abs=0.02)
     assert [f"({4 * gpus:.1f} GPU-hours of 1 pod" in message for message in said(view, "guessed_share")] == (
         [] if (devices, fraction) == ("2", "0.5") else [True]
     )
 
 
-def test_a_family_that_cannot_be_split_counts_whole_and_is_said(tmp_path: Path) -> None:
+@scene()
+def test_a_family_that_cannot_be_split_counts_whole_and_is_said() -> Scene:
     where = {
         **node("n", "g6.12xlarge", 0, HOURS, dcgm=False, gfd=False, shared_resource="huawei_com_Ascend310P"),
         "instance_type": "box.large",
@@ -174,7 +179,7 @@ def test_a_family_that_cannot_be_split_counts_whole_and_is_said(tmp_path: Path) 
         pod("template", "n", [], 0, 3, resource="huawei_com_Ascend310P_4c", count=1),
         pod("memory", "n", [], 0, 3, resource="huawei_com_Ascend310P", count=1, asks={"huawei_com_Ascend310P_memory": 3072}),
     ]
-    hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
+    hours, view = yield scraped(fleet(HOURS, [where], held, {}))
     assert hours == pytest.approx({"template": 3, "memory": 3})
     assert sorted(message.split(" ")[0] for message in said(view, "unsplit_resource")) == [
         "huawei_com_ascend310p_4c",
@@ -186,46 +191,50 @@ def test_a_family_that_cannot_be_split_counts_whole_and_is_said(tmp_path: Path) 
 def test_hami_gives_bare_pods_its_default_memory(tmp_path: Path) -> None:
     held = [pod("bare", "n", [0], 0, 6), pod("cores", "n", [1], 0, 6, asks={"nvidia_com_gpucores": 50})]
     told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, {})
-    hours, _ = attributed(told, tmp_path, settings="[hami]\ndefault_mem = 6144\n")
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *OWN_BOOK]) + "\n")
+    path = write_config(told, tmp_path, tmp_path / "prices.csv").path
+    assert path is not None
+    path.write_text(path.read_text() + "[hami]\ndefault_mem = 6144\n")
+    config = load_config(path, environ={}, cwd=tmp_path)
+    hours, _ = answer(config, load(told, scrape(told, lean=True), config), "main")
     assert hours == pytest.approx({"bare": 1.5, "cores": 3})
 
 
-def test_virtual_devices_that_nothing_else_counts(tmp_path: Path) -> None:
+@scene()
+def test_virtual_devices_that_nothing_else_counts() -> Scene:
     held = [pod("part", "n", [], 0, 6, count=1, asks={"nvidia_com_gpucores": 50, "nvidia_com_gpumem_percentage": 25})]
     where = {
         **node("n", "g6.12xlarge", 0, HOURS, gfd=False, dcgm=False, offers={"nvidia_com_gpu": 40}),
         "instance_type": "box.large",
     }
-    hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
+    hours, view = yield scraped(fleet(HOURS, [where], held, {}))
     assert hours == pytest.approx({"part": 3})
     assert float(view.totals.cost) == pytest.approx(1.5, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("units", "labels", "gpus", "guessed"),
-    [
-        (16, {}, 0.25, False),
-        (40, {}, 1, True),
-        (40, {"label_nvidia_com_gpu_sharing_strategy": "time-slicing"}, 0.1, False),
-        (20, {}, 1, True),
-        (4, {}, 1, False),
-    ],
+@scene(
+    (16, {}, 0.25, False),
+    (40, {}, 1, True),
+    (40, {"label_nvidia_com_gpu_sharing_strategy": "time-slicing"}, 0.1, False),
+    (20, {}, 1, True),
+    (4, {}, 1, False),
 )
 def test_a_pod_of_hami_makes_no_slots_of_other_nodes_whole_gpus(
-    units: int, labels: dict[str, str], gpus: float, guessed: bool, tmp_path: Path
-) -> None:
+    units: int, labels: dict[str, str], gpus: float, guessed: bool
+) -> Scene:
     """HAMi offers five virtual GPUs for each on node n; of node b its units alone may tell."""
     part = pod("part", "n", [0], 0, 6, asks={"nvidia_com_gpucores": 30, "nvidia_com_gpumem_percentage": 20})
     nodes = [
         node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 20}),
         node("b", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": units}, labels=labels),
     ]
-    hours, view = attributed(fleet(HOURS, nodes, [part, pod("other", "b", [0], 0, 6)], {}), tmp_path)
+    hours, view = yield scraped(fleet(HOURS, nodes, [part, pod("other", "b", [0], 0, 6)], {}))
     assert hours == pytest.approx({"part": 1.8, "other": 6 * gpus}, abs=0.02)
     assert bool(said(view, "guessed_share")) is guessed
 
 
-def test_intel_slots_and_gaudi(tmp_path: Path) -> None:
+@scene()
+def test_intel_slots_and_gaudi() -> Scene:
     held = [pod("slot", "n", [], 0, 6, resource="gpu_intel_com_i915", count=1)]
     labels = {"label_gpu_intel_com_device_count": 2}
     where = {
@@ -233,7 +242,7 @@ def test_intel_slots_and_gaudi(tmp_path: Path) -> None:
         "instance_type": "box.large",
     }
     where["offers"] = {"gpu_intel_com_i915": 8, "gpu_intel_com_i915_monitoring": 1, "gpu_intel_com_memory_max": 48_000_000_000}
-    hours, view = attributed(fleet(HOURS, [where], held, {}), tmp_path)
+    hours, view = yield scraped(fleet(HOURS, [where], held, {}))
     assert hours == pytest.approx({"slot": 1.5})
     assert not said(view, "unsupported_resource")
 

@@ -15,6 +15,8 @@ from gpucost.errors import StoreError, UsageError
 from gpucost.store.connection import Store
 from gpucost.store.schema import latest_version
 
+pytestmark = pytest.mark.usefixtures("own_migrations")
+
 HOLD = """
 import sys, time
 from pathlib import Path

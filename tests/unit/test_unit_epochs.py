@@ -109,10 +109,10 @@ def test_ranks_of_a_distributed_run_are_one_run_and_their_costs_add_up(tmp_path:
 
 
 def test_runs_of_one_pod_split_its_cost_by_time(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 24)], owner="notebook"), tmp_path)
+    config, store = stored(training([(0, 24)]), tmp_path)
     told = [
-        (counter("epoch", "notebook-0", run_id="a"), [(2, 0), (4, 1), (6, 2)]),
-        (counter("epoch", "notebook-0", run_id="b"), [(5, 0), (7, 1)]),
+        (counter("epoch", "run-a-0", run_id="a"), [(2, 0), (4, 1), (6, 2)]),
+        (counter("epoch", "run-a-0", run_id="b"), [(5, 0), (7, 1)]),
     ]
     put(store, told)
     view = asked(config, store)

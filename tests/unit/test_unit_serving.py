@@ -135,7 +135,7 @@ def test_requests_with_token_counts_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("kind", ["code", "conv"])
+@pytest.mark.parametrize("kind", ["code", pytest.param("conv", marks=pytest.mark.slow)])
 def test_the_azure_trace_of_2023(kind: str, tmp_path: Path) -> None:
     """Columns TIMESTAMP, ContextTokens, GeneratedTokens; moved to the fleet's day."""
     with shared(f"data/gpu/inference-azure-2023/data/AzureLLMInferenceTrace_{kind}.csv").open() as file:

@@ -6,20 +6,23 @@ import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
 
 from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
-from gpucost.config.model import Config, Waste
-from gpucost.periods import Period
+from gpucost.config.model import Config
+from gpucost.config.model import Waste as Limits
+from gpucost.periods import Period, slots
+from gpucost.report import waste
+from gpucost.report.waste import Filters, Waste
 from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.replay.series import Series
 from tests.replay.waste import anatomy, check_waste
 from tests.replay.work import counter, put
 from tests.unit.test_resource_shares import allocated
@@ -142,86 +145,128 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
 }
 
 
-def attributed(described: Fleet, folder: Path, more: list[Series] | None = None, **settings: Any) -> tuple[Config, Store, Period]:
+def cluster(name: str, described: Fleet) -> Fleet:
+    """The fleet under the name of a cluster, beside which others can be in one store."""
+    told = {key: [{**one, "cluster": name} for one in described[key]] for key in ("nodes", "pods")}
+    return {**described, **told, "cluster_label": True}
+
+
+LIMITS = {"short limits": alone(10, one(0, 10, SLEEP)), "short limits of a node": alone(4)}
+CLAIMS = fleet(
+    7,
+    [node("a", A10G, 0, 6)],
+    [
+        pod("p-0", "a", [], 0, 6, count=0, claims=["shared"], owner=TRAIN, end_phase="Failed"),
+        pod("q-0", "a", [], 2, 3, count=0, claims=["shared"], owner=TRAIN),
+    ],
+    busy("a", [0], 0, 6),
+)
+RANKS = fleet(
+    6,
+    [node("a", L4, 0, 4)],
+    [pod("ddp-0", "a", [0], 0, 4, owner=TRAIN), pod("ddp-1", "a", [1], 0, 4, owner=TRAIN, end_phase="Failed")],
+    busy("a", [0, 1], 0, 4),
+)
+WIDE = four(
+    4,
+    pod("wide", "a", [0, 1, 2], 0, 4, owner=TRAIN),
+    pod("narrow", "a", [3], 0, 4, "other", owner=TRAIN),
+    util={**busy("a", [0], 0, 4, 80), **busy("a", [1], 0, 2, 40)},
+)
+NAMED = four(4, one(0, 4, TRAIN), pod("n", "a", [1], 0, 4, "labs", owner=SLEEP), util=busy("a", [0], 0, 3))
+OTHERS = LIMITS | {"claims": CLAIMS, "ranks": RANKS, "wide": WIDE, "named": NAMED}
+Stored = tuple[Config, Store, Period]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """All these fleets in one attributed store, each as a cluster of its own."""
+    folder = tmp_path_factory.mktemp("waste")
     prices = folder / "prices.csv"
     prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
-    config = write_config(described, folder, prices).model_copy(update=settings)
-    store = load(described, [*scrape(described, lean=True), *(more or [])], config, hours_per_window=100)
-    period = Period(*(datetime.fromtimestamp(described[key], UTC) for key in ("start", "end")))
+    fleets = [cluster(name, told) for name, (told, _) in FLEETS.items()] + [cluster(name, told) for name, told in OTHERS.items()]
+    whole = max(fleets, key=lambda told: told["end"])
+    config = write_config(whole, folder, prices)
+    series = [one for told in fleets for one in scrape(told, lean=True)]
+    claim = allocated("shared", "gpu-0", pool="a")
+    claim.labels["cluster"] = "claims"
+    store = load(whole, [*series, claim], config, hours_per_window=100)
+    period = Period(*(datetime.fromtimestamp(whole[key], UTC) for key in ("start", "end")))
     pipeline.attribute(config, store, period)
     return config, store, period
 
 
-def hours(found: Any) -> dict[str, float]:
-    return {row.bucket: row.gpu_hours for row in found.buckets if row.gpu_hours or row.cost}
+@pytest.fixture
+def copied(everything: Stored, tmp_path: Path) -> Stored:
+    """The same store, to put work into."""
+    config, store, period = everything
+    return config, Store(Path(copyfile(store.path, tmp_path / "gpucost.duckdb"))), period
+
+
+@pytest.fixture(scope="module")
+def found(everything: Stored) -> Waste:
+    return anatomy(*everything, "cluster")
+
+
+def hours(found: Waste, name: str) -> dict[str, float]:
+    return {row.bucket: row.gpu_hours for row in found.rows if row.keys["cluster"] == name and (row.gpu_hours or row.cost)}
 
 
 @pytest.mark.parametrize("name", FLEETS)
-def test_a_fleet_for_each_bucket(name: str, tmp_path: Path) -> None:
-    described, expected = FLEETS[name]
-    config, store, period = attributed(described, tmp_path)
-    found = anatomy(config, store, period)
-    assert hours(found) == pytest.approx(expected, abs=1e-6)
+def test_a_fleet_for_each_bucket(name: str, found: Waste) -> None:
+    expected = FLEETS[name][1]
+    assert hours(found, name) == pytest.approx(expected, abs=1e-6)
     rate = Decimal(8) if name == "fragmentation_of_slices" else PRICE
-    cost = {row.bucket: row.cost for row in found.buckets if row.cost}
+    cost = {row.bucket: row.cost for row in found.rows if row.cost and row.keys["cluster"] == name}
     assert cost == {bucket: pytest.approx(Decimal(str(time)) * rate, abs=Decimal("1e-6")) for bucket, time in expected.items()}
-    check_waste(config, store, period)
 
 
-def test_limits_are_what_the_configuration_says(tmp_path: Path) -> None:
-    limits = Waste(forgotten_after="2h", empty_after="1d", target_utilization=1.0)
-    notebook = one(0, 10, SLEEP)
-    config, store, period = attributed(alone(10, notebook), tmp_path, waste=limits)
-    assert hours(anatomy(config, store, period)) == {"user_away": 2.0, "forgotten": 8.0}
-    (tmp_path / "other").mkdir()
-    config, store, period = attributed(alone(4), tmp_path / "other", waste=limits)
-    assert hours(anatomy(config, store, period)) == {"between_jobs": 4.0}
+def test_buckets_add_up_to_all_cost_and_time(everything: Stored) -> None:
+    check_waste(*everything)
 
 
-def test_work_is_lost_since_the_last_epoch_that_is_known(tmp_path: Path) -> None:
-    config, store, period = attributed(FLEETS["failed_restarted"][0], tmp_path)
+def test_limits_are_what_the_configuration_says(everything: Stored) -> None:
+    config, store, period = everything
+    limits = config.model_copy(update={"waste": Limits(forgotten_after="2h", empty_after="1d", target_utilization=1.0)})
+    found = anatomy(limits, store, period, "cluster")
+    assert hours(found, "short limits") == {"user_away": 2.0, "forgotten": 8.0}
+    assert hours(found, "short limits of a node") == {"between_jobs": 4.0}
+
+
+def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None:
+    _, store, _ = copied
     with store.write() as con:
         con.execute(
             """INSERT INTO progress_series BY NAME SELECT 1 AS series_id, 1 AS key, 1 AS identity, 's' AS source, 'm' AS mapping,
-                'epoch' AS unit, 'counter' AS kind, 'end' AS marks, false AS resumes, false AS is_failure, 'main' AS cluster,
+                'epoch' AS unit, 'counter' AS kind, 'end' AS marks, false AS resumes, false AS is_failure,
+                'failed_restarted' AS cluster,
                 'train' AS namespace, 'p-0' AS pod, MAP {}::MAP(VARCHAR, VARCHAR) AS labels"""
         )
         for hour, epochs in ((0.5, 0), (1, 1), (3, 2), (3.9, 2)):
             con.execute("INSERT INTO progress_values VALUES (1, $1, $2)", [at(hour) * 1000, epochs])
-    assert hours(anatomy(config, store, period)) == {"active": 3.0, "failed_restarted": 1.0}
-    check_waste(config, store, period)
-
-
-def test_a_pod_whose_share_of_a_claim_changes_is_one_pod(tmp_path: Path) -> None:
-    """Failed at 06:00, its last epoch ended at 05:00; from 02:00 to 03:00 another held half of its GPU."""
-    long = pod("p-0", "a", [], 0, 6, count=0, claims=["shared"], owner=TRAIN, end_phase="Failed")
-    short = pod("q-0", "a", [], 2, 3, count=0, claims=["shared"], owner=TRAIN)
-    described = fleet(7, [node("a", A10G, 0, 6)], [long, short], busy("a", [0], 0, 6))
-    config, store, period = attributed(described, tmp_path, [allocated("shared", "gpu-0", pool="a")])
-    put(store, [(counter("epoch", "p-0"), [(0.5, 0), (1, 1), (5, 2), (5.9, 2)])], 7)
-    assert hours(anatomy(config, store, period))["failed_restarted"] == 1.0
-    check_waste(config, store, period)
-
-
-def test_the_first_rank_counts_the_epochs_of_the_others(tmp_path: Path) -> None:
-    pods = [pod(f"ddp-{rank}", "a", [rank], 0, 4, owner=TRAIN) for rank in (0, 1)]
-    described = fleet(6, [node("a", L4, 0, 4)], [pods[0], {**pods[1], "end_phase": "Failed"}], busy("a", [0, 1], 0, 4))
-    config, store, period = attributed(described, tmp_path)
-    put(store, [(counter("epoch", "ddp-0"), [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])], 6)
-    assert hours(anatomy(config, store, period)) == {"active": 7.0, "failed_restarted": 1.0, "between_jobs": 8.0}
+    # Failed at 06:00, its last epoch ended at 05:00; from 02:00 to 03:00 another held half of its GPU: it is one pod
+    claims = counter("epoch", "p-0")._replace(cluster="claims")
+    # the first rank counts the epochs of the others
+    ranks = counter("epoch", "ddp-0")._replace(cluster="ranks")
+    put(store, [(claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]), (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])], 40)
+    found = anatomy(*copied, "cluster")
+    assert hours(found, "failed_restarted") == {"active": 3.0, "failed_restarted": 1.0}
+    assert hours(found, "claims")["failed_restarted"] == 1.0
+    assert hours(found, "ranks") == {"active": 7.0, "failed_restarted": 1.0, "between_jobs": 8.0}
     # a rank that counts for itself knows better
-    put(store, [(counter("epoch", "ddp-1"), [(0.1, 0), (1, 1), (3.9, 1)])], 6, source="other")
-    assert hours(anatomy(config, store, period)) == {"active": 5.0, "failed_restarted": 3.0, "between_jobs": 8.0}
-    check_waste(config, store, period)
+    own = counter("epoch", "ddp-1")._replace(cluster="ranks")
+    put(store, [(own, [(0.1, 0), (1, 1), (3.9, 1)])], 40, source="other")
+    assert hours(anatomy(*copied, "cluster"), "ranks") == {"active": 5.0, "failed_restarted": 3.0, "between_jobs": 8.0}
+    check_waste(*copied)
 
 
-def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(tmp_path: Path) -> None:
-    config, store, period = attributed(FLEETS["failed_restarted"][0], tmp_path)
+def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(copied: Stored, tmp_path: Path) -> None:
+    config, store, _ = copied
     path = tmp_path / "epochs.csv"
-    path.write_text(f"workload,pod,time,unit,value\n,p-0,{at(2)},epoch,0\n")
+    path.write_text(f"workload,cluster,pod,time,unit,value\n,failed_restarted,p-0,{at(2)},epoch,0\n")
     import_files(store, [path], config.tz)
-    assert hours(anatomy(config, store, period)) == {"active": 2.0, "failed_restarted": 2.0}
-    check_waste(config, store, period)
+    assert hours(anatomy(*copied, "cluster"), "failed_restarted") == {"active": 2.0, "failed_restarted": 2.0}
+    check_waste(*copied)
 
 
 def test_cores_and_memory_without_a_gpu_are_a_bucket_of_their_own(tmp_path: Path) -> None:
@@ -236,11 +281,11 @@ def test_cores_and_memory_without_a_gpu_are_a_bucket_of_their_own(tmp_path: Path
     check_waste(config, store, period)
 
 
-def test_gpus_that_a_pod_of_several_never_used(tmp_path: Path) -> None:
-    pods = [pod("wide", "a", [0, 1, 2], 0, 4, owner=TRAIN), pod("narrow", "a", [3], 0, 4, "other", owner=TRAIN)]
-    described = four(4, *pods, util={**busy("a", [0], 0, 4, 80), **busy("a", [1], 0, 2, 40)})
-    config, store, period = attributed(described, tmp_path)
-    works = {work.namespace: work for work in anatomy(config, store, period).workloads}
+def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
+    config, store, period = everything
+    with store.read() as con:
+        told = waste.build(con, config, period, slots(period, config.tz, ()), (), Filters(clusters=("wide",)))
+    works = {work.namespace: work for work in told.workloads}
     wide, narrow = works["train"], works["other"]
     assert (wide.gpus_requested, wide.gpus_measured, wide.gpus_never_used) == (3, 3, 1)
     # a single GPU that idled is no GPU too many
@@ -251,10 +296,11 @@ def test_gpus_that_a_pod_of_several_never_used(tmp_path: Path) -> None:
     assert (wide.workload_type, wide.bucket, wide.pods) == ("training", "data_stall", 1)
 
 
-def test_filters_and_dimensions(tmp_path: Path) -> None:
-    described = four(4, one(0, 4, TRAIN), pod("n", "a", [1], 0, 4, "labs", owner=SLEEP), util=busy("a", [0], 0, 3))
-    config, store, period = attributed(described, tmp_path)
-    by_type = anatomy(config, store, period, "workload_type", "namespace")
+def test_filters_and_dimensions(everything: Stored) -> None:
+    config, store, period = everything
+    by = ("workload_type", "namespace")
+    with store.read() as con:
+        by_type = waste.build(con, config, period, slots(period, config.tz, by), by, Filters(clusters=("named",)))
     assert {(row.bucket, row.keys["workload_type"], row.keys["namespace"], row.gpu_hours) for row in by_type.rows} == {
         ("active", "training", "train", 3.0),
         ("data_stall", "training", "train", 1.0),

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gpucost import pipeline
 from gpucost.cli.app import app
-from tests.replay.cases.words import busy, pod
-from tests.unit.test_waste import SLEEP, TRAIN, attributed, four, one
+from tests.replay.cases.words import BOOK, HEADER, busy, pod
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+from tests.unit.test_waste import SLEEP, TRAIN, four, one
 
 DAY = ("--from", "2026-03-10", "--to", "2026-03-10T04:00Z")
 
@@ -22,7 +25,10 @@ DAY = ("--from", "2026-03-10", "--to", "2026-03-10T04:00Z")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("waste")
     described = four(4, one(0, 4, TRAIN), pod("n", "a", [1], 0, 4, "labs", owner=SLEEP), util=busy("a", [0], 0, 3))
-    attributed(described, path)
+    prices = path / "prices.csv"
+    prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
+    config = write_config(described, path, prices)
+    pipeline.attribute(config, load(described, scrape(described, lean=True), config))
     return path
 
 

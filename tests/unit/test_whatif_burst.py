@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,10 +19,16 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.burst import Moving, Place, Work, answer, works_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import plain_cost
+from tests.unit.whatif_costs import plain_cost, stages_at_once
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 HOME = Place("aws", "us-east-1", Decimal(1), "test")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def ask(*places: Place, today: Decimal | None = None, **changes: Any) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
 
@@ -11,8 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app, leaves
+from tests.unit.whatif_costs import stages_at_once
 
 BASE = ["whatif", "schedule", "--nodes", "8", "--on-demand-price", "32.77", "--active-hours-per-day", "10"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,18 @@ from gpucost.periods import Period
 from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif.fleet import Pod, is_batch, is_notebook
+from tests.unit.whatif_costs import stages_at_once
 
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+WEEK = Period(datetime(2026, 10, 5, tzinfo=UTC), datetime(2026, 10, 12, tzinfo=UTC))
+ASKED = ("--from", "2026-10-05", "--to", "2026-10-12")
 MINUTE = 60_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +43,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(demo: Path, *args: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, ["whatif", *args, "--config", str(demo), "--month", "2026-10", "--format", "json"])
-    assert result.exit_code == code, result.output
+@cache
+def run(demo: Path, *args: str) -> Any:
+    """The answer, which no test may change: it is asked once."""
+    result = CliRunner().invoke(app, ["whatif", *args, "--config", str(demo), *ASKED, "--format", "json"])
+    assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
@@ -171,7 +184,7 @@ def test_schedule_of_a_team_is_its_own_cost(demo: Path) -> None:
     with Store(load_config(demo).store).read() as con:
         found = con.execute(
             "SELECT sum(cost) FROM cost_hourly WHERE team = 'research' AND from_ms >= $1 AND to_ms <= $2",
-            [OCTOBER.start_ms, OCTOBER.end_ms],
+            [WEEK.start_ms, WEEK.end_ms],
         ).fetchone()
     assert found is not None and answer["today"]["cost"] == pytest.approx(float(found[0]), abs=1e-4)
     hours = run(demo, "schedule", "--team", "research", "--office-hours", "08:00-18:00")
@@ -183,7 +196,7 @@ def test_a_clusters_nodes_are_whole(demo: Path) -> None:
     assert whole["today"] == cluster["today"] and whole["saving"] == cluster["saving"]
 
 
-@pytest.mark.parametrize("method", ["time-slicing", "mps", "mig"])
+@pytest.mark.parametrize("method", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("time-slicing", "mps")), "mig"])
 def test_share_on_the_store(demo: Path, method: str) -> None:
     answer = run(demo, "share", "--method", method, "--headroom-percent", "0", "--across-teams")
     assert answer["memory_measured"] is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,16 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import cost
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.plan import Change, Context, Group, Plan, Step, answer, read_plan
+from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
 COST_OF = partial(cost.cost_of, Config())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 @pytest.fixture(autouse=True)

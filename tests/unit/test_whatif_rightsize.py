@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -34,9 +35,16 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
+from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
 A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 @pytest.fixture(scope="module")

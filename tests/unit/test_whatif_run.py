@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,17 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.cli.whatif import SCOPE, opened
+from tests.unit.whatif_costs import stages_at_once
 
 SHARED = list(inspect.signature(opened).parameters)
 # a plan names whose usage it reads group by group; saved answers have no usage
 WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, "month", "start", "end", "last", "save"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def _commands() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -22,10 +23,17 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import cost, schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.schedule import OfficeHours, Piece, Rules, intersect, pieces, replay, subtract
+from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
 MINUTE = 60_000
 NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Job/train") -> Pod:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,15 @@ from gpucost.whatif import cost, share
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
+from tests.unit.whatif_costs import stages_at_once
 
 H = MS_PER_HOUR
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -26,10 +27,17 @@ from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, an
 from gpucost.whatif.spot.market import Changes
 from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
+from tests.unit.whatif_costs import stages_at_once
 
 MINUTE = 60_000
 START = datetime(2026, 10, 1, tzinfo=UTC)
 Prices = dict[str, list[tuple[int, Decimal]]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def cost_of(fleet: Fleet) -> Costs:
@@ -124,14 +132,24 @@ def answered(arguments: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of a short history, which tests only read."""
+    folder = tmp_path_factory.mktemp("history")
     rows = [("us-east-1a", 0, "1.0"), ("us-east-1b", 0, "1.2"), ("us-east-1a", 24, "1.5"), ("us-east-1b", 72, "1.25")]
-    history_file(tmp_path / "history.json", rows)
-    assert run("collect spot history.json").exit_code == 0
-    return tmp_path
+    history_file(folder / "history.json", rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
+        assert run("collect spot history.json").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def store(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(filled)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(filled / "none"))
+    return filled
 
 
 def test_a_job_is_started_once_a_day_over_the_history(store: Path) -> None:

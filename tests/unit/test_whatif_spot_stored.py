@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 
@@ -17,9 +18,16 @@ from gpucost.whatif.spot.answer import advise
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Changes, Market, Place
 from gpucost.whatif.spot.simulate import Options, Question, Target, Work, exact, gangs
+from tests.unit.whatif_costs import stages_at_once
 
 HOUR = MS_PER_HOUR
 TYPICAL = Rate(0.1, "test")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def cost_of(fleet: Fleet) -> Costs:

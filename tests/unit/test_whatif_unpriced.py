@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -20,6 +21,7 @@ from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.simulate import Options, Question
+from tests.unit.whatif_costs import stages_at_once
 
 HOUR = MS_PER_HOUR
 COST_OF = partial(cost.cost_of, Config())
@@ -28,6 +30,12 @@ ROW = {
     "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
     "gpu_model": "A100-SXM4-40GB",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stages_at_once() -> Iterator[None]:
+    with stages_at_once():
+        yield
 
 
 def priced(from_hour: int, to_hour: int, price: str = "20") -> dict[str, Any]:

@@ -1,10 +1,20 @@
-"""What a fleet costs, added up in plain Python: the stages' answer where everything is held, without their time."""
+"""What a fleet costs, added up in plain Python: the stages' answer without their time, and held against it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
+from typing import Any
 
-from gpucost.whatif.fleet import Costs, Fleet
+import pytest
+
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import cost
+from gpucost.whatif.fleet import Costs, Fleet, Node
+
+_DIGITS = Decimal("1e-9")
 
 
 def plain_cost(fleet: Fleet) -> Costs:
@@ -17,3 +27,80 @@ def plain_cost(fleet: Fleet) -> Costs:
     total = sum(cost.values(), Decimal(0))
     gpu_hours = sum(node.hours * node.gpus for node in fleet.nodes)
     return Costs(total, total, Decimal(0), gpu_hours, gpu_hours, sum(node.hours for node in fleet.nodes), {}, by_workload)
+
+
+@contextmanager
+def stages_at_once() -> Iterator[None]:
+    """Until it ends, fleets cost what plain Python adds up; then the stages cost all of them together, and must agree."""
+    asked: dict[str, tuple[Config, dict[Fleet, Costs]]] = {}
+    run_stages = cost.costs_of
+
+    def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
+        _, known = asked.setdefault(config.timezone, (config, {}))
+        for fleet in fleets:
+            if fleet not in known:
+                known[fleet] = _shared_cost(fleet) or run_stages(config, [fleet])[0]
+        return [known[fleet] for fleet in fleets]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "costs_of", costs_of)
+        yield
+    for config, known in asked.values():
+        for plain, told in zip(known.values(), run_stages(config, list(known)), strict=True):
+            for name in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
+                assert float(getattr(plain, name)) == pytest.approx(float(getattr(told, name)), rel=1e-9, abs=1e-5), name
+            for name in ("by_team", "by_workload"):
+                found, true = ({key: float(cost) for key, cost in getattr(one, name).items() if cost} for one in (plain, told))
+                assert found == pytest.approx(true, rel=1e-9, abs=1e-5), name
+
+
+def _shared_cost(fleet: Fleet) -> Costs | None:
+    """Pods cost their part of their node while they hold it; None where more is held of a node than there is."""
+    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    node_cost = {key: _price(node, node.from_ms, node.to_ms) for key, node in nodes.items()}
+    changes: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    by_team: dict[str, Decimal] = {}
+    by_workload: dict[tuple[str, str, str], Decimal] = {}
+    held_hours = 0.0
+    for pod in fleet.pods:
+        node = nodes[pod.cluster, pod.node]
+        start, end = max(pod.from_ms, node.from_ms), min(pod.to_ms, node.to_ms)
+        if end <= start:
+            continue
+        changes.setdefault((pod.cluster, pod.node), []).extend([(start, pod.gpus), (end, -pod.gpus)])
+        cost = _price(node, start, end) * Decimal(repr(pod.gpus)) / Decimal(repr(node.gpus))
+        by_team[pod.team] = by_team.get(pod.team, Decimal(0)) + cost
+        key = (pod.cluster, pod.namespace, pod.workload)
+        by_workload[key] = by_workload.get(key, Decimal(0)) + cost
+        held_hours += pod.gpus * (end - start) / MS_PER_HOUR
+    for place, steps in changes.items():
+        held = 0.0
+        for _, more in sorted(steps):
+            held += more
+            if held > nodes[place].gpus + 1e-9:
+                return None
+    total = sum(node_cost.values(), Decimal(0)).quantize(_DIGITS)
+    held_cost = sum(by_workload.values(), Decimal(0)).quantize(_DIGITS)
+    gpu_hours = sum(node.hours * node.gpus for node in fleet.nodes)
+    node_hours = sum(node.hours for node in fleet.nodes)
+    hours = (round(value, 9) for value in (gpu_hours, held_hours, node_hours))
+    return Costs(total, held_cost, total - held_cost, *hours, _parts(by_team, held_cost), _parts(by_workload, held_cost))
+
+
+def _parts(costs: dict[Any, Decimal], total: Decimal) -> dict[Any, Decimal]:
+    """Costs in whole digits that add up to the total; the largest has what is left."""
+    found = {key: cost.quantize(_DIGITS) for key, cost in costs.items()}
+    if found:
+        found[max(found, key=lambda key: found[key])] += total - sum(found.values())
+    return found
+
+
+def _price(node: Node, start: int, end: int) -> Decimal:
+    """What the node costs from `start` to `end`."""
+    cost = Decimal(0)
+    for price, after in zip(node.prices, [*node.prices[1:], None], strict=True):
+        begin = start if price.from_ms is None else max(start, price.from_ms)
+        until = end if after is None or after.from_ms is None else min(end, after.from_ms)
+        if until > begin:
+            cost += price.per_node_hour * (until - begin) / MS_PER_HOUR
+    return cost

@@ -1,5 +1,5 @@
 -- reads: blocks, node_devices, settings
--- writes: blocks.idle_samples, idle_threshold: idle samples counted anew where they were counted under another threshold
+-- writes: blocks.idle_samples, blocks.idle_threshold: idle samples counted anew where they were counted under another threshold
 -- invariant: the samples themselves are untouched
 UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below
 FROM (

@@ -1,5 +1,5 @@
 -- reads: local_days
--- writes: attributed_days, cost_hourly, node_hourly, cost_daily, node_daily, without days that neither metrics nor a bill cover any more
+-- writes: covered_days, attributed_days, cost_hourly, node_hourly, cost_daily, node_daily, without days that neither metrics nor a bill cover any more
 -- invariant: local_days adjoin: rows within them are untouched; where there are none, nothing stays
 CREATE OR REPLACE TEMP TABLE covered_days AS
 SELECT coalesce(min(from_ms), 0) AS from_ms, coalesce(max(to_ms), 0) AS to_ms FROM local_days;

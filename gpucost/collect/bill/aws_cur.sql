@@ -34,7 +34,7 @@ WITH ruled AS (
                 WHEN line_type = 'Refund' THEN 'refund'
                 WHEN line_type = 'Credit' THEN 'credit'
                 WHEN is_discount THEN 'discount'
-                WHEN coalesce(line_item_product_code, '') ILIKE '%support%' THEN 'support'
+                WHEN line_item_product_code ILIKE '%support%' THEN 'support'
                 WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee') AND effective <> 0 THEN 'commitment_unused'
                 WHEN line_type IN ('SavingsPlanRecurringFee', 'RIFee', 'SavingsPlanUpfrontFee', 'SavingsPlanNegation')
                      OR (line_type = 'Fee' AND (of_block OR commitment IS NOT NULL))
@@ -48,7 +48,9 @@ WITH ruled AS (
     FROM ruled
 )
 SELECT 'aws' AS provider,
-       strftime(coalesce(TRY_CAST(bill_billing_period_start_date AS TIMESTAMPTZ)::TIMESTAMP, starts), '%Y-%m') AS billing_period,
+       -- Midnight UTC says its month as it stands there.
+       coalesce(nullif(regexp_extract(bill_billing_period_start_date, '^([0-9]{4}-(0[1-9]|1[0-2]))-0[1-9][T ]00:00:00([.]0+)?Z$', 1), ''),
+                strftime(coalesce(TRY_CAST(bill_billing_period_start_date AS TIMESTAMPTZ)::TIMESTAMP, starts), '%Y-%m')) AS billing_period,
        -- AWS numbers a bill's rows when it closes the month.
        CASE WHEN tells_invoices THEN bill_invoice_id IS NOT NULL END AS is_invoiced,
        -- What names the charge, without its amounts. Line item ids differ between deliveries of one bill and cannot.
@@ -59,7 +61,7 @@ SELECT 'aws' AS provider,
        ends AS charge_period_end,
        CASE WHEN line_type = 'Tax' THEN 'Tax'
             WHEN line_type = 'Refund' THEN 'Adjustment'
-            WHEN kind IN ('credit', 'discount') THEN 'Credit'
+            WHEN NOT is_split AND (line_type = 'Credit' OR is_discount) THEN 'Credit'
             WHEN line_type IN ('Fee', 'RIFee', 'SavingsPlanRecurringFee', 'SavingsPlanUpfrontFee') THEN 'Purchase'
             ELSE 'Usage'
        END AS charge_category,
@@ -82,7 +84,7 @@ SELECT 'aws' AS provider,
        END AS service_category,
        coalesce(product_region, product_facts ->> '$.region', nullif(regexp_replace(line_item_availability_zone, '[a-z]$', ''), ''))
            AS region,
-       CASE WHEN regexp_matches(line_item_availability_zone, '[0-9][a-z]$') THEN line_item_availability_zone END AS zone,
+       CASE WHEN regexp_extract(line_item_availability_zone, '[0-9][a-z]$') <> '' THEN line_item_availability_zone END AS zone,
        line_item_resource_id AS resource_id,
        product_sku AS sku_id,
        line_item_usage_type AS sku_description,
@@ -140,6 +142,12 @@ SELECT 'aws' AS provider,
             ELSE 'same'
        END AS cost_cause,
        is_net,
+       CASE line_type
+           WHEN 'DiscountedUsage' THEN reservation_upfront / nullif(reservation_cost, 0)
+           WHEN 'RIFee' THEN unused_upfront / nullif(unused_upfront + unused_recurring, 0)
+           WHEN 'SavingsPlanRecurringFee'
+               THEN TRY_CAST(savings_plan_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)) / nullif(plan_fee, 0)
+       END AS upfront_share,
        line_item_product_code AS service_code,
        CASE WHEN kind = 'instance'
             THEN coalesce(product_operating_system, product_facts ->> '$.operating_system',

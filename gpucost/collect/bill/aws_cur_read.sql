@@ -13,6 +13,8 @@ WITH typed AS (
            TRY_CAST(savings_plan_net_savings_plan_effective_cost AS DECIMAL(38, 12)) AS net_plan_cost,
            TRY_CAST(reservation_effective_cost AS DECIMAL(38, 12)) AS reservation_cost,
            TRY_CAST(reservation_net_effective_cost AS DECIMAL(38, 12)) AS net_reservation_cost,
+           coalesce(TRY_CAST(reservation_amortized_upfront_cost_for_usage AS DECIMAL(38, 12)),
+                    reservation_cost - TRY_CAST(reservation_recurring_fee_for_usage AS DECIMAL(38, 12))) AS reservation_upfront,
            TRY_CAST(savings_plan_total_commitment_to_date AS DECIMAL(38, 12)) AS committed,
            TRY_CAST(savings_plan_used_commitment AS DECIMAL(38, 12)) AS used,
            -- What a plan's hour costs, and what of it is left after discounts.
@@ -36,17 +38,18 @@ WITH typed AS (
            -- SageMaker's ml.p5.48xlarge is a p5.48xlarge; EKS Auto Mode's fee ends in -management-hours.
            coalesce(nullif(regexp_extract(line_item_usage_type, ':(?:ml\.)?([a-z][a-z0-9-]*\.(?:metal-)?[a-z0-9]+)(?:-[a-z]+-hours)?$', 1), ''),
                     regexp_replace(product_instance_type, '^ml\.', '')) AS machine,
-           CASE WHEN contains(coalesce(split_line_item_parent_resource_id, line_item_resource_id), 'i-')
-                THEN nullif(regexp_extract(coalesce(split_line_item_parent_resource_id, line_item_resource_id), '(^|[/-])(i-[0-9a-f]+)$', 2), '')
-           END AS instance,
+           -- Of a column as it is, a function is worked out once for each value of a dictionary.
+           nullif(CASE WHEN split_line_item_parent_resource_id IS NULL
+                       THEN regexp_extract(line_item_resource_id, '(^|[/-])(i-[0-9a-f]+)$', 2)
+                       ELSE regexp_extract(split_line_item_parent_resource_id, '(^|[/-])(i-[0-9a-f]+)$', 2) END, '') AS instance,
            coalesce(savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n,
                     CASE WHEN contains(line_item_resource_id, ':savingsplan/') OR contains(line_item_resource_id, ':reserved-instances/')
                          THEN line_item_resource_id END)
                AS commitment,
            line_item_line_item_type IN ('EdpDiscount', 'PrivateRateDiscount', 'BundledDiscount', 'RiVolumeDiscount', 'SppDiscount',
                                         'DistributorDiscount', 'Discount') AS is_discount,
-           regexp_matches(coalesce(line_item_usage_type, ''), '(^|-)(UnusedBox|UnusedDed)(:|$)') AS is_unused_capacity,
-           regexp_matches(coalesce(line_item_usage_type, ''), '(^|-)(Host)?(BoxUsage|SpotUsage|DedicatedUsage|SchedUsage)(:|$)')
+           coalesce(regexp_extract(line_item_usage_type, '(^|-)(UnusedBox|UnusedDed)(:|$)') <> '', false) AS is_unused_capacity,
+           coalesce(regexp_extract(line_item_usage_type, '(^|-)(Host)?(BoxUsage|SpotUsage|DedicatedUsage|SchedUsage)(:|$)') <> '', false)
                AS is_machine,
            split_line_item_parent_resource_id IS NOT NULL AS is_split,
            -- Hours of a block may say so; its fee, and a discount on that, do in one of these.
@@ -60,7 +63,7 @@ WITH typed AS (
     SELECT *,
            NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') AS is_usage,
            -- HyperPod's machines are Kubernetes nodes; an export that names each prices them as any other.
-           coalesce(line_item_product_code, 'AmazonEC2') = 'AmazonEC2' AND is_machine
+           (line_item_product_code IS NULL OR line_item_product_code = 'AmazonEC2') AND is_machine
                OR line_item_product_code = 'AmazonSageMaker' AND instance IS NOT NULL AND contains(line_item_usage_type, 'Cluster:ml.')
                AS is_node,
            -- Accelerators that no node can be named for: SageMaker's jobs, endpoints and notebooks, fees without a machine.
@@ -77,7 +80,7 @@ SELECT *,
        contains(line_item_usage_type, 'EKS-Auto:') AND instance IS NOT NULL AND is_usage AS is_node_fee,
        has_accelerators AND (is_usage OR line_type = 'Fee') AS is_managed,
        -- Instance-hours of a row: AWS counts them in hours, whatever the length of the row.
-       CASE WHEN lower(coalesce(pricing_unit, 'hrs')) LIKE 'h%' THEN amount::DOUBLE
+       CASE WHEN pricing_unit IS NULL OR lower(pricing_unit) LIKE 'h%' THEN amount::DOUBLE
             WHEN lower(pricing_unit) LIKE 'sec%' THEN amount::DOUBLE / 3600
        END AS hours
 FROM judged;

@@ -11,7 +11,9 @@ WITH unsettled AS (
     SELECT payer, period, discounted, sum(unblended) AS unsettled FROM unsettled GROUP BY ALL
 ), settled AS (
     SELECT a.payer, a.period, a.discounted,
-           coalesce(sum(c.unblended) FILTER (c.is_discount), 0) AS discount, coalesce(sum(c.gross - c.net) FILTER (NOT c.is_discount), 0) AS taken
+           coalesce(sum(c.unblended) FILTER (c.is_discount), 0) AS discount,
+           -- An upfront fee's own net cost has all of its discount, amortized rows only this month's part.
+           coalesce(sum(CASE WHEN c.line_type IN ('Fee', 'SavingsPlanUpfrontFee') THEN c.unblended - c.net_unblended ELSE c.gross - c.net END) FILTER (NOT c.is_discount), 0) AS taken
     FROM cur_costs AS c
     JOIN asked AS a ON a.payer IS NOT DISTINCT FROM c.bill_payer_account_id AND a.period IS NOT DISTINCT FROM c.bill_billing_period_start_date
         AND a.discounted IS NOT DISTINCT FROM coalesce(c.commitment, c.line_item_product_code)

@@ -11,11 +11,10 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpucost.collect.bill.azure_answers import records
-from gpucost.collect.bill.azure_identity import in_words, line, login
+from gpucost.collect.bill.azure_blobs import in_words, line, login
 from gpucost.collect.bill.gcp_google import is_loopback
 from gpucost.collect.bill.manifest import Manifest
-from gpucost.collect.bill.trees import Entry, Tree
+from gpucost.collect.bill.opening import Entry, Tree, records
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, Passing, asked_again, retry_after
 

@@ -16,7 +16,7 @@ from gpucost.collect.bill.formats import sql_text
 from gpucost.collect.bill.gcp import PLAIN, RECORDS
 from gpucost.collect.bill.gcp_google import in_words, login
 from gpucost.collect.bill.manifest import Manifest
-from gpucost.collect.bill.trees import Entry, Tree
+from gpucost.collect.bill.opening import Entry, Tree
 from gpucost.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpucost.collect.bill.gcp_google import in_words, login
-from gpucost.collect.bill.trees import ENDINGS, Entry, Tree
+from gpucost.collect.bill.opening import ENDINGS, Entry, Tree
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:

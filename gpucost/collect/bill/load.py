@@ -3,28 +3,205 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
+from gpucost.catalog import load_catalog
 from gpucost.collect.base import Finding
-from gpucost.collect.bill import azure_manifest, formats, manifest, mapping, opening
-from gpucost.collect.bill.meter import Meter, Progress
+from gpucost.collect.bill import formats, manifest, opening
 from gpucost.errors import DataError, GpucostError
-from gpucost.store import bill_files, charges
+from gpucost.store import bill_files, bill_rules, charges
 
 if TYPE_CHECKING:
     import duckdb
 
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.manifest import Manifest
-    from gpucost.collect.bill.trees import Entry, Tree
+    from gpucost.collect.bill.opening import Entry, Opened, Tree
+    from gpucost.store.bill_files import Staged
     from gpucost.store.charges import BillResult, Load
     from gpucost.store.connection import Store
+
+# What the rows of every format pass first: a charge that stands there twice is one.
+_ONCE = ("once_1_repeated", "once_2_raw")
+
+
+def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Staged:
+    """One file as text columns named as the format's SQL reads them. Raises DataError."""
+    if opened.kind == "json":
+        raise DataError(f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line")
+    header = list(opened.header)
+    if opened.kind == "jsonl":
+        # Lines leave out what is null: a column may be there for the first time far down.
+        there = formats.locate(known, header, opened.name).columns
+        header += [column for column, at in there.items() if at is None]
+    where = formats.locate(known, header, opened.name)
+    file = bill_files.RawFile(
+        opened.path,
+        opened.name,
+        opened.kind,
+        header,
+        where.columns,
+        where.maps,
+        opened.gzipped,
+        opened.delimiter,
+        where.columns[known.line_item] if known.line_item else None,
+    )
+    return bill_files.stage(con, file, target)
+
+
+def write_rows(
+    con: duckdb.DuckDBPyConnection,
+    known: Format,
+    staged: Sequence[Staged],
+    files: charges.BillFiles,
+    *,
+    across_files: bool = True,
+) -> list[Finding]:
+    """Writes the charges of staged files to the store that `con` is open on, each once, and answers what the format finds worth
+    saying.
+
+    A charge that two files tell of counts twice where not `across_files`. Raises DataError, with file and row, where a charge
+    lacks what every charge has.
+    """
+    bill_files.staged_view(con, staged, known.columns, formats.MAPS)
+    con.execute("SET VARIABLE across_files = $1", [across_files])
+    may_repeat = any(file.repeats for file in staged) or (across_files and len(staged) > 1)
+    con.execute("SET VARIABLE may_repeat = $1", [may_repeat])
+    if known.catalog:
+        load_catalog(con)
+    with bill_files.values_in_words([file.name for file in staged]):
+        for name in (*_ONCE, *known.sql, "formatted"):
+            con.execute(formats.sql_text(name))
+        if charges.lacking(con):
+            raise _unread(con, known)
+        charges.write(con, files)
+    # What is written is read faster than it is mapped.
+    con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
+    found = bill_files.rows(con.execute(formats.sql_text(known.findings))) if known.findings else []
+    findings = [
+        Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
+    ]
+    return findings + repeated_rows(_count_repeated(con), "of these files")
+
+
+def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
+    (wrong,) = bill_files.rows(con.execute(formats.sql_text("unread")))
+    fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
+    if wrong["what"] == "the currency":
+        fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
+    return DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
+
+
+def repeated_rows(count: int, where: str) -> list[Finding]:
+    """What to say of rows that were left out: the same charges stand `where`."""
+    if not count:
+        return []
+    said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
+    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")]
+
+
+def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
+    return int(con.execute("SELECT count(*) FROM repeated").fetchall()[0][0])
+
+
+def write_loose(
+    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
+) -> tuple[list[Finding], dict[str, str]]:
+    """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
+    findings = write_rows(con, known, staged, files, across_files=False)
+    if len(staged) < 2:
+        return findings, {}
+    lost = bill_rules.superseded(con)
+    if lost or _stand_in_two_files(con):
+        charges.take_back(con)
+        findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
+    return findings, lost
+
+
+def _stand_in_two_files(con: duckdb.DuckDBPyConnection) -> bool:
+    return bool(con.execute("SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1").fetchall())
+
+
+def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> set[str]:
+    """Whose charges a staged FOCUS file holds."""
+    bill_files.staged_view(con, [staged], known.columns, formats.MAPS)
+    con.execute(formats.sql_text("focus_provider"))
+    con.execute(
+        "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
+    )
+    return {str(row[0]) for row in con.fetchall()}
+
+
+def has_rows(con: duckdb.DuckDBPyConnection, staged: Staged) -> bool:
+    """Whether a staged file holds any row."""
+    return bool(con.read_parquet(str(staged.path)).limit(1).fetchall())
+
+
+_EVERY_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class BillProgress:
+    """How far a run is: bytes of files read and in all, and what it does now."""
+
+    done: int
+    total: int
+    note: str
+
+
+Progress = Callable[[BillProgress], None]
+
+
+class Meter:
+    """Tells `progress`, where there is one, of each step."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._done = 0
+        self.total = 0
+
+    def tell(self, note: str, part: int = 0) -> None:
+        """Says what is done now, and how many bytes of the file in hand are read."""
+        if self._progress is not None:
+            self._progress(BillProgress(self._done + part, self.total, note))
+
+    def advance(self, size: int) -> None:
+        """A file of `size` bytes is done."""
+        self._done += size
+        self.tell("")
+
+    @contextmanager
+    def reading(self, con: duckdb.DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
+        """While a file is read on `con`, tells every moment how far that is."""
+        self.tell(f"reading {name}")
+        if self._progress is None:
+            yield
+            return
+        # DuckDB counts its progress only where it would show a bar.
+        con.execute("SET enable_progress_bar = true")
+        con.execute("SET enable_progress_bar_print = false")
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_EVERY_SECONDS):
+                if (percent := con.query_progress()) > 0:
+                    self.tell(f"reading {name}", round(size * percent / 100))
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
 
 # What is found where there is no export.
 _NOTHING = ("not_loaded", "leftovers", "passed_over")
@@ -67,7 +244,7 @@ class _Group:
     """Loose files of one format; `named` are those that were named themselves."""
 
     kind: Format
-    staged: list[mapping.Staged] = field(default_factory=list)
+    staged: list[bill_files.Staged] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     has_archive: bool = False
@@ -125,7 +302,7 @@ class _Run:
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
                 self.meter.tell(f"reading {tree.shown(entry)}")
                 text = tree.fetch(entry, self.work).read_bytes()
-                of_azure = azure_manifest.parse(text, entry)
+                of_azure = manifest.parse_azure(text, entry)
                 said = of_azure or manifest.parse(text, entry, tree.shown(entry))
                 whose = "azure" if of_azure else "aws"
                 if said is not None and self.provider not in (None, whose):
@@ -169,7 +346,7 @@ class _Run:
             self._find("note", "unchanged", f"{told.source} {told.billing_period}: already loaded, unchanged")
             self.meter.advance(sum(entry.size for entry in entries))
             return
-        read: list[tuple[Format, mapping.Staged]] = []
+        read: list[tuple[Format, bill_files.Staged]] = []
         for entry in entries:
             read += self._read(tree, entry)
             self.meter.advance(entry.size)
@@ -181,7 +358,7 @@ class _Run:
         kind = read[0][0]
         files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True)
         with self._store() as con:
-            findings = mapping.write_rows(con, kind, [staged for _, staged in read], files)
+            findings = write_rows(con, kind, [staged for _, staged in read], files)
             results = self._replace(con, files)
         self._tell(files, results, findings, is_named=tree.is_file)
 
@@ -221,20 +398,19 @@ class _Run:
             else:
                 files[digest] = (tree, entry)
         loaded = self._loaded(files)
-        known = {digest for _, load in loaded for digest in load.file_digests}
+        known = {digest for _, load, _ in loaded for digest in load.file_digests}
         groups: dict[str, _Group] = {}
         self._read_loose({digest: file for digest, file in files.items() if digest not in known}, groups)
         # What is new beside them is judged together with them.
-        beside = {digest for kind, load in loaded if kind.name in groups for digest in load.file_digests}
+        beside = {digest for kind, load, _ in loaded if kind.name in groups for digest in load.file_digests}
         self._read_loose({digest: file for digest, file in files.items() if digest in beside}, groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is broken: nothing of the batch is loaded.
             self._leave(sum(len(group.staged) for group in groups.values()))
             return
-        for kind, load in loaded:
+        for kind, load, results in loaded:
             if kind.name not in groups:
-                with self.store.read() as con:
-                    self.run.results += charges.unchanged(con, load.digest)
+                self.run.results += results
                 self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
         for group in groups.values():
             try:
@@ -243,26 +419,25 @@ class _Run:
                 self.run.errors.append(error)
                 self._leave(len(group.staged) - 1)
 
-    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load]]:
+    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load, list[BillResult]]]:
         """What the store has of just these files, read by the rules of today, as this command would load it."""
         if self.force or not self.store.exists:
             return []
         with self.store.read() as con:
-            loads = charges.loads(con, digests)
-        return [
-            (kind, load)
-            for load in loads
-            for kind in formats.all_formats()
-            if self._digest(kind, load.file_digests) == load.digest
-            and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
-        ]
+            return [
+                (kind, load, charges.unchanged(con, load.digest))
+                for load in charges.loads(con, digests)
+                for kind in formats.all_formats()
+                if self._digest(kind, load.file_digests) == load.digest
+                and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
+            ]
 
     def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
         for digest, (tree, entry) in files.items():
             try:
                 read = self._read(tree, entry)
                 for kind, file in read:
-                    if not mapping.has_rows(self.con, file.path):
+                    if not has_rows(self.con, file):
                         self._pass_over(
                             tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a month that has charges")
                         )
@@ -293,7 +468,7 @@ class _Run:
         digest = self._digest(group.kind, group.digests)
         files = charges.BillFiles(group.kind.name, digest, file_digests=None if group.has_archive else group.digests)
         with self._store() as con:
-            findings, lost = mapping.write_loose(con, group.kind, group.staged, files)
+            findings, lost = write_loose(con, group.kind, group.staged, files)
             results = self._replace(con, files)
         for old, new in sorted(lost.items()):
             why = f"{old} does not count: {new} holds the same bill and is the newer one"
@@ -340,10 +515,10 @@ class _Run:
             self.run.findings += findings
         for result in results:
             where = f"that the store has with another part of {result.source} {result.billing_period}"
-            self.run.findings += mapping.repeated_rows(result.repeated, where)
+            self.run.findings += repeated_rows(result.repeated, where)
 
-    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, mapping.Staged]]:
-        """A file, or those in an archive, as text columns in Parquet; what was fetched for that is not kept."""
+    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, bill_files.Staged]]:
+        """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
         directory = self.work / f"files-{self._number()}"
         directory.mkdir()
         found = []
@@ -351,10 +526,11 @@ class _Run:
             for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
                 kind = formats.recognize(file.header, file.name)
                 self._check_provider(kind, file.name)
-                staged = mapping.stage(self.con, kind, file, self.work / f"staged-{self._number()}.parquet")
+                staged = stage(self.con, kind, file, self.work / f"staged-{self._number()}.parquet")
                 self._check_holders(kind, file.name, staged)
-                found.append((kind, mapping.Staged(staged, file.name)))
-        rmtree(directory)
+                found.append((kind, staged))
+        if all(staged.raw is None for _, staged in found):
+            rmtree(directory)
         return found
 
     def _check_provider(self, known: Format, name: str) -> None:
@@ -363,11 +539,11 @@ class _Run:
         if self.provider is not None and known.providers and self.provider not in known.providers:
             raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.command} loads it")
 
-    def _check_holders(self, known: Format, name: str, staged: Path) -> None:
+    def _check_holders(self, known: Format, name: str, staged: bill_files.Staged) -> None:
         """A format of any provider's, whose rows say whose they are."""
         if self.provider is None or known.providers:
             return
-        held = mapping.holders(self.con, known, staged)
+        held = holders(self.con, known, staged)
         if held and self.provider not in held:
             raise formats.NotThis(
                 f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"

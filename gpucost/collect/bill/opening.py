@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
-from gpucost.collect.bill import azure_answers
 from gpucost.collect.bill.formats import NotThis
-from gpucost.errors import DataError
+from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.store import bill_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import duckdb
+
+    from gpucost.collect.bill.manifest import Manifest
+
+
+def is_answer(document: object) -> bool:
+    """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
+    properties = document.get("properties") if isinstance(document, dict) else None
+    return (
+        isinstance(properties, dict) and isinstance(properties.get("columns"), list) and isinstance(properties.get("rows"), list)
+    )
+
+
+def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an answer, with their columns' names. Raises DataError for a row of another length."""
+    names = [str(column.get("name")) for column in answer["properties"]["columns"]]
+    rows = answer["properties"]["rows"]
+    if any(len(row) != len(names) for row in rows):
+        raise DataError(f"a row of the answer has not {len(names)} fields, as it has columns", "ask again; nothing was loaded")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
 
 _DELIMITERS = (",", ";", "\t", "|")
 _HEADER_LIMIT = 4 << 20
@@ -106,7 +127,7 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
             break  # cut off by the limit of what was looked at, or wrong: reading it all will tell
         if not isinstance(record, dict):
             return _document(path, name, gzipped, directory)
-        if azure_answers.is_answer(record):
+        if is_answer(record):
             return _document(path, name, gzipped, directory)
         keys |= dict.fromkeys(record)
     return Opened(path, name, "jsonl", list(keys), gzipped)
@@ -120,7 +141,7 @@ def _document(path: Path, name: str, gzipped: bool, directory: Path) -> Opened:
         document = json.loads(text, parse_float=str)
     except ValueError as error:
         raise DataError(f"{name} is no JSON: {error}", _AGAIN) from None
-    if azure_answers.is_answer(document):
+    if is_answer(document):
         return _answer(document, path, name, directory)
     if isinstance(document, list):
         document = document[0] if document else {}
@@ -129,7 +150,7 @@ def _document(path: Path, name: str, gzipped: bool, directory: Path) -> Opened:
 
 def _answer(document: dict[str, Any], path: Path, name: str, directory: Path) -> Opened:
     """A saved answer of Azure's cost query API, one row per line. Raises NotThis where it has none."""
-    rows = azure_answers.records(document)
+    rows = records(document)
     if not rows:
         raise NotThis(f"{name} is an Azure cost query answer without rows", "ask for a period that has costs")
     target = directory / f"{path.name}.jsonl"
@@ -173,3 +194,93 @@ class _Said:
             raise DataError(f"{self.name} breaks off or is damaged: it was not downloaded in full", _AGAIN) from error
         if isinstance(error, OSError):
             raise DataError(f"cannot read {self.name}: {error.strerror or error}") from error
+
+
+ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".csv.gz", ".csv.zip", ".json.gz", ".jsonl.gz", ".gz", ".zip")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a tree: `key` is its path in the tree with slashes, `tag` changes with its content where that is known."""
+
+    key: str
+    size: int
+    tag: str | None = None
+
+
+class Tree(ABC):
+    """Files under one name that the user gave. `is_file`: the name is one file's, asked for by itself."""
+
+    name: str
+    is_file: bool = False
+
+    @abstractmethod
+    def entries(self) -> list[Entry]:
+        """Every file, by key. Raises SourceError where it cannot be listed."""
+
+    def around(self) -> list[Entry]:
+        """Where one file is named: every file beside and below it, which a manifest may name."""
+        return []
+
+    def passed_over(self) -> list[str]:
+        """Files of which nobody looks inside, since their names end like no export's. Only files on disk are told."""
+        return []
+
+    def told(self) -> list[Manifest]:
+        """Billing periods that this source vouches for by itself, without manifests among its files."""
+        return []
+
+    @abstractmethod
+    def fetch(self, entry: Entry, directory: Path) -> Path:
+        """The file on disk; one that lies elsewhere is written into `directory`. Raises SourceError."""
+
+    @abstractmethod
+    def shown(self, entry: Entry) -> str:
+        """What the file is called for the user, and in `charges.source_file`."""
+
+    def digest(self, entry: Entry) -> str:
+        """Changes with the file's content."""
+        return entry.tag or f"{entry.key}:{entry.size}"
+
+
+class LocalTree(Tree):
+    """A file, or all files below a directory that may be exports; hidden ones are left alone."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise UsageError(f"there is no {path}", "name a file or directory of the export, or an s3:// address")
+        self.is_file = path.is_file()
+        self.name = str(path)
+        self.root = path.parent if self.is_file else path
+        self._only = path.name if self.is_file else None
+
+    def entries(self) -> list[Entry]:
+        if self._only is not None:
+            return [Entry(self._only, (self.root / self._only).stat().st_size)]
+        return self.around()
+
+    def around(self) -> list[Entry]:
+        return [Entry(key, size) for key, size in self._found() if key.lower().endswith(ENDINGS)]
+
+    def passed_over(self) -> list[str]:
+        return [] if self.is_file else [key for key, _ in self._found() if not key.lower().endswith(ENDINGS)]
+
+    def _found(self) -> list[tuple[str, int]]:
+        try:
+            found = [(path.relative_to(self.root), path.stat().st_size) for path in self.root.rglob("*") if path.is_file()]
+        except OSError as error:
+            raise SourceError(f"cannot read {self.root}: {error.strerror or error}") from None
+        return sorted((path.as_posix(), size) for path, size in found if not any(part.startswith(".") for part in path.parts))
+
+    def fetch(self, entry: Entry, directory: Path) -> Path:  # noqa: ARG002  (it lies on disk already)
+        return self.root / entry.key
+
+    def shown(self, entry: Entry) -> str:
+        return str(self.root / entry.key)
+
+    def digest(self, entry: Entry) -> str:
+        try:
+            with (self.root / entry.key).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise SourceError(f"cannot read {self.shown(entry)}: {error.strerror or error}") from None

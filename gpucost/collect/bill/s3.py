@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucost.collect.aws import client, in_words, logged_in
-from gpucost.collect.bill.trees import ENDINGS, Entry, Tree
+from gpucost.collect.bill.opening import ENDINGS, Entry, Tree
 from gpucost.errors import SourceError, UsageError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices.base import PriceCollector, is_region_of
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.collect import aws
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices.base import PriceCollector, gpu_memory_mib, gpu_model, known_types, one_of_each
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError

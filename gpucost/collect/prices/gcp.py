@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices.base import KnownType, PriceCollector, gpu_model, known_types, one_of_each
 from gpucost.errors import SourceError
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpucost import catalog
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.spot import files
 from gpucost.collect.spot.aws import FALLBACK_REGION, AwsSpot, source_of
 from gpucost.collect.spot.azure import SOURCE as AZURE

@@ -11,7 +11,7 @@ import os
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.aws import NoCredentials
+from gpucost.collect.base import NoCredentials
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, Passing, asked_again, retry_after

@@ -1,4 +1,4 @@
--- reads: bill_rows, machine_riders, bills, billed_nodes, catalog_instances, discount_rates
+-- reads: bill_rows, discounted_rows, machine_riders, bills, billed_nodes, catalog_instances, discount_rates
 -- writes: billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
 -- invariant: charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
 CREATE OR REPLACE TEMP TABLE billed_rows AS
@@ -12,16 +12,13 @@ machines AS (
     -- Google bills a GPU that is attached to a machine beside it
     WHERE r.kind = 'instance' AND (lower(r.instance_type) IN (FROM gpu_types) OR regexp_matches(r.sku_description, '\bgpu\b|nvidia', 'i'))
 ),
-rates AS (
-    SELECT * EXCLUDE (discount_cost, discounted_cost), discount_cost / discounted_cost AS rate FROM discount_rates
-),
 told AS (
-    SELECT row_number() OVER () AS row_id, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, b.load_id,
+    SELECT row_number() OVER () AS row_id, r.bill_id, r.instance_key, r.provider, r.billing_period, r.format, r.load_id,
         coalesce(r.sub_account_id, r.billing_account_id) AS account, lower(r.region) AS region, lower(r.instance_type) AS instance_type,
         lower(r.operating_system) AS operating_system, r.tenancy, r.capacity_reservation_id AS reservation,
         r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms,
         r.instance_hours::DECIMAL(38, 12) AS instance_hours, r.effective_cost AS gross_cost,
-        (r.effective_cost * coalesce(c.rate, u.rate, 0))::DECIMAL(38, 12) AS discount_cost, coalesce(c.rate_id, u.rate_id) AS rate_id,
+        r.discount_cost, r.rate_id,
         coalesce(r.pricing_category = 'Dynamic', false) AS is_spot, r.capacity_reservation_id IS NOT NULL AS is_reserved,
         coalesce(r.capacity_reservation_type = 'capacity_block', false) AS is_block,
         coalesce(r.charge_class = 'Correction', false) AS is_correction,
@@ -29,13 +26,7 @@ told AS (
         r.cost_cause = 'fee_missing'
             OR r.effective_cost = 0 AND r.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS lacks_cost,
         r.effective_cost = 0 AND r.cost_cause = 'same' AS is_free
-    FROM bill_rows AS r
-    JOIN bills AS b USING (bill_id)
-    LEFT JOIN rates AS c ON c.commitment = CASE WHEN NOT coalesce(r.is_net, false) THEN commitment_of(r) END
-        AND c.provider = b.provider AND c.billing_period = b.billing_period AND c.currency = r.billing_currency
-    LEFT JOIN rates AS u ON u.bill_id = CASE WHEN NOT coalesce(r.is_net, false) AND r.commitment_discount_id IS NULL AND r.capacity_reservation_type IS NULL THEN r.bill_id END
-        AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
-        AND u.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id) AND u.sku_description IS NOT DISTINCT FROM r.sku_description
+    FROM discounted_rows AS r
     WHERE r.kind = 'instance' AND r.instance_key IN (FROM machines) AND r.charge_period_start < r.charge_period_end
         AND NOT (coalesce(r.instance_hours = 0, false) AND r.effective_cost = 0)
 ),
@@ -80,12 +71,12 @@ charged AS (
 -- what is charged on a machine besides what runs it: a fee, a discount
 riders AS (
     SELECT row_number() OVER () AS rider, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, r.billing_currency AS currency,
-        epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, (r.effective_cost * coalesce(u.rate, 0))::DECIMAL(38, 12) AS discount_on_fee,
+        epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, (r.effective_cost * coalesce(u.discount_cost / u.discounted_cost, 0))::DECIMAL(38, 12) AS discount_on_fee,
         r.effective_cost + discount_on_fee AS effective_cost, CASE WHEN r.kind = 'discount' THEN r.effective_cost ELSE discount_on_fee END AS discount_cost, u.rate_id
     FROM machine_riders AS r
     JOIN bills AS b USING (bill_id)
     -- a fee's product has discounts as any other
-    LEFT JOIN rates AS u ON u.bill_id = CASE WHEN r.kind = 'node_fee' AND NOT coalesce(r.is_net, false) THEN r.bill_id END
+    LEFT JOIN discount_rates AS u ON u.bill_id = CASE WHEN r.kind = 'node_fee' AND NOT coalesce(r.is_net, false) THEN r.bill_id END
         AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
         AND u.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id) AND u.sku_description IS NOT DISTINCT FROM r.sku_description
     WHERE r.instance_key IN (FROM machines) AND r.effective_cost <> 0

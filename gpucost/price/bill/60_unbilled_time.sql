@@ -1,5 +1,5 @@
 -- reads: coverage_gaps, billed_hours, billed_nodes, nodes, collected, billed_accounts, covered_hours
--- writes: coverage_gaps (stored): hours that were not collected, that the bills of the cluster's accounts cover, and in which they hold no GPU machine, are 'off', unless a node that is on no bill stood before or after
+-- writes: gaps_before, gaps_after, coverage_gaps (stored): hours that were not collected, that the bills of the cluster's accounts cover, and in which they hold no GPU machine, are 'off', unless a node that is on no bill stood before or after
 -- invariant: what was neither collected nor billed for 10 minutes of any machine is off; all else stays
 CREATE OR REPLACE TEMP TABLE gaps_before AS FROM coverage_gaps WHERE kind = 'not_collected' AND cluster IN (
     SELECT n.cluster FROM billed_nodes AS b JOIN nodes AS n USING (node_id));

@@ -1,5 +1,5 @@
--- reads: coverage_gaps, covered_hours, collected, nodes, billed_nodes, billed_hours
--- writes: node_stops (stored): of nodes that are billed by the hour, the part of bridged hours that their bill leaves out; it says more than their boots
+-- reads: coverage_gaps, covered_hours, collected, nodes, billed_nodes, billed_hours, node_stops
+-- writes: bridged_hours, bill_stops, node_stops (stored): of nodes that are billed by the hour, the part of bridged hours that their bill leaves out; it says more than their boots
 -- invariant: rows of a node do not overlap; of an hour, what is billed beyond what was seen ran within the bridged time
 CREATE OR REPLACE TEMP TABLE bridged_hours AS
 SELECT n.node_id, b.instance_key, c.hour,

@@ -1,4 +1,4 @@
--- reads: report_rules, bills, bill_rows, discount_rates, machine_charges, fx_rates; $from_ms, $to_ms bound the period
+-- reads: report_rules, discounted_rows, machine_charges, fx_rates; $from_ms, $to_ms bound the period
 -- writes: report_billed_amounts, per rule and currency what is billed in the period, in the report's currency; null where that has no rate
 -- invariant: parts of a charge period that reaches beyond the period add up, over adjoining periods, to the charge
 CREATE OR REPLACE TEMP TABLE report_billed_amounts AS
@@ -7,14 +7,11 @@ WITH told AS (
     FROM machine_charges
     WHERE kind IN ('storage', 'network')
     UNION ALL
-    -- a discount on a commitment's fee is off what nothing used of it, too
-    SELECT b.provider, r.billing_currency, (r.effective_cost * (1 + coalesce(d.discount_cost / d.discounted_cost, 0)))::DECIMAL(38, 12) AS effective_cost, r.charge_period_start, r.charge_period_end,
-        CASE r.kind WHEN 'support' THEN 'support' ELSE 'commitment_waste' END
-    FROM bill_rows AS r
-    JOIN bills AS b USING (bill_id)
-    LEFT JOIN discount_rates AS d ON d.commitment = CASE WHEN r.kind = 'commitment_unused' AND NOT coalesce(r.is_net, false) THEN r.commitment_discount_id END
-        AND d.provider = b.provider AND d.billing_period = b.billing_period AND d.currency = r.billing_currency
-    WHERE r.kind IN ('support', 'commitment_unused', 'reserved_unused')
+    -- a discount is off what nothing used, too
+    SELECT provider, billing_currency, effective_cost + discount_cost, charge_period_start, charge_period_end,
+        CASE kind WHEN 'support' THEN 'support' ELSE 'commitment_waste' END
+    FROM discounted_rows
+    WHERE kind IN ('support', 'commitment_unused', 'reserved_unused')
 ),
 charges AS (
     SELECT q.rule, t.billing_currency AS currency, t.effective_cost AS cost,

@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: the raw tables that collectors fill
+-- writes: collect_runs, loads, series, states, blocks, scrape_gaps, dropped_samples: the raw tables that collectors fill
 -- invariant: raw tables hold what a source said, uninterpreted; every row of a source can be traced to a load
 
 -- One row per load that committed: a window of a source. Coverage is computed from these rows.

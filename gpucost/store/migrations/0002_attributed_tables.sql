@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: the attributed result, which reports read
+-- writes: nodes, allocations, node_prices, collected, cuts, node_hourly, cost_hourly, node_daily, cost_daily, warnings, attributed_days, attribution_state: the attributed result, which reports read
 -- invariant: per node and cell, sum(cost_hourly.cost + cost_hourly.unallocated_cost) = node_hourly.node_cost, exactly
 
 -- One row per (cell, node): what the node cost. A cell is an hour, cut at local midnight and at the ends of reported periods.

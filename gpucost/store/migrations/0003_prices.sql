@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: the raw tables of prices that collectors fill
+-- writes: list_prices, component_prices, instance_types, spot_prices: the raw tables of prices that collectors fill
 -- invariant: raw tables hold what a source said, uninterpreted; one row per fact
 
 -- List prices as a cloud's price API gave them. The shipped catalog is not copied here: it stays beside them as the fallback.

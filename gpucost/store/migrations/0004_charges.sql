@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: the raw tables of billing exports
+-- writes: bills, bill_rows, charges: the raw tables of billing exports
 -- invariant: a charge that the provider billed once is there once, whichever files told of it: a load replaces, in one
 --            transaction, the bills that it holds the charges of
 

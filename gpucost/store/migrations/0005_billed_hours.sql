@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: what bills say of GPU machines, as prices and the reconciliation read it; what of a cost is an estimate
+-- writes: billed_hours, billed_nodes, cost_hourly, cost_daily, attributed_days, attribution_state: what bills say of GPU machines, as prices and the reconciliation read it; what of a cost is an estimate
 -- invariant: rebuilt whole with each pricing, from bill_rows and nodes
 
 -- One row per (bill, machine, charge period): billed hours and what they cost, in the bill's currency.

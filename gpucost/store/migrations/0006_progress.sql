@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: the raw tables of progress: units of work that were done, and the runs that did them
+-- writes: progress_series, progress_values, progress_runs: the raw tables of progress: units of work that were done, and the runs that did them
 -- invariant: a source's values of a window are replaced as a whole; what labels mean was settled by the mapping they came by
 
 -- The dictionary of progress series. key is a 64-bit hash of source, mapping and labels.

@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: what inventory knows of pods and nodes besides who held what: the type of each workload, when a pod began to run, what waits and what is left over
+-- writes: allocations, allocation_traits, pending_requests, node_leftovers, attribution_state: what inventory knows of pods and nodes besides who held what: the type of each workload, when a pod began to run, what waits and what is left over
 -- invariant: rebuilt whole with each attribution; one row per allocation in allocation_traits
 
 -- 'Deployment', 'Job', ...: the kind of the topmost owner. The type of a workload (training, inference, ...) is another thing.

@@ -1,5 +1,5 @@
 -- reads: cost_hourly, cost_daily, node_daily, nodes, allocations, allocation_traits
--- writes: views on the attributed result, for people and programs that query the store (docs/store.md)
+-- writes: costs, daily_costs, daily_node_costs: views on the attributed result, for people and programs that query the store (docs/store.md)
 -- invariant: sums over costs are those over cost_hourly, over daily_costs those over cost_daily; nothing is stored
 
 CREATE VIEW costs AS

@@ -1,5 +1,5 @@
--- reads: nothing
--- writes: what was not collected, and why; how often hours were asked for; cost of time that nobody saw, beside allocated and unallocated
+-- reads: cost_hourly, cost_daily, allocations, allocation_traits, nodes
+-- writes: coverage_gaps, asked_hours, cost_hourly, cost_daily, attributed_days, attribution_state, costs, daily_costs: what was not collected, and why; how often hours were asked for; cost of time that nobody saw, beside allocated and unallocated
 -- invariant: per node and cell, sum(cost + unallocated_cost + not_collected_cost) = node cost, exactly
 
 -- Time of a cluster that was not seen, or seen in part. With `collected`, which holds bridged time too, the rows of kinds

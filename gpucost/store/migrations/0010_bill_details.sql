@@ -1,5 +1,5 @@
--- reads: nothing
--- writes: what rows of bills tell besides, and the discounts in what machines cost
+-- reads: bills, bill_rows
+-- writes: bills, bill_rows, charges, billed_hours, discount_rates, machine_riders, node_stops, commitment_of, machine_name: what rows of bills tell besides, and the discounts in what machines cost
 -- invariant: what was loaded before has none of it: null
 
 DROP VIEW charges;

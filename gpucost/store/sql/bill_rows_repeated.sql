@@ -1,5 +1,5 @@
--- reads: bills_incoming
--- writes: bill_rows: removes incoming rows that the stored bills in $bill_ids tell of, the same in every column
+-- reads: bills_incoming, bill_rows
+-- writes: bill_rows: removes incoming rows that the stored bills in $bill_ids tell of, the same in every column that is read
 -- invariant: rows without a line item id have no digest and are never among them
 DELETE FROM bill_rows
 WHERE bill_id IN (SELECT bill_id FROM bills_incoming)

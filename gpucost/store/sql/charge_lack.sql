@@ -1,6 +1,6 @@
 -- reads: nothing
 -- writes: charge_lack(charge), what a mapped row lacks of what every charge has, in words; null where it lacks nothing
--- invariant: a row that lacks nothing can be written to bill_rows
+-- invariant: a row that lacks nothing can be written to bill_rows: what it is (kind, cost_cause, charge_key) every mapping says
 CREATE OR REPLACE TEMP MACRO charge_lack(charge) AS CASE
     WHEN charge.charge_period_start IS NULL THEN 'the start of the charge'
     WHEN charge.charge_period_end IS NULL THEN 'the end of the charge'
@@ -10,5 +10,4 @@ CREATE OR REPLACE TEMP MACRO charge_lack(charge) AS CASE
     WHEN charge.billing_currency IS NULL THEN 'the currency'
     WHEN charge.charge_category IS NULL THEN 'the category of the charge'
     WHEN charge.provider IS NULL THEN 'the provider'
-    WHEN charge.kind IS NULL OR charge.cost_cause IS NULL OR charge.charge_key IS NULL THEN 'what the charge is'
 END;

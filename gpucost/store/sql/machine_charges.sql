@@ -1,5 +1,5 @@
--- reads: bills, bill_rows, billed_hours, billed_nodes
--- writes: machine_charges (temporary view): what is billed on machines with GPUs beside the machines: volumes, traffic, addresses, ...
+-- reads: discounted_rows, bills, bill_rows, billed_hours, billed_nodes
+-- writes: machine_charges (temporary view): what is billed on machines with GPUs beside the machines, less discounts: volumes, traffic, addresses, ...
 -- invariant: no row of kind instance is in it, none is in it twice
 CREATE OR REPLACE TEMP VIEW machine_charges AS
 WITH machines AS (
@@ -17,10 +17,12 @@ disks AS (
     SELECT DISTINCT r.sub_account_id, r.zone, r.resource_name FROM bill_rows AS r JOIN bills AS b USING (bill_id)
     WHERE b.provider = 'gcp' AND r.kind = 'instance' AND r.instance_key IN (FROM machines)
 )
-SELECT b.provider, b.billing_period, r.*
-FROM bill_rows AS r
-JOIN bills AS b USING (bill_id)
+SELECT r.* REPLACE (
+        r.effective_cost + r.discount_cost AS effective_cost,
+        -- a discount on it is of its kind
+        CASE WHEN r.kind = 'discount' AND r.service_category = 'Storage' THEN 'storage' WHEN r.kind = 'discount' AND r.service_category = 'Networking' THEN 'network' ELSE r.kind END AS kind)
+FROM discounted_rows AS r
 LEFT JOIN machines AS m ON m.instance_key = r.instance_key
 LEFT JOIN resources AS s ON s.resource_id = lower(r.resource_id)
-LEFT JOIN disks AS d ON b.provider = 'gcp' AND d.sub_account_id = r.sub_account_id AND d.zone = r.zone AND d.resource_name = r.resource_name
+LEFT JOIN disks AS d ON r.provider = 'gcp' AND d.sub_account_id = r.sub_account_id AND d.zone = r.zone AND d.resource_name = r.resource_name
 WHERE r.kind <> 'instance' AND (m.instance_key IS NOT NULL OR s.resource_id IS NOT NULL OR d.resource_name IS NOT NULL);

@@ -1,0 +1,57 @@
+-- reads: loose_discounts, discounted_charges, $is_spread
+-- writes: borne_discounts, discounts that name no machine, by what they name, each with what bears it: a commitment, or where they are spread the narrowest scope of charges that can
+-- invariant: what is not in the bill of a discount is not discounted; upfront_share is the part of it that upfront fees bear
+CREATE OR REPLACE TEMP TABLE borne_discounts AS
+WITH told AS (
+    SELECT * EXCLUDE (effective_cost, source_file, source_row), sum(effective_cost) AS discount_cost, count(*) AS rows,
+        list(source_file || ':' || source_row ORDER BY source_file, source_row)[:5] AS first_rows
+    FROM loose_discounts
+    GROUP BY ALL
+),
+fees AS (
+    SELECT provider, billing_period, currency, commitment, starts, ends, sum(cost) AS cost, coalesce(sum(cost) FILTER (is_upfront), 0) AS upfront_cost
+    FROM discounted_charges
+    WHERE starts IS NOT NULL
+    GROUP BY ALL
+),
+period_fees AS (
+    SELECT provider, billing_period, currency, commitment, sum(cost) AS cost, sum(upfront_cost) AS upfront_cost FROM fees GROUP BY ALL
+),
+scopes AS (
+    SELECT CASE grouping(service, account, sku_description) WHEN 0 THEN 'usage' WHEN 1 THEN 'account' WHEN 3 THEN 'product' WHEN 5 THEN 'payer' ELSE 'bill' END AS scope,
+        bill_id, currency, service, account, sku_description, sum(cost) AS cost, coalesce(sum(cost) FILTER (is_upfront AND cost > 0), 0) AS upfront_cost
+    FROM discounted_charges
+    WHERE $is_spread
+    GROUP BY GROUPING SETS ((bill_id, currency, service, account, sku_description), (bill_id, currency, service, account), (bill_id, currency, service), (bill_id, currency, account), (bill_id, currency))
+),
+-- the narrowest that bears it: the same usage, else, but for traffic and volumes, its product in the account, else in the whole bill; what names no product: the account, the bill
+asked AS (
+    SELECT * EXCLUDE (is_for_all), row_number() OVER () AS number, unnest(
+        list_filter(CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'of_service': NULL, 'of_account': account, 'of_description': NULL}, {'place': 5, 'scope': 'bill', 'of_service': NULL, 'of_account': NULL, 'of_description': NULL}]
+            ELSE [{'place': 1, 'scope': 'usage', 'of_service': service, 'of_account': account, 'of_description': sku_description},
+                {'place': 2, 'scope': 'account', 'of_service': service, 'of_account': account, 'of_description': NULL},
+                {'place': 3, 'scope': 'product', 'of_service': service, 'of_account': NULL, 'of_description': NULL}] END, lambda place: (place.of_account IS NULL OR NOT is_for_all) AND (place.place = 1 OR NOT is_beside)), recursive := true)
+    FROM (
+        -- one row in the payer's account is of all accounts; beside rows of the others it is of the payer's own usage
+        SELECT *, is_payers AND count(DISTINCT account) OVER (PARTITION BY bill_id, currency, service, sku_description) = 1 AS is_for_all
+        FROM told
+        WHERE commitment IS NULL
+    )
+),
+borne AS (
+    SELECT a.*, s.cost AS discounted_cost, s.upfront_cost / s.cost AS upfront_share
+    FROM asked AS a
+    JOIN scopes AS s ON s.scope = a.scope AND s.bill_id = a.bill_id AND s.currency = a.currency AND s.service IS NOT DISTINCT FROM a.of_service
+        AND s.account IS NOT DISTINCT FROM a.of_account AND s.sku_description IS NOT DISTINCT FROM a.of_description
+    WHERE s.cost >= -a.discount_cost AND s.cost > 0
+    QUALIFY place = min(place) OVER (PARTITION BY number)
+)
+SELECT * EXCLUDE (number, place) FROM borne
+UNION ALL BY NAME
+-- a fee of the same charge period bears it, else all that the commitment is charged in the billing period, by what is billed
+SELECT t.*, CASE WHEN f.cost > 0 AND f.cost >= -t.discount_cost THEN f.upfront_cost / f.cost
+    WHEN p.cost > 0 AND p.cost >= -t.discount_cost THEN p.upfront_cost / p.cost ELSE 0 END AS upfront_share
+FROM told AS t
+LEFT JOIN fees AS f USING (provider, billing_period, currency, commitment, starts, ends)
+LEFT JOIN period_fees AS p USING (provider, billing_period, currency, commitment)
+WHERE t.commitment IS NOT NULL;

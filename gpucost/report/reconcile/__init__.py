@@ -1,0 +1,384 @@
+"""Where each billed dollar went: the bill beside what was attributed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpucost.catalog import load_catalog
+from gpucost.engine import answer_rows, run_stage
+from gpucost.errors import IncompleteError, PriceError
+from gpucost.periods import from_ms, to_ms
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.render.view import Gap
+
+DIMENSIONS = ("day", "node", "team")
+CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
+
+Basis = Literal["billed", "effective"]
+BASES: dict[Basis, str] = {"billed": "the invoice", "effective": "effective cost"}
+
+# Where money of GPU machines goes, in the order of the account, with what each line is.
+LINES = {
+    "attributed": "attributed to teams",
+    "unallocated": "unallocated: nobody held the GPUs",
+    "not_collected": "billed while nobody saw who held the GPUs",
+    "outside_node_life": "billed time outside the node's life",
+    "seen_beyond_billed_hours": "nodes seen longer than billed",
+    "instances_without_metrics": "billed instances that no metrics saw",
+    "billed_in_part": "billed without a part of the cost",
+    "shared_in_pool": "shared among machines of one kind",
+    "settled_in_other_periods": "settled in other billing periods",
+}
+
+
+# What of a bill is no machine with GPUs that has an id, in the order of a statement.
+OTHER_CLASSES = {
+    "gpu_without_id": "GPU machines that the bill gives no id",
+    "other_export": "GPU machines that another export tells, too",
+    "managed": "managed GPU services without a node",
+    "unused_gpu_reservations": "reserved GPU capacity that nothing used",
+    "unused_commitments": "commitments that nothing used",
+    "commitment_fees": "fees of commitments",
+    "covered_usage": "covered usage that savings plans take back",
+    "unused_reservations": "other reserved capacity that nothing used",
+    "other_machines": "machines without GPUs",
+    "storage": "storage",
+    "network": "network",
+    "support": "support",
+    "other_services": "other services",
+    "split": "containers' shares, which cost nothing",
+    "discounts": "discounts",
+    "credits": "credits",
+    "refunds": "refunds",
+    "tax": "tax",
+    "rounding": "rounding",
+}
+CLASSES = LINES | OTHER_CLASSES
+# Where the same class means less in effective cost than on an invoice.
+_EFFECTIVE = {
+    "commitment_fees": "fees of commitments, spread over what they cover",
+    "discounts": "discounts that are in no other class",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """What bill rows of one class come to; of `attributed`, those of one team."""
+
+    name: str
+    team: str | None
+    rows: int
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
+
+    The classes' bill rows add up to `rows`; their costs and `difference`, which should be 0, to `cost`.
+    """
+
+    basis: Basis
+    currency: str
+    rows: int
+    cost: Decimal
+    classes: tuple[ClassRow, ...]
+
+    @classmethod
+    def of(cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]) -> Statement:
+        """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
+        places = list(CLASSES)
+        ordered = sorted(
+            (row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or "")
+        )
+        left = cost - sum((row.cost for row in ordered), Decimal(0))
+        if left and abs(left) < CENT:
+            ordered.append(ClassRow("rounding", None, 0, left))
+        return cls(basis, currency, rows, cost, tuple(ordered))
+
+    @property
+    def difference(self) -> Decimal:
+        """What went to no class."""
+        return self.cost - sum((row.cost for row in self.classes), Decimal(0))
+
+    def lines(self) -> list[tuple[str, int | None, Decimal]]:
+        """What a reader sees: classes with rows or money in words, their rows and their cost in cents.
+
+        With `difference` they add up to `cost` in cents; what rounding leaves is a line.
+        """
+        shown = [
+            (class_words(row.name, self.basis, row.team), row.rows, row.cost)
+            for row in self.classes
+            if row.name != "rounding" and (row.rows or abs(row.cost) >= CENT)
+        ]
+        return in_cents(shown, self.cost - self.difference)
+
+
+def class_words(name: str, basis: Basis, team: str | None = None) -> str:
+    """A class in words; those of one team, where `team` is told."""
+    if team is not None:
+        return f"GPU machines of {team}"
+    return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
+
+
+def in_cents(lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal) -> list[tuple[str, int | None, Decimal]]:
+    """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
+    shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
+    left = _cents(cost) - sum((amount for *_, amount in shown), Decimal(0))
+    return [*shown, (CLASSES["rounding"], None, left)] if left else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Invoice:
+    """What one invoice of a provider comes to, in its own currency; None where the export does not name it."""
+
+    provider: str
+    account: str | None
+    invoice_id: str | None
+    currency: str
+    rows: int
+    billed_cost: Decimal
+    effective_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """An amount of one line, by the dimensions asked for; None where the line knows no such dimension."""
+
+    line: str
+    keys: dict[str, str | None]
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why effective cost differs from billed cost, and by how much: billed - effective, in `currency`."""
+
+    provider: str
+    currency: str
+    kind: str
+    cause: str
+    rows: int
+    billed_cost: Decimal
+    effective_cost: Decimal
+
+    @property
+    def difference(self) -> Decimal:
+        """billed - effective."""
+        return self.billed_cost - self.effective_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine on one side of the account only: billed and not seen, or seen and not billed (then at its estimate)."""
+
+    name: str
+    instance_type: str | None
+    hours: float
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
+
+    `statements` say where every row of the bills went, billed first: in `currency`, and one for each of the bills' currencies
+    that has no rate to it. `effective_cost` is that of GPU instances = sum of `lines` + `difference`.
+    `not_collected` is what metrics miss of the period, as pipeline.reconcile tells.
+    """
+
+    month: str
+    currency: str
+    providers: tuple[str, ...]
+    is_final: bool
+    statements: tuple[Statement, ...]
+    invoices: tuple[Invoice, ...]
+    effective_cost: Decimal
+    instance_hours: float
+    machines: int
+    lines: dict[str, Decimal]
+    rows: tuple[LineRow, ...]
+    by: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    beside: tuple[tuple[str, str, Decimal], ...]
+    unseen: tuple[Machine, ...]
+    unbilled: tuple[Machine, ...]
+    unexplained_hours: float
+    not_collected: tuple[Gap, ...] = ()
+
+    @property
+    def difference(self) -> Decimal:
+        """Effective cost of GPU instances that no line names."""
+        return self.effective_cost - sum(self.lines.values(), Decimal(0))
+
+    @property
+    def unexplained(self) -> dict[str, Decimal]:
+        """By currency, billed - effective of charges that name no cause for it."""
+        sums: dict[str, Decimal] = {}
+        for cause in self.causes:
+            if cause.cause == "same" and cause.difference:
+                sums[cause.currency] = sums.get(cause.currency, Decimal(0)) + cause.difference
+        return sums
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What keeps the account from being closed, a sentence each; none where every cent is named."""
+        found = []
+        found += [
+            f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
+            for one in self.statements
+            if one.difference
+        ]
+        found += [
+            f"{amount:,.2f} {currency} between billed and effective cost has no cause"
+            for currency, amount in self.unexplained.items()
+        ]
+        if self.unexplained_hours:
+            hours = f"{self.unexplained_hours:,.1f} instance-hours"
+            found.append(f"{hours} were billed without their cost, or a part of it, for no named reason")
+        return tuple(found)
+
+    @property
+    def sentence(self) -> str:
+        """The account in one line: what was billed, where it went, and what keeps it from being closed."""
+        parts = " + ".join(
+            f"{cost:,.2f} {LINES[line]}" for line, cost in self.lines.items() if abs(cost) >= CENT or line == "attributed"
+        )
+        state = "final" if self.is_final else "not final"
+        wholes = ", ".join(f"{one.cost:,.2f} {one.currency} {one.basis}" for one in self.statements)
+        return (
+            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; "
+            f"{self.effective_cost:,.2f} {self.currency} for {self.machines:,} GPU machines = {parts}; "
+            f"{'; '.join(self.problems) or 'every cent is named'}"
+        )
+
+
+def _cents(amount: Decimal) -> Decimal:
+    return amount.quantize(Decimal("0.01")) + 0  # no -0.00
+
+
+def statement_dict(statement: Statement) -> dict[str, Any]:
+    """The statement as JSON holds it; money still Decimal."""
+    return {
+        "basis": statement.basis,
+        "currency": statement.currency,
+        "rows": statement.rows,
+        "cost": statement.cost,
+        "difference": statement.difference,
+        "classes": [{"class": row.name, "team": row.team, "rows": row.rows, "cost": row.cost} for row in statement.classes],
+    }
+
+
+_PACKAGE = "gpucost.report.reconcile"
+
+
+def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
+    """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
+
+    Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
+    where no bill of that month was collected, PriceError where a machine is billed in a currency that has no rate.
+    """
+    causes = _ask(con, "60_charges", {"month": month})
+    if not causes:
+        raise IncompleteError(*_no_bill(con, month))
+    for lost in _ask(con, "05_without_rate", {"month": month}):
+        raise _no_rate(lost["currency"], currency, f"{from_ms(lost['from_ms']):%Y-%m-%d}", month)
+    sqlfiles.run(con, "machine_charges")
+    run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
+    load_catalog(con)
+    run_stage(con, _PACKAGE, "20_row_classes", {"month": month, "currency": currency})
+    for name in ("30_machine_parts", "35_machine_shares"):
+        run_stage(con, _PACKAGE, name)
+    sums = _ask(con, "40_lines", {"by": []})
+    (total,) = _ask(con, "41_total", {})
+    start, end = _utc_month(month)
+    named = {row["line"]: Decimal(row["cost"]) for row in sums}
+    return Reconciliation(
+        month=month,
+        currency=currency,
+        providers=tuple(sorted({row["provider"] for row in causes})),
+        is_final=all(row["is_final"] for row in causes),
+        statements=tuple(_statements(con, currency)),
+        invoices=tuple(Invoice(**row) for row in _ask(con, "44_invoices", {"month": month})),
+        effective_cost=Decimal(total["effective_cost"]),
+        instance_hours=float(total["instance_hours"]),
+        machines=int(total["machines"]),
+        lines={line: named.get(line, Decimal(0)) for line in LINES},
+        rows=tuple(
+            LineRow(row["line"], {key: _text(row[key]) for key in by}, Decimal(row["cost"]))
+            for row in _ask(con, "40_lines", {"by": list(by)})
+        )
+        if by
+        else (),
+        by=by,
+        causes=tuple(
+            Cause(
+                row["provider"],
+                row["currency"],
+                row["kind"],
+                row["cause"],
+                row["rows"],
+                Decimal(row["billed_cost"]),
+                Decimal(row["effective_cost"]),
+            )
+            for row in causes
+        ),
+        beside=tuple((row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})),
+        unseen=tuple(
+            Machine(row["instance_key"], row["instance_type"], float(row["instance_hours"]), Decimal(row["cost"]))
+            for row in _ask(con, "50_unseen_machines", {})
+        ),
+        unbilled=tuple(
+            Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
+            for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
+        ),
+        unexplained_hours=float(total["unexplained_hours"]),
+    )
+
+
+def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return answer_rows(con, _PACKAGE, name, params)
+
+
+def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
+    classes: dict[tuple[str, str], list[ClassRow]] = defaultdict(list)
+    for row in _ask(con, "42_classes", {"currency": currency}):
+        classes[row["basis"], row["currency"]].append(ClassRow(row["class"], row["team"], row["rows"], row["cost"]))
+    for whole in _ask(con, "43_totals", {"currency": currency}):
+        for basis in BASES:
+            own = classes[basis, whole["currency"]]
+            yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], own)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _utc_month(month: str) -> tuple[int, int]:
+    first = date.fromisoformat(f"{month}-01")
+    after = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+    return to_ms(datetime(first.year, first.month, 1, tzinfo=UTC)), to_ms(datetime(after.year, after.month, 1, tzinfo=UTC))
+
+
+def _no_rate(billed: str, currency: str, day: str, month: str) -> PriceError:
+    return PriceError(
+        f"the bill of {month} has machines in {billed}: there is no rate from {billed} to {currency} on {day}",
+        f"set [prices] fx = {{ {billed} = … }}, what 1 {billed} is worth in {currency}, or add it to the file that [prices] "
+        "fx_rates names",
+    )
+
+
+def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:
+    months = [row[0] for row in con.execute("SELECT DISTINCT billing_period FROM bills ORDER BY ALL").fetchall()]
+    if not months:
+        return f"no bill of {month} was collected, nor any other", "gpucost collect aws|gcp|azure|focus PATH"
+    return f"no bill of {month} was collected; there are {', '.join(months)}", "gpucost collect aws|gcp|azure|focus PATH"

@@ -1,0 +1,247 @@
+"""What is asked of the fleets: by name, each answer a golden of that name in every format that its command has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from gpucost.cli.app import app
+
+_PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+#: Neither offers formats; what they print is told in tests of their own, and the demo's figures in those of README and docs.
+ELSEWHERE = {"demo"}
+
+MARCH = "--month 2026-03"
+ESTIMATED = {
+    "report": "report",
+    "report-by": f"report {MARCH} --by team,gpu_model --top 3",
+    "report-shared": f"report {MARCH} --share-unallocated proportional",
+    "report-waste": f"report {MARCH} --waste",
+    "report-team": "report --last 7d --team research --by workload,day",
+    "report-compared": "report --from 2026-03-17 --to 2026-03-24 --compare previous",
+    "waste": f"waste {MARCH} --by team,workload_type",
+    "findings": f"findings {MARCH}",
+    "queue": f"queue {MARCH}",
+    "diff": "diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24",
+    "budget-check": f"budget check {MARCH}",
+    "forecast": f"forecast {MARCH}",
+    "anomalies": f"anomalies {MARCH} --min-cost 1",
+    "explain-node": "explain node train --at 2026-03-12T06:00Z",
+    "explain-team": f"explain team research {MARCH}",
+    "explain-namespace": "explain namespace serve --day 2026-03-12 --rows 5",
+    "explain-workload": f"explain workload Job/run-a {MARCH}",
+    "prices": "prices",
+    "prices-gpu": "prices A100 --region us-west-2",
+    "prices-tco": "prices tco onprem.toml",
+    "prices-history": "prices history p4de.24xlarge --region us-west-2 --from 2026-03-01",
+    "unit-epoch": f"unit epoch {MARCH} --planned-epochs 20 --each",
+    "unit-experiment": f"unit experiment {MARCH} --metric val_loss",
+    "unit-requests": f"unit requests {MARCH}",
+    "unit-tokens": f"unit tokens {MARCH}",
+    "store-info": "store info",
+    "config-show": "config show",
+    "doctor": "doctor",
+    "sql": "sql 'SELECT node, up_from_ms, gpu_count, capacity_type FROM nodes ORDER BY ALL'",
+    "schema": "schema",
+    "schema-epoch": "schema unit.epoch",
+    "export-alerts": "export alerts",
+    "export-recording-rules": "export recording-rules",
+    "export-dashboard": "export dashboard",
+    "export-openmetrics": f"export openmetrics {MARCH}",
+    "export-cronjob": "export cronjob --image gpucost:1.0 --secret gpucost",
+    "notify-slack": f"notify slack --dry-run {MARCH}",
+    "notify-webhook": f"notify webhook --dry-run {MARCH} --team research",
+    "notify-email": f"notify email --dry-run {MARCH}",
+    "init": "init --yes --url http://127.0.0.1:9 --config new.toml",
+    "collect-spot": "collect spot history.json",
+    "collect-progress": "collect progress epochs.csv",
+    "collect-prometheus": "collect prometheus",
+    "collect-prices": "collect prices --provider nobody",
+    "chargeback": f"chargeback {MARCH} --out out",
+    "whatif-spot": f"whatif spot {MARCH} --runs 100",
+    "whatif-spot-options": "whatif spot --on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.3 --runs 100",
+    "whatif-spot-backtest": "whatif spot --backtest --instance-type p4de.24xlarge --region us-west-2 --hours 48 --runs 100",
+    "whatif-schedule": f"whatif schedule {MARCH} --idle-minutes 30",
+    "whatif-schedule-options": "whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30",
+    "whatif-share": f"whatif share {MARCH} --method mps --ways 8",
+    "whatif-share-options": "whatif share --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4 --on-demand-price 3",
+    "whatif-rightsize": f"whatif rightsize {MARCH} --speeds speeds.csv",
+    "whatif-rightsize-options": "whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu "
+    "--utilization-percent 20 --memory-per-gpu-mib 9000 --to-gpu-model L4 --to-price 1",
+    "whatif-reserve": f"whatif reserve {MARCH} --commitment-discount 1=35",
+    "whatif-reserve-options": "whatif reserve --curve nodes.csv --on-demand-price 4 --price-per gpu "
+    "--commitment-price 3:all_upfront=1.9",
+    "whatif-buy": f"whatif buy onprem.toml {MARCH}",
+    "whatif-buy-options": "whatif buy onprem.toml --nodes 4 --on-demand-price 55.04",
+    "whatif-egress": f"whatif egress --gb-per-start 15 {MARCH} --same-data namespace",
+    "whatif-egress-options": "whatif egress --gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09",
+    "whatif-burst": f"whatif burst {MARCH} --namespace train --egress-gb 500",
+    "whatif-burst-options": "whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 "
+    "--egress-gb 2000",
+    "whatif-plan": f"whatif plan plan.toml {MARCH}",
+    "whatif-plan-example": "whatif plan --example",
+    "whatif-compare": "whatif compare ten.json six.json",
+}
+BILLED = {
+    "report": f"report {MARCH} --by namespace",
+    "report-focus": f"report {MARCH} --format focus",
+    "reconcile": f"reconcile {MARCH}",
+    "reconcile-by": f"reconcile {MARCH} --by team,day",
+    "reconcile-unsigned": f"reconcile {MARCH} --config unsigned.toml --format json",
+    "chargeback": f"chargeback {MARCH} --out out",
+    "explain-node": "explain node n1",
+    "explain-team": f"explain team train {MARCH} --rows 2",
+    "store-info": "store info",
+    "findings": f"findings {MARCH}",
+    "whatif-reserve": f"whatif reserve {MARCH}",
+    "collect-aws": "collect aws cur.csv",
+    "collect-focus": "collect focus focus.csv --store new.duckdb",
+    "collect-gcp": "collect gcp gcp.jsonl --store new.duckdb",
+    "collect-azure": "collect azure azure.csv --store new.duckdb",
+}
+#: Those that a run of the quick tests asks at a terminal; they are asked without one, too, where tables have any width.
+QUICK = {
+    "estimated": {
+        "report-by", "waste", "diff", "budget-check", "explain-team", "prices-gpu", "unit-epoch", "queue", "sql", "config-show",
+        "export-openmetrics", "notify-slack", "whatif-egress-options", "whatif-compare",
+    },
+    "billed": {"report", "reconcile", "explain-node"},
+}  # fmt: skip
+#: Wrong ways to call a command, with the words that make them wrong.
+WRONG = [
+    "",
+    "nonsense",
+    "report --colour",
+    "report --month 2026-13",
+    "report --by nothing",
+    "report --month 2026-03 --last 7d",
+    "report --format parquet",
+    "report --waste --format csv",
+    "report --findings 3",
+    "report -o report.doc",
+    "report --team nobody",
+    "report --month 2025-01",
+    "waste --workload nothing",
+    "findings --minimum -1",
+    "queue --queue nobody",
+    "diff 2026-03",
+    "diff 2025-01 2025-02",
+    "budget check --fail-on never --month 2025-01",
+    "anomalies --level nothing",
+    "explain node nobody",
+    "explain team nobody",
+    "explain workload nothing",
+    "prices nothing",
+    "prices tco missing.toml",
+    "prices history p4de.24xlarge --zone nowhere",
+    "schema nothing",
+    "sql 'DELETE FROM nodes'",
+    "sql",
+    "unit epoch --workload nothing",
+    "notify slack --month 2026-03",
+    "chargeback",
+    "collect aws missing.csv",
+    "collect gcp",
+    "collect azure",
+    "collect focus",
+    "collect spot missing.json",
+    "collect progress missing.csv",
+    "collect prices --provider nobody",
+    "reconcile --month 2026-03",
+    "whatif spot --nodes 0",
+    "whatif spot --team nobody",
+    "whatif share --pods 4",
+    "whatif plan missing.toml",
+    "whatif compare one two",
+    "whatif buy --nodes 4",
+    "export cronjob",
+    "init --yes --config gpucost.toml",
+    "demo --keep .",
+]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: what is asked of which fleet, and how it is to be written."""
+
+    fleet: str
+    name: str
+    format: str
+
+    @property
+    def words(self) -> list[str]:
+        """The command as it is called; without a format it writes for people."""
+        given = shlex.split({"estimated": ESTIMATED, "billed": BILLED}[self.fleet][self.name])
+        if self.format in ("terminal", "pipe", "only"):
+            return given
+        into = {"parquet": ["-o", "answer.parquet"], "html": ["-o", "answer.html"]}.get(self.format, [])
+        return [*given, "--format", self.format, *into]
+
+    @property
+    def is_quick(self) -> bool:
+        return self.format in ("terminal", "only") and self.name in QUICK[self.fleet]
+
+    def __str__(self) -> str:
+        return f"{self.fleet}/{self.name}.{self.format}"
+
+
+def answers() -> list[Answer]:
+    """All that is asked."""
+    found = []
+    for fleet, asked in (("estimated", ESTIMATED), ("billed", BILLED)):
+        for name, command in asked.items():
+            words = shlex.split(command)
+            ways = [] if "--format" in words or "--example" in words else formats().get(command_of(words), [])
+            if "--waste" in words:
+                ways = [way for way in ways if way not in ("csv", "parquet")]
+            ways = [way for way in ways if way not in ("table", "focus")]
+            people = ["terminal", "pipe"] if name in QUICK[fleet] else ["terminal"]
+            found += [Answer(fleet, name, way) for way in ([*people, *ways] if ways else ["only"])]
+    return found
+
+
+def formats() -> dict[str, list[str]]:
+    """By command the formats that it offers, as docs/commands.md has them, which is held against the program."""
+    found = {}
+    for section in _PAGE.read_text(encoding="utf-8").split("\n## gpucost ")[1:]:
+        choices = re.search(r"`--format <(.+?)>`", section)
+        if choices:
+            found[section.partition("\n")[0]] = choices[1].split(r"\|")
+    return found
+
+
+def command_of(words: list[str]) -> str:
+    """The command that is called: `whatif spot`, say."""
+    at = _program()
+    path = []
+    for word in words:
+        if not hasattr(at, "commands"):
+            break
+        if word not in at.commands:  # the default command of its group
+            break
+        at = at.commands[word]
+        path.append(word)
+    return " ".join(path)
+
+
+def all_commands() -> set[str]:
+    """Every command of the program that does something, by what is called."""
+
+    def leaves(at: Any, path: list[str]) -> list[str]:
+        if not hasattr(at, "commands"):
+            return [" ".join(path)]
+        inside = at.commands.items()
+        return [leaf for name, one in inside for leaf in leaves(one, path if one.hidden else [*path, name])]
+
+    return set(leaves(_program(), []))
+
+
+@cache
+def _program() -> Any:
+    return get_command(app)

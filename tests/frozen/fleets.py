@@ -1,0 +1,267 @@
+"""The two fleets that are asked: two weeks of one whose prices are estimates, with all that commands tell of, and a billed one.
+
+Each is a folder with a configuration, its store, and the files that commands are given. Stores are attributed when they are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.collect.progress.mappings import ready_made, series_of
+from gpucost.config.load import load_config
+from gpucost.store.connection import Store
+from gpucost.store.progress import ProgressBatch, ProgressRun, load_runs
+from tests.replay import bill_files
+from tests.replay.billing import by_day, charges
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.fleet import Fleet
+from tests.replay.load import load
+from tests.replay.scrape import scrape
+from tests.replay.series import Series
+from tests.replay.work import put
+from tests.unit.spot import answer, change
+from tests.unit.test_price_bill_fleets import machines, rate
+
+DAYS = 14
+HOURS = 24 * DAYS
+ESTIMATED_CONFIG = """
+prometheus = []
+[prices]
+book = "prices.csv"
+[activity]
+memory = true
+[[teams]]
+name = "research"
+namespaces = ["train", "eval*"]
+[[teams]]
+name = "product"
+namespaces = ["serve"]
+[[budgets]]
+name = "all GPUs"
+amount = 20000
+efficiency = 0.8
+[[budgets]]
+name = "research"
+team = "research"
+amount = 9000
+spot_ratio = 0.7
+idle_cost_share = 0.3
+[notify]
+link = "https://reports.example.com/gpu"
+[notify.slack]
+webhook_url_env = "SLACK_URL"
+[notify.webhook]
+url = "https://hooks.example.com/gpu"
+[notify.email]
+host = "mail.example.com"
+sender = "gpucost@example.com"
+recipients = ["finops@example.com"]
+"""
+BILLED_CONFIG = """
+prometheus = []
+[prices]
+book = "prices.csv"
+[[shared_costs]]
+name = "Platform"
+of = "namespaces"
+namespaces = ["batch"]
+split = "even"
+"""
+SIGNED = """
+[[coverage.accept]]
+from = 2026-03-01
+to = 2026-04-01
+who = "Dana"
+why = "it ran for two days"
+"""
+ONPREM = """purchase_price = 262800
+gpus_per_node = 8
+gpu_model = "H100"
+years = 4
+price_per_kwh = 0.1
+residual_percent = 20
+utilization_percent = 50
+"""
+PLAN = """
+[[groups]]
+name = "research"
+teams = ["research"]
+
+[[steps]]
+change = "spot"
+groups = ["research"]
+price_per_gpu_hour = 1.17
+"""
+EPOCHS = """workload,namespace,time,unit,value
+Job/run-b,train,2026-03-13T06:00:00Z,epoch,1
+Job/run-b,train,2026-03-13T18:00:00Z,epoch,1
+"""
+
+
+def estimated(folder: Path) -> None:
+    """Two weeks in two clusters: training, serving, notebooks, spot nodes, a dear day, work done and queues; no bill."""
+    write(folder, "gpucost.toml", ESTIMATED_CONFIG)
+    write(folder, "prices.csv", "\n".join([HEADER, *(line for line in BOOK if "p5." not in line)]) + "\n")
+    write(folder, "broken.toml", "[idle]\nthreshold = 5\n")
+    write(folder, "onprem.toml", ONPREM)
+    write(folder, "plan.toml", PLAN)
+    write(folder, "epochs.csv", EPOCHS)
+    write(folder, "nodes.csv", "nodes\n" + "".join(f"{2 + 6 * (8 <= hour % 24 < 20)}\n" for hour in range(24 * 28)))
+    write(folder, "speeds.csv", "gpu_model,relative_speed\nA100-SXM4-80GB,1\nA100-SXM4-40GB,0.9\nL4,0.25\n")
+    steps = [("2026-03-01", "14.2"), ("2026-03-12", "16.9"), ("2026-03-18", "15.1")]
+    changes = [change(day, price, "us-west-2b", "p4de.24xlarge") for day, price in steps]
+    write(folder, "history.json", answer(changes))
+    config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
+    described = _two_weeks()
+    store = load(described, [*scrape(described), *_queues()], config, hours_per_window=HOURS)
+    _work(store)
+    _run(folder, "collect spot", folder / "history.json")
+    for name, starts in (("ten.json", 10), ("six.json", 6)):
+        _run(folder, f"whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o", folder / name)
+    pipeline.attribute(config, store)
+
+
+def billed(folder: Path) -> None:
+    """Three machines over two days, and their bill: spot, a savings plan, a reservation, on demand."""
+    write(folder, "gpucost.toml", BILLED_CONFIG + SIGNED)
+    write(folder, "unsigned.toml", BILLED_CONFIG)
+    write(folder, "prices.csv", "\n".join([HEADER, *BOOK]) + "\n")
+    described = machines("p4de.24xlarge")
+    told = list(charges(described, rate, booting=600))
+    write(folder, "cur.csv", bill_files.aws_cur(told))
+    write(folder, "focus.csv", bill_files.focus(told))
+    write(folder, "gcp.jsonl", bill_files.gcp_jsonl(list(charges(machines("a2-highgpu-2g"), rate))))
+    write(folder, "azure.csv", bill_files.azure_amortized(by_day(charges(machines("Standard_NC24ads_A100_v4"), rate))))
+    config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
+    store = load(described, scrape(described, lean=True), config, hours_per_window=48)
+    for error in collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors:
+        raise error
+    with store.write() as con:
+        # a path of this machine's, which FOCUS files tell, and of those the digests in a bundle's index
+        con.execute("UPDATE bill_rows SET source_file = 'cur.csv'")
+    pipeline.attribute(config, store)
+
+
+FLEETS: dict[str, Callable[[Path], None]] = {"estimated": estimated, "billed": billed}
+
+
+def _run(folder: Path, command: str, file: Path) -> None:
+    result = CliRunner().invoke(app, [*command.split(), str(file), "--config", str(folder / "gpucost.toml")])
+    assert result.exit_code == 0, result.output
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def _two_weeks() -> Fleet:
+    nodes = [
+        node("train", "p4de.24xlarge", 0, HOURS),
+        node("spot-1", "p4de.24xlarge", 20, 200, "spot"),
+        node("spot-2", "p4de.24xlarge", 230.5, HOURS, "spot"),
+        node("serve", "g6.12xlarge", 0, HOURS),
+        node("dev", "g6.12xlarge", 12, HOURS),
+        node("dear", "p5.48xlarge", 264, 282),
+        node("west", "a2-highgpu-2g", 0, HOURS, cluster="west"),
+    ]
+    every = list(range(8))
+    util: dict[str, list[list[float]]] = {}
+
+    def held(name: str, where: str, numbers: list[int], start: float, end: float, percent: float, *more: str, **also: Any) -> Any:
+        for key, spans in busy(where, numbers, start, end, percent).items():
+            util.setdefault(key, []).extend(spans)
+        return pod(name, where, numbers, start, end, *more, **also)
+
+    pods = [
+        held("run-a-0", "train", every, 1, 60, 77, owner=["Job", "run-a"]),
+        held("run-b-0", "train", every, 70, 150.25, 3, owner=["Job", "run-b"]),
+        held("run-c-0", "train", [0, 1, 2, 3], 160, 310, 88, owner=["PyTorchJob", "run-c"]),
+        held("sweep-1-0", "spot-1", [0, 1, 2, 3], 24, 60, 91, owner=["Job", "sweep-1"]),
+        held("sweep-2-0", "spot-1", every, 61, 100, 64, owner=["Job", "sweep-2"]),
+        held("sweep-3-0", "spot-1", every, 101, 199, 70, owner=["Job", "sweep-3"], end_phase="Failed"),
+        held("sweep-4-0", "spot-2", every, 232, HOURS, 70, owner=["Job", "sweep-4"]),
+        held("dear-0", "dear", every, 264, 282, 50, owner=["Job", "dear"]),
+        held("embed-77c-0", "dev", [1], 14, HOURS, 12, "serve", owner=["ReplicaSet", "embed-77c"]),
+        pod("ann-0", "dev", [0], 13, 330, "labs", owner=["StatefulSet", "ann-notebook"]),
+        pod("big", None, [], 200, 206, "train", count=4, keep_until=at(206), owner=["Job", "big"]),
+    ]
+    pods += [pod(f"chat-5d8-{i}", "serve", [i], 0, HOURS, "serve", owner=["ReplicaSet", "chat-5d8"]) for i in range(3)]
+    for day in range(DAYS):
+        noon = 24 * day
+        pods.append(
+            held(f"nightly-{day}", "west", [0], noon + 2, noon + 5, 80, "eval-nightly", cluster="west", owner=["Job", "nightly"])
+        )
+        for number in range(3):
+            util.setdefault(f"GPU-serve-{number}", []).append([at(noon + 8), at(noon + 18), 55])
+        if day < 5:
+            util.setdefault("GPU-dev-0", []).append([at(max(noon + 9, 13)), at(noon + 17), 40])
+    return fleet(HOURS, nodes, pods, util, scrape=900, cluster_label=True)
+
+
+def _work(store: Store) -> None:
+    """Epochs counted in a training pod, requests and tokens of a chat model, and a sweep that a tracker kept."""
+    units = {unit.name: unit for unit in ready_made()}
+    scraped = {"namespace": "train", "pod": "run-a-0", "instance": "run-a-0:9100"}
+    told = [(series_of(units["training-epochs"], scraped, "main"), [(hour, float(hour // 6)) for hour in range(2, 60, 2)])]
+    for number in range(3):
+        labels = {
+            "namespace": "serve",
+            "pod": f"chat-5d8-{number}",
+            "instance": f"chat-{number}:8000",
+            "model_name": "llama-3-8b",
+        }
+        done = [(hour, 4000.0 * hour + 1000 * number) for hour in range(0, HOURS, 2)]
+        for reason, share in (("stop", 0.97), ("abort", 0.03)):
+            of_reason = series_of(units["vllm-requests"], {**labels, "finished_reason": reason}, "main")
+            told.append((of_reason, [(hour, math.floor(value * share)) for hour, value in done]))
+        for name, each in (("vllm-prompt-tokens", 780), ("vllm-generation-tokens", 214)):
+            told.append((series_of(units[name], labels, "main"), [(hour, value * each) for hour, value in done]))
+    put(store, told, HOURS)
+    span = (at(0) * 1000, at(HOURS) * 1000)
+    spans = {"sweep-1": (24, 60), "sweep-2": (61, 100), "sweep-3": (101, 199)}
+    found = [ProgressRun("parent", "", "sweep", "sweep", "FINISHED", at(24) * 1000, at(199) * 1000, "", "", "", "", 0.0, {})]
+    found += [
+        ProgressRun(
+            name, "parent", "sweep", name, "FAILED" if name == "sweep-3" else "FINISHED", at(start) * 1000, at(end) * 1000,
+            "", "train", "", f"Job/{name}", 0.0, {"val_loss": 3 - start / 100},
+        )
+        for name, (start, end) in spans.items()
+    ]  # fmt: skip
+    with store.write() as con:
+        load_runs(con, "mlflow", span, found, ProgressBatch())
+
+
+def _queues() -> list[Series]:
+    """A ClusterQueue of 8 GPUs that borrows by day, and in which jobs wait."""
+    hours = np.arange(0, HOURS, 0.5)
+    times = (at(0) + hours * 3600).astype(np.int64) * 1000
+    is_day = (hours % 24 >= 8) & (hours % 24 < 20)
+    base = {"job": "kueue", "instance": "10.0.0.7:8443", "cluster": "main", "cluster_queue": "research"}
+    of_gpus = {**base, "cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
+
+    def one(metric: str, values: Any, labels: dict[str, str]) -> Series:
+        return Series({"__name__": f"kueue_{metric}", **labels}, times, np.broadcast_to(np.asarray(values, float), times.shape))
+
+    admitted = np.floor(hours)
+    wait = "admission_wait_time_seconds"
+    return [
+        one("cluster_queue_nominal_quota", 8, of_gpus),
+        one("cluster_queue_borrowing_limit", math.inf, of_gpus),
+        one("cluster_queue_resource_usage", np.where(is_day, 12, 4), of_gpus),
+        one("pending_workloads", np.where(is_day, 2, 0), {**base, "status": "active"}),
+        one(f"{wait}_sum", admitted * 90, base),
+        one(f"{wait}_count", admitted, base),
+        one(f"{wait}_bucket", np.floor(admitted / 2), {**base, "le": "40"}),
+        one(f"{wait}_bucket", admitted, {**base, "le": "320"}),
+        one(f"{wait}_bucket", admitted, {**base, "le": "+Inf"}),
+    ]

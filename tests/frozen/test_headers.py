@@ -1,0 +1,199 @@
+"""Each .sql file's first lines say which tables it reads and writes: held against what DuckDB's own parser finds in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import gpucost
+
+PACKAGE = Path(gpucost.__file__).parent
+#: Run by BigQuery, in its dialect: what it reads is not a table of ours.
+_FOREIGN = {"collect/bill/gcp_bigquery.sql"}
+_TOKEN = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"[^\"]*\"|[A-Za-z_$][\w$]*|\s+|.", re.DOTALL)
+#: What is changed where it lies is not read, as far as anybody else has to have written it before.
+_CHANGED = "SELECT * FROM (VALUES (1)) AS changed "
+_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_]+)?")
+
+
+def files() -> list[Path]:
+    """Every .sql file of ours."""
+    return [path for path in sorted(PACKAGE.rglob("*.sql")) if path.relative_to(PACKAGE).as_posix() not in _FOREIGN]
+
+
+def words(statement: str) -> list[tuple[int, str]]:
+    """The statement's tokens without comments, each with how many parentheses it stands in."""
+    depth, found = 0, []
+    for piece in _TOKEN.findall(statement):
+        depth -= piece == ")"
+        if not piece.startswith("--"):
+            found.append((depth, piece))
+        depth += piece == "("
+    return found
+
+
+def split(statement: str, *keywords: str) -> list[str]:
+    """The statement cut at the first of each keyword, in this order, that stands in no parentheses."""
+    parts, sought = [""], list(keywords)
+    for depth, token in words(statement):
+        if depth == 0 and sought and token.upper() in sought:
+            del sought[: sought.index(token.upper()) + 1]
+            parts.append("")
+        parts[-1] += token
+    return parts
+
+
+@dataclass
+class Touched:
+    """What statements touch: the tables that they read, what they make, what they write besides, and the functions they call."""
+
+    reads: set[str] = field(default_factory=set)
+    makes: set[str] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+
+    @property
+    def writes(self) -> set[str]:
+        return self.makes | self.changes
+
+
+def statement_of(text: str, touched: Touched) -> str:
+    """Notes what a statement writes; returns a query that reads what it reads, or nothing."""
+    text = re.sub(r"(?i)\bWITH NO DATA\b", "", "".join(token for _, token in words(text))).strip().rstrip(";")
+    head = re.sub(r"\s+", " ", text)
+    name = r"(?:\w+\.)?(\w+)"
+
+    def begins(pattern: str, target: set[str]) -> bool:
+        match = re.match(f"(?i){pattern} {name}", head)
+        target |= {match[1].lower()} if match else set()
+        return match is not None
+
+    new = r"CREATE (?:OR REPLACE )?(?:TEMP(?:ORARY)? )?"
+    if begins(f"{new}(?:TABLE|VIEW)(?: IF NOT EXISTS)?", touched.makes):
+        return "".join(split(text, "AS")[1:])[2:]
+    if begins(f"{new}MACRO", touched.makes):
+        body = split(text, "AS")[1][2:].strip()
+        return body[5:] if re.match(r"(?i)TABLE\b", body) else f"SELECT {body}"
+    if begins("INSERT (?:OR REPLACE |OR IGNORE )?INTO", touched.changes):
+        body = re.sub(rf"(?is)^INSERT\s+(OR\s+\w+\s+)?INTO\s+{name}\s*(\([^)]*\))?\s*(BY\s+\w+)?", "", text)
+        return re.split(r"(?i)\bON\s+CONFLICT\b", body)[0]
+    if begins("DELETE FROM", touched.changes):
+        parts = [re.sub(r"(?i)^USING\b", ", ", part) for part in split(text, "USING", "WHERE")[1:]]
+        return "".join([_CHANGED, *parts])
+    if begins("UPDATE", touched.changes):
+        sets, *more = split(split(text, "SET")[1][3:], "FROM", "WHERE")
+        parts = [re.sub(r"(?i)^FROM\b", ", ", part) for part in more]
+        return "".join([_CHANGED.replace("*", sets), *parts])
+    if begins("MERGE INTO", touched.changes):
+        return "".join([_CHANGED, "JOIN", split(text, "USING", "WHEN")[1][5:]])
+    if begins("(?:ALTER TABLE|DROP (?:TABLE|VIEW))(?: IF EXISTS)?", touched.changes):
+        return ""
+    if re.match(r"(?i)COPY \(", head):
+        return split(text[4:], "TO")[0].strip()[1:-1]
+    if re.match(r"(?i)SET VARIABLE", head):
+        return f"SELECT {text.partition('=')[2]}"
+    return text
+
+
+def touched_by(con: duckdb.DuckDBPyConnection, path: Path) -> Touched:
+    """What a file's statements touch together."""
+    found = Touched()
+    for statement in duckdb.extract_statements(path.read_text(encoding="utf-8")):
+        made = set(found.makes)
+        query = statement_of(statement.query, found).strip()
+        if query:
+            ((answer,),) = con.execute("SELECT json_serialize_sql($1)", [query]).fetchall()
+            tree = json.loads(answer)
+            assert not tree["error"], f"{path}: {tree['error_message']}: {query}"
+            reads: set[str] = set()
+            _read(tree["statements"], frozenset(), reads, found.calls)
+            found.reads |= reads - made
+    return found
+
+
+def _read(node: Any, known: frozenset[str], tables: set[str], functions: set[str]) -> None:
+    """Collects the tables that a parsed query names, but those of its own WITH, and the functions that it calls."""
+    if isinstance(node, list):
+        for one in node:
+            _read(one, known, tables, functions)
+    elif isinstance(node, dict):
+        for one in (node.get("cte_map") or {}).get("map", []):
+            _read(one["value"], known, tables, functions)
+            known |= {one["key"].lower()}
+        if node.get("type") == "BASE_TABLE" and node["table_name"].lower() not in known:
+            tables.add(node["table_name"].lower())
+        if "function_name" in node:
+            functions.add(node["function_name"].lower())
+        for key, one in node.items():
+            if key != "cte_map":
+                _read(one, known, tables, functions)
+
+
+def header(path: Path) -> tuple[set[str], set[str]]:
+    """The names of tables and macros that a file's first lines list as read, and as written."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line.partition(":")[0] for line in lines[:3]] == ["-- reads", "-- writes", "-- invariant"], path
+    read, written = (re.sub(r"\([^)]*\)", "", line.partition(":")[2]) for line in lines[:2])
+    tables = [clause.partition(":")[0] for clause in read.split(";") if not clause.strip().startswith("variable")]
+    reads = {item.strip() for clause in tables for item in re.split(r",| or ", clause)}
+    clauses = [] if written.startswith(" nothing;") else written.split(";")
+    writes = {name for clause in clauses for name in _names(re.sub(r"^\s*the macros? ", "", clause))}
+    return {item for item in reads if _NAME.fullmatch(item)} - {"nothing"}, writes
+
+
+def _names(clause: str) -> Iterator[str]:
+    """The names at the beginning of a clause, of tables or of their columns: `nodes.zone, pods: what …` names nodes and pods."""
+    for item in clause.partition(":")[0].split(", "):
+        if not _NAME.fullmatch(item.strip()) or item.strip() == "nothing":
+            return
+        yield item.strip().partition(".")[0]
+
+
+def test_headers_say_what_their_statements_read_and_write() -> None:
+    wrong = []
+    with duckdb.connect() as con:
+        for path in files():
+            touched = touched_by(con, path)
+            reads, writes = header(path)
+            # what is changed where it lies may be named as read, and so may a macro
+            more = reads - touched.reads - touched.changes - touched.calls
+            differences = {"reads": (touched.reads - reads, more), "writes": (touched.writes - writes, writes - touched.writes)}
+            wrong += [
+                f"{path.relative_to(PACKAGE)}: {line} lacks {sorted(lacks)} and has {sorted(has)} too many"
+                for line, (lacks, has) in differences.items()
+                if lacks or has
+            ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reads", "writes"),
+    [
+        (
+            "CREATE OR REPLACE TEMP TABLE x AS WITH a AS (FROM b) FROM a JOIN c USING (i) WHERE i IN (SELECT i FROM d)",
+            "b c d",
+            "x",
+        ),
+        ("CREATE TEMP TABLE nodes AS WITH nodes AS (FROM main.nodes) FROM nodes", "nodes", "nodes"),
+        ("CREATE TABLE x (i INT DEFAULT 1); INSERT INTO x BY NAME SELECT i FROM y ON CONFLICT DO NOTHING", "y", "x"),
+        ("DELETE FROM x USING y WHERE x.i = y.i AND x.i NOT IN (SELECT i FROM z)", "y z", "x"),
+        ("UPDATE x SET i = (SELECT max(i) FROM z), j = 2 FROM y WHERE x.i IS DISTINCT FROM y.i -- FROM nothing", "y z", "x"),
+        ("MERGE INTO x USING y USING (i) WHEN MATCHED THEN UPDATE SET j = y.j", "y", "x"),
+        ("CREATE TEMP MACRO f(i) AS (SELECT max(j) FROM x WHERE k = i); SET VARIABLE v = (SELECT f(1) FROM y)", "x y", "f"),
+        ("COPY (SELECT '; FROM a' FROM x, LATERAL (SELECT x.i + 1)) TO 'file.csv'", "x", ""),
+        ("CREATE TEMP TABLE x AS FROM y; CREATE TEMP VIEW z AS FROM x; SELECT * FROM z WHERE i = $i", "y", "x z"),
+    ],
+)
+def test_what_statements_touch(statement: str, reads: str, writes: str, tmp_path: Path) -> None:
+    path = tmp_path / "statement.sql"
+    path.write_text(statement)
+    with duckdb.connect() as con:
+        touched = touched_by(con, path)
+    assert (touched.reads, touched.writes) == (set(reads.split()), set(writes.split()))

@@ -1,0 +1,55 @@
+"""A world that stands still: the moment, the program's version and the price catalog are always the same."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gpucost
+from gpucost import resources
+
+NOW = datetime(2026, 4, 2, 9, 30, tzinfo=UTC)
+VERSION = "9.9.9"
+#: The facts of GPUs as of November 2026, and the prices of a few machines. They are never brought up to date.
+PRICING = Path(__file__).parent / "pricing"
+
+
+@contextmanager
+def standing_still() -> Iterator[pytest.MonkeyPatch]:
+    """Until the block ends it is NOW, and the program is of VERSION and reads PRICING."""
+    find, version = resources._find, gpucost.__version__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "_find", lambda name: PRICING if name == "pricing" else find(name))
+        # Whoever imported the class, wherever: `now` is replaced in the class itself, which Python offers no other way to.
+        patch.setitem(gc.get_referents(datetime.__dict__)[0], "now", staticmethod(_now))
+        _changed(VERSION)
+        yield patch
+    _changed(version)
+
+
+def _now(tz: tzinfo | None = None) -> datetime:
+    return NOW.astimezone(tz) if tz else NOW.replace(tzinfo=None)
+
+
+def _changed(version: str) -> None:
+    """Lets every module know of the version, and forget what it read of another catalog or clock."""
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime))
+    for module in _modules():
+        if hasattr(module, "__version__"):
+            module.__version__ = version
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
+def _modules() -> list[ModuleType]:
+    """Those of the program that are loaded."""
+    return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == gpucost.__name__]

@@ -1,0 +1,69 @@
+"""Small fleets side by side in one store, each a cluster of its own: all are attributed at once, and asked one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+from tests.replay.cases.words import BOOK, HEADER
+from tests.replay.edits import relabel
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.series import Series
+
+#: Yields a fleet, what was scraped of it and settings (CLUSTER stands for its cluster), is sent what the product says of it, and
+#: holds that against the truth.
+Scene = Generator[tuple[Fleet, list[Series]] | tuple[Fleet, list[Series], str], Any, None]
+
+
+class Scenes:
+    """The scenes of a test module; `start` is for its module-scoped fixture `scenes`."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, Callable[[], Scene]] = {}
+
+    def __call__(self, *cases: tuple[Any, ...]) -> Callable[[Callable[..., Scene]], Callable[..., None]]:
+        """Makes a test of a scene, or one of each of `cases`, the scene's arguments."""
+
+        def test_of(body: Callable[..., Scene]) -> Callable[..., None]:
+            names = [f"{body.__name__[5:]}_{number}" for number, _ in enumerate(cases or [()])]
+            for name, case in zip(names, cases or [()], strict=True):
+                self.bodies[name] = lambda case=case: body(*case)  # type: ignore[misc]
+
+            @pytest.mark.parametrize("name", names, ids=range(len(names)))
+            def test(name: str, scenes: Mapping[str, tuple[Scene, Any]]) -> None:
+                scene, answers = scenes[name]
+                with pytest.raises(StopIteration):
+                    scene.send(answers)
+
+            test.__doc__ = body.__doc__
+            return test
+
+        return test_of
+
+    def start(
+        self, folder: Path, view: Callable[[Config, Store, str], Any], book: Sequence[str] = BOOK
+    ) -> dict[str, tuple[Scene, Any]]:
+        """Every scene, and `view` of the configuration, the store and the scene's cluster; `book` prices them all."""
+        begun = {name: body() for name, body in self.bodies.items()}
+        nodes, series, described, lines = [], [], {}, []
+        for name, scene in begun.items():
+            described, scraped, *settings = next(scene)
+            lines += [text.replace("CLUSTER", name) for text in settings]
+            nodes += [{**node, "cluster": name} for node in described["nodes"]]
+            series += relabel(scraped, ".*", {"cluster": name})
+        prices = folder / "prices.csv"
+        prices.write_text("\n".join([HEADER, *book]) + "\n")
+        everything = {**described, "nodes": nodes}
+        config = write_config(everything, folder, prices)
+        assert config.path is not None
+        config.path.write_text(config.path.read_text() + "".join(lines))
+        config = load_config(config.path, environ={}, cwd=folder)
+        store = load(everything, series, config)
+        return {name: (scene, view(config, store, name)) for name, scene in begun.items()}
