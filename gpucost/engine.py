@@ -30,5 +30,10 @@ def answer_rows(
 ) -> list[dict[str, Any]]:
     """What the static SQL of `name`.sql in `package` answers, a dict per row."""
     run_stage(con, package, name, params)
+    return dicts(con)
+
+
+def dicts(con: DuckDBPyConnection) -> list[dict[str, Any]]:
+    """What the last statement answers, a dict per row."""
     columns = [column[0] for column in con.description or []]
     return [dict(zip(columns, values, strict=True)) for values in con.fetchall()]

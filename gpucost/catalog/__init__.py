@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-# Temporary table -> the file in pricing/ it is read from; the .sql file beside this module has the table's name.
+# Temporary table -> the file in pricing/ it is read from.
 TABLES = {
     "catalog_prices": "prices.csv",
     "catalog_instances": "instances.csv",
@@ -32,25 +32,50 @@ TABLES = {
 COMPONENTS = {"catalog_components": "components.csv"}
 INTERRUPTIONS = {"interruption_bands": "interruption.csv"}
 
+# A file of pricing/ with these columns.
+_READER = """
+CREATE OR REPLACE TEMP MACRO catalog_csv(name, types) AS TABLE
+FROM read_csv(getvariable('pricing_dir') || '/' || name,
+    header = true, auto_detect = false, delim = ',', quote = '"', columns = types)"""
+# Unit prices per hour of one vCPU, GiB of memory, GPU or GiB of local SSD, where a cloud sells them apart; gpu_model stands for
+# GPUs only. One row per (provider, region, family, component, gpu_model, purchase_option, term_years, price_as_of).
+_COMPONENTS = """
+CREATE TEMP TABLE IF NOT EXISTS catalog_components AS
+FROM catalog_csv('components.csv', {
+    'provider': 'VARCHAR', 'region': 'VARCHAR', 'family': 'VARCHAR', 'component': 'VARCHAR', 'gpu_model': 'VARCHAR',
+    'purchase_option': 'VARCHAR', 'term_years': 'INTEGER', 'price_per_hour': 'DECIMAL(24, 12)', 'currency': 'VARCHAR',
+    'price_as_of': 'DATE', 'source_id': 'VARCHAR'})"""
+# Which percent of a type's spot instances were interrupted in a period, and what spot saved: under 0 where it cost more. One row
+# per (provider, region, instance_type, os, as_of); low < high.
+_INTERRUPTIONS = """
+CREATE TEMP TABLE IF NOT EXISTS interruption_bands AS
+FROM catalog_csv('interruption.csv', {
+    'provider': 'VARCHAR', 'region': 'VARCHAR', 'instance_type': 'VARCHAR', 'os': 'VARCHAR', 'band_low_percent': 'INTEGER',
+    'band_high_percent': 'INTEGER', 'period': 'VARCHAR', 'savings_percent': 'INTEGER', 'as_of': 'DATE',
+    'source_id': 'VARCHAR'})"""
+
 
 def load_catalog(con: DuckDBPyConnection) -> None:
     """Create the catalog's temporary tables (the keys of TABLES) on this connection, where it has none."""
-    _load(con, TABLES)
+    _prepare(con)
+    run_stage(con, __name__, "catalog")
 
 
 def load_components(con: DuckDBPyConnection) -> None:
     """Create `catalog_components`, the unit prices of an instance's parts, which only some cost bases read."""
-    _load(con, COMPONENTS)
+    _prepare(con)
+    con.execute(_COMPONENTS)
 
 
 def load_interruptions(con: DuckDBPyConnection) -> None:
     """Create `interruption_bands`, how often spot instances are taken back, which no attribution reads."""
-    _load(con, INTERRUPTIONS)
+    _prepare(con)
+    con.execute(_INTERRUPTIONS)
 
 
-def _load(con: DuckDBPyConnection, tables: dict[str, str]) -> None:
-    for table, name in tables.items():
-        run_stage(con, __name__, table, {"path": str(pricing_dir() / name)})
+def _prepare(con: DuckDBPyConnection) -> None:
+    con.execute("SET VARIABLE pricing_dir = $path", {"path": str(pricing_dir())})
+    con.execute(_READER)
 
 
 @cache

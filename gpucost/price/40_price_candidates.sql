@@ -1,8 +1,16 @@
--- reads: priced_nodes, bill_candidates, book_candidates, spot_candidates, list_candidates
+-- reads: priced_nodes, bill_candidates, book_fits, spot_candidates, list_candidates
 -- writes: price_candidates, every price that a node might have at a moment of its life, per hour of the whole node
 -- invariant: per (node, rank), half-open intervals that do not overlap, within [up_from_ms, up_to_ms), a bill's within [up_from_ms, billed_to_ms); the highest rank wins
 CREATE OR REPLACE TEMP TABLE price_candidates AS
-WITH offered AS (
+WITH book_candidates AS (
+    -- nothing ends a row of the price book but a later row as specific; a higher rank is more specific
+    SELECT node_id, start_ms AS from_ms,
+        coalesce(lead(start_ms) OVER (PARTITION BY node_id, specificity ORDER BY start_ms), 4611686018427387904) AS to_ms,
+        1000000 + specificity AS rank, price_per_hour, currency, 'price_book' AS price_source, price_as_of, purchase_option,
+        'price book line ' || line AS origin
+    FROM book_fits
+),
+offered AS (
     SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, price_source, price_as_of, NULL AS purchase_option, origin FROM bill_candidates
     UNION ALL
     SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, price_source, price_as_of, purchase_option, origin FROM book_candidates

@@ -81,7 +81,6 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     run_stage(con, __name__, "31_book_ties")
     _refuse_ties(con, config)
     for name in (
-        "32_book_candidates",
         "33_spot_candidates",
         "34_list_candidates",
         "35_bill_candidates",

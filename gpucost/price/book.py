@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight
 
@@ -280,6 +279,17 @@ def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None 
     return rows
 
 
+# One row per line of the file; a null field matches anything, a null start_ms is since ever.
+_BOOK = """
+CREATE OR REPLACE TEMP TABLE price_book AS
+SELECT unnest($line::INTEGER[]) AS line, unnest($specificity::INTEGER[]) AS specificity, unnest($provider::VARCHAR[]) AS provider,
+    unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone, unnest($instance_type::VARCHAR[]) AS instance_type,
+    unnest($purchase_option::VARCHAR[]) AS purchase_option, unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12) AS price_per_hour,
+    unnest($currency::VARCHAR[]) AS currency, unnest($per_gpu::BOOLEAN[]) AS per_gpu,
+    unnest($selector_labels::VARCHAR[][]) AS selector_labels, unnest($selector_values::VARCHAR[][]) AS selector_values,
+    unnest($start_ms::BIGINT[]) AS start_ms, unnest($price_as_of::DATE[]) AS price_as_of"""
+
+
 def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
     """Create the temporary table price_book from the config's price book; empty where there is none. Raises PriceError."""
     rows = read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else []
@@ -299,7 +309,7 @@ def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
         "start_ms": [round(row.start.timestamp() * 1000) if row.start else None for row in rows],
         "price_as_of": [row.as_of for row in rows],
     }
-    run_stage(con, __package__ or "", "11_price_book", columns)
+    con.execute(_BOOK, columns)
 
 
 def book_digest(config: Config) -> str:

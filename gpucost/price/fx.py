@@ -12,7 +12,6 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gpucost.engine import run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import BadField, Kind, bare_date, currency_code, exact_number, read_lines, unreadable
@@ -110,6 +109,13 @@ def fx_digest(config: Config) -> str:
         raise unreadable(path, FILE, error) from None
 
 
+# What one unit of a currency is worth in the config's: half-open intervals that cover all time.
+_RATES = """
+CREATE OR REPLACE TEMP TABLE fx_rates AS
+SELECT unnest($currency::VARCHAR[]) AS currency, coalesce(unnest($from_ms::BIGINT[]), -4611686018427387904) AS from_ms,
+    coalesce(unnest($to_ms::BIGINT[]), 4611686018427387904) AS to_ms, unnest($rate::VARCHAR[])::DECIMAL(18, 12) AS rate"""
+
+
 def load_rates(con: DuckDBPyConnection, config: Config, known: FxRates) -> None:
     """Create the temporary table fx_rates: the currency itself at 1, every other by local days, null before its first."""
     rows: list[tuple[str, int | None, int | None, str | None]] = [(known.currency, None, None, "1")]
@@ -120,7 +126,7 @@ def load_rates(con: DuckDBPyConnection, config: Config, known: FxRates) -> None:
             rows.append((currency, None, starts[0], None))
         rows += zip([currency] * len(steps), starts, [*starts[1:], None], values, strict=True)
     columns = dict(zip(("currency", "from_ms", "to_ms", "rate"), map(list, zip(*rows, strict=True)), strict=True))
-    run_stage(con, __package__ or "", "14_fx_rates", columns)
+    con.execute(_RATES, columns)
 
 
 def _read(path: Path, own: str) -> dict[int, tuple[date, str, Decimal]]:

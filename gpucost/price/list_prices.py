@@ -23,8 +23,7 @@ _PACKAGE = "gpucost.price"
 
 def load_vocabulary(con: DuckDBPyConnection) -> None:
     """Create region_of(zone), place_rank(...) and purchase_fits: where a price holds, and which nodes it is for."""
-    for name in ("region_of", "place_rank", "purchase_fits"):
-        run_stage(con, _PACKAGE, name)
+    run_stage(con, _PACKAGE, "vocabulary")
 
 
 def load_price_list(con: DuckDBPyConnection, instance_types: Collection[str] | None = None) -> None:
@@ -37,6 +36,18 @@ def load_price_list(con: DuckDBPyConnection, instance_types: Collection[str] | N
     run_stage(con, _PACKAGE, "list_prices", {"instance_types": names})
 
 
+# is_of_region is what counts where no zone is known, the region's own price or the median of its zones.
+_OFFERS = """
+CREATE OR REPLACE TEMP TABLE price_offers AS
+SELECT p.* EXCLUDE (price_per_hour, currency, from_ms, to_ms), (p.price_per_hour * r.rate)::DECIMAL(24, 12) AS price_per_hour,
+    row_number() OVER (
+        PARTITION BY provider, region, instance_type, purchase_option, term_years, payment_option, offering
+        ORDER BY CASE WHEN zone IS NULL THEN 0 WHEN zone = '*' THEN 1 ELSE 2 END) = 1 AS is_of_region
+FROM price_list AS p
+JOIN fx_rates AS r ON r.currency = p.currency AND r.from_ms <= $midnight_ms AND $midnight_ms < r.to_ms
+WHERE p.from_ms <= epoch_ms($day::DATE) AND epoch_ms($day::DATE) < p.to_ms AND r.rate IS NOT NULL"""
+
+
 def load_offers(con: DuckDBPyConnection, config: Config, day: date | None = None) -> None:
     """Create the temporary table price_offers: price_list as of a local day (today), in the config's currency at its rate.
 
@@ -46,4 +57,4 @@ def load_offers(con: DuckDBPyConnection, config: Config, day: date | None = None
     load_catalog(con)
     load_price_list(con)
     load_rates(con, config, rates(config))
-    run_stage(con, _PACKAGE, "price_offers", {"day": day, "midnight_ms": to_ms(local_midnight(day, config.tz))})
+    con.execute(_OFFERS, {"day": day, "midnight_ms": to_ms(local_midnight(day, config.tz))})

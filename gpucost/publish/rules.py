@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpucost.collect.prometheus.queries import GPU_RESOURCES
-from gpucost.engine import answer_rows
+from gpucost.engine import answer_rows, dicts
 from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
@@ -212,10 +212,23 @@ def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
     return RulePrices(found, "what the nodes in the store cost last") if found else None
 
 
+# The median over regions, each of which counts once.
+_LISTED = """
+WITH fitting AS (
+    SELECT p.type_name, p.instance_type, p.region, f.capacity_type, arg_max(p.price_per_hour, f.preference) AS price_per_hour
+    FROM price_offers AS p JOIN purchase_fits AS f ON f.purchase_option = p.purchase_option AND f.is_list
+    WHERE p.is_of_region AND p.term_years = 0 GROUP BY ALL
+)
+SELECT type_name AS instance_type, NULL AS region, NULL AS node, capacity_type,
+    median(price_per_hour)::DECIMAL(38, 9) AS price_per_hour
+FROM fitting WHERE instance_type IN (SELECT lower(instance_type) FROM catalog_instances WHERE gpu_count > 0)
+GROUP BY ALL ORDER BY ALL"""
+
+
 def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
     """Today's list prices by capacity type, in the middle over regions."""
     load_offers(con, config)
-    found = _prices(answer_rows(con, __package__, "catalog_prices"))
+    found = _prices(dicts(con.execute(_LISTED)))
     return RulePrices(found, "list prices of the catalog, the median over regions: nothing is collected yet")
 
 

@@ -50,6 +50,4 @@ JOIN nodes AS n USING (node_id)
 JOIN report_slots AS s ON s.from_ms = f.slot
 LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
-WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
-  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
-  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], f.team));
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team);

@@ -16,8 +16,6 @@ JOIN (
 ) AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
-WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
-  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
-  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], c.team))
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
 GROUP BY h.price_source
 ORDER BY h.price_source;

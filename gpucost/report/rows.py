@@ -9,11 +9,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
-from gpucost.periods import is_whole_days, slots, within
+from gpucost.periods import Slot, is_whole_days, slots, within
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
+from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -28,7 +29,7 @@ _ALL = 2**62
 
 @dataclass(frozen=True, slots=True)
 class PricedNodes:
-    """What 40_nodes.sql and 41_nodes_of_pods.sql answer for one price source."""
+    """What `_NODES` and 41_nodes_of_pods.sql answer for one price source."""
 
     source: str
     capacity_gpu_ms: float
@@ -46,27 +47,40 @@ def filters(query: Query) -> dict[str, Any]:
     return {"teams": list(query.teams), "namespaces": list(query.namespaces), "clusters": list(query.clusters)}
 
 
+# The period cut at the local months, days or hours that the report is by.
+_SLOTS = """
+CREATE OR REPLACE TEMP TABLE report_slots AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
+    unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
+# The cells and nodes of the period (views: cells are many, and most reports read them once), by day where whole local days and
+# nothing finer are asked for: sums are the same.
+_COST_CELLS = """
+CREATE OR REPLACE TEMP VIEW report_cost_cells AS
+SELECT * FROM cost_daily
+WHERE getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+UNION ALL BY NAME
+SELECT * FROM cost_hourly
+WHERE NOT getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')"""
+_NODE_CELLS = """
+CREATE OR REPLACE TEMP VIEW report_node_cells AS
+SELECT * FROM node_daily
+WHERE getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+UNION ALL BY NAME
+SELECT * FROM node_hourly
+WHERE NOT getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')"""
+
+
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
     """Make the tables and views on the query's period: report_slots, report_cost_cells, report_node_cells, report_facts."""
     parts = slots(query.period, tz, query.dimensions)
-    run_stage(
-        con,
-        _PACKAGE,
-        "10_slots",
-        {
-            "from_ms": [part.from_ms for part in parts],
-            "to_ms": [part.to_ms for part in parts],
-            "month": [part.month for part in parts],
-            "day": [part.day for part in parts],
-            "hour": [part.hour for part in parts],
-        },
-    )
+    sqlfiles.run(con, "filters")
+    con.execute(_SLOTS, {name: [getattr(part, name) for part in parts] for name in Slot.__slots__})
     con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": query.period.start_ms})
     con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": query.period.end_ms})
     by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
     con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
-    run_stage(con, _PACKAGE, "12_cost_cells")
-    run_stage(con, _PACKAGE, "13_node_cells")
+    con.execute(_COST_CELLS)
+    con.execute(_NODE_CELLS)
     run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by": list(query.dimensions)})
 
 
@@ -91,7 +105,12 @@ def rows_by(con: DuckDBPyConnection, by: Iterable[str], most: int = _ALL) -> lis
 
 def workload_counts(con: DuckDBPyConnection) -> dict[str, int]:
     """How many workloads held GPUs, and in how many clusters and namespaces."""
-    (counts,) = ask(con, "31_workloads", {})
+    (counts,) = dicts(
+        con.execute(
+            "SELECT count(DISTINCT (cluster, namespace, workload)) AS workloads, count(DISTINCT cluster) AS clusters,"
+            " count(DISTINCT namespace) AS namespaces FROM report_facts WHERE kind = 'allocated'"
+        )
+    )
     return counts
 
 
@@ -111,12 +130,24 @@ def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]
     )
 
 
+# By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over report_facts.
+_NODES = """
+SELECT h.price_source,
+    sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity,
+    sum(h.over_allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS over_allocated,
+    sum(h.node_cost) AS node_cost, min(h.price_as_of) AS price_as_of
+FROM report_node_cells AS h JOIN nodes AS n USING (node_id)
+WHERE passes($clusters, n.cluster)
+GROUP BY h.price_source
+ORDER BY h.price_source"""
+
+
 def priced_nodes(con: DuckDBPyConnection, query: Query) -> list[PricedNodes]:
     """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
     if query.is_narrowed:
         answer = ask(con, "41_nodes_of_pods", filters(query))
     else:
-        answer = ask(con, "40_nodes", {"clusters": list(query.clusters)})
+        answer = dicts(con.execute(_NODES, {"clusters": list(query.clusters)}))
     return [
         PricedNodes(
             source=row["price_source"],
@@ -148,9 +179,19 @@ def unpriced_ms(nodes: list[PricedNodes]) -> float:
     return sum(node.capacity_gpu_ms for node in nodes if node.source == NO_PRICE)
 
 
+_UNPRICED_GPUS = """
+SELECT DISTINCT n.gpu_model, n.capacity_type
+FROM report_cost_cells AS c
+JOIN report_node_cells AS h USING (node_id, from_ms)
+JOIN nodes AS n USING (node_id)
+JOIN allocations AS a ON a.allocation_id = c.allocation_id
+WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
+    AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
+
+
 def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> set[tuple[str | None, str]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
-    return {(row["gpu_model"], row["capacity_type"]) for row in ask(con, "42_unpriced_gpus", filters(query))}
+    return set(con.execute(_UNPRICED_GPUS, filters(query)).fetchall())
 
 
 _SUMS = (
@@ -196,9 +237,17 @@ def has_nodes(con: DuckDBPyConnection) -> bool:
     return bool(con.execute("SELECT count(*) FROM (FROM report_node_cells LIMIT 1)").fetchall()[0][0])
 
 
+# every combination of team, namespace and cluster there is in the period
+_NAMES = """
+SELECT DISTINCT c.team, a.namespace, n.cluster
+FROM (SELECT DISTINCT node_id, allocation_id, team FROM report_cost_cells) AS c
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
+
+
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
     """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
-    there = ask(con, "50_names", {})
+    there = dicts(con.execute(_NAMES))
     if not there:
         return  # a period without data has its own message
     for dimension, wanted in (("team", query.teams), ("namespace", query.namespaces), ("cluster", query.clusters)):

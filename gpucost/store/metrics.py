@@ -54,6 +54,16 @@ def _joined(parts: Sequence[Samples]) -> Samples:
     )
 
 
+_BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
+# one row per (series, hour); rows are written in that order, so that values compress and scans skip
+_BLOCKS_INSERT = """
+INSERT INTO blocks BY NAME
+SELECT series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,
+    gap_ms, last_offset_ms, last_value, vals
+FROM incoming
+ORDER BY series_id, hour"""
+
+
 def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_ms: int, to_ms: int) -> int:
     """Writes the window's blocks; returns the number of samples taken in."""
     if not parts:
@@ -63,8 +73,8 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
     hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
     with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
         sqlfiles.run(con, "blocks_incoming", hours)
-        sqlfiles.run(con, "blocks_delete")
-        sqlfiles.run(con, "blocks_insert")
+        con.execute(_BLOCKS_DELETE)
+        con.execute(_BLOCKS_INSERT)
     return len(samples.ts_ms)
 
 
@@ -171,6 +181,9 @@ class Known:
     new: int
 
 
+_SERIES_KNOWN = "SELECT w.position, s.series_id FROM window_keys w JOIN series s USING (key)"
+
+
 def identify(
     con: duckdb.DuckDBPyConnection,
     window: SampleWindow,
@@ -190,7 +203,7 @@ def identify(
     distinct = np.fromiter(by_key, dtype=np.uint64, count=len(by_key))
     wanted: dict[str, NDArray[Any]] = {"key": distinct, "position": np.arange(len(distinct), dtype=np.int32)}
     with sqlfiles.frames(con, window_keys=wanted):
-        rows = sqlfiles.run(con, "series_known").fetchnumpy()
+        rows = con.execute(_SERIES_KNOWN).fetchnumpy()
     numbers = np.full(len(distinct), UNKNOWN, dtype=np.int32)
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
     missing = np.flatnonzero(numbers == UNKNOWN)
@@ -221,6 +234,15 @@ def _numbers_of(
     return result
 
 
+# labels hold neither __name__ nor empty values
+_SERIES_INSERT = """
+INSERT INTO series
+SELECT series_id, key, $source, cluster, metric,
+       map_from_entries(list_filter(list_zip(label_names, label_values), lambda pair: pair[1] <> ''))
+FROM new_series
+ORDER BY series_id"""
+
+
 def _enter(
     con: duckdb.DuckDBPyConnection,
     window: SampleWindow,
@@ -239,7 +261,7 @@ def _enter(
         "label_values": _objects([[v for _, v in pairs] or [""] for pairs in shown]),
     }
     with sqlfiles.frames(con, new_series=new_series):
-        sqlfiles.run(con, "series_insert", {"source": window.source})
+        con.execute(_SERIES_INSERT, {"source": window.source})
 
 
 def _objects(items: Sequence[object]) -> NDArray[Any]:
@@ -253,17 +275,44 @@ def _objects(items: Sequence[object]) -> NDArray[Any]:
 LONGEST_SILENCE_MS = 10 * 60_000
 
 
+# the stored runs that a window's samples meet or adjoin, with the span of those samples; all others cannot change
+_STATES_TOUCHED = """
+CREATE OR REPLACE TEMP TABLE touched AS
+WITH span AS (
+    SELECT series_id, min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM window_runs GROUP BY series_id
+)
+SELECT s.series_id, s.value, s.first_ms, s.last_ms, span.from_ms, span.to_ms
+FROM states s JOIN span USING (series_id)
+WHERE s.last_ms >= span.from_ms - $silence AND s.first_ms <= span.to_ms + $silence"""
+# a run that only goes on keeps its row, so that a month of windows does not rewrite the table again and again
+_STATES_EXTEND = """
+UPDATE states SET last_ms = m.last_ms
+FROM merged m JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
+WHERE states.series_id = m.series_id AND states.first_ms = m.first_ms AND states.last_ms <> m.last_ms"""
+_STATES_DELETE = """
+DELETE FROM states USING (
+    SELECT t.series_id, t.first_ms
+    FROM touched t ANTI JOIN merged m ON m.series_id = t.series_id AND m.first_ms = t.first_ms AND m.value = t.value
+) gone
+WHERE states.series_id = gone.series_id AND states.first_ms = gone.first_ms"""
+_STATES_INSERT = """
+INSERT INTO states
+SELECT m.series_id, m.value, m.first_ms, m.last_ms
+FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
+ORDER BY m.series_id, m.first_ms"""
+
+
 def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow) -> int:
     """Merges the window's runs into the stored ones; returns the number of samples."""
     if not parts:
         return 0
     samples = ordered(parts)
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
-        sqlfiles.run(con, "states_touched", {"silence": LONGEST_SILENCE_MS})
+        con.execute(_STATES_TOUCHED, {"silence": LONGEST_SILENCE_MS})
         sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
-        sqlfiles.run(con, "states_extend")
-        sqlfiles.run(con, "states_delete")
-        sqlfiles.run(con, "states_insert")
+        con.execute(_STATES_EXTEND)
+        con.execute(_STATES_DELETE)
+        con.execute(_STATES_INSERT)
     _load_gaps(con, samples, known, window)
     return len(samples.ts_ms)
 
@@ -277,6 +326,13 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     starts = np.flatnonzero(new)
     ends = np.concatenate((starts[1:], [len(ts_ms)])) - 1
     return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
+
+
+_GAPS_DELETE = """
+DELETE FROM scrape_gaps USING window_gaps w
+WHERE scrape_gaps.source = $source AND scrape_gaps.cluster = w.cluster AND scrape_gaps.job = w.job
+    AND scrape_gaps.instance = w.instance AND scrape_gaps.hour = w.hour"""
+_GAPS_INSERT = "INSERT INTO scrape_gaps SELECT $source, cluster, job, instance, hour, gap_ms FROM window_gaps"
 
 
 def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, known: Known, window: SampleWindow) -> None:
@@ -307,8 +363,8 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, known: Known, w
         "gap_ms": medians.astype(np.int32),
     }
     with sqlfiles.frames(con, window_gaps=window_gaps):
-        sqlfiles.run(con, "scrape_gaps_clear", {"source": window.source})
-        sqlfiles.run(con, "scrape_gaps_insert", {"source": window.source})
+        con.execute(_GAPS_DELETE, {"source": window.source})
+        con.execute(_GAPS_INSERT, {"source": window.source})
 
 
 # DCGM says "blank", "not found", "not supported" and "not permitted" by numbers: dcgm_fields.h and dcgm_structs.h,
@@ -354,6 +410,14 @@ class Taken:
         return Taken(self.series_index[keep], self.ts_ms[keep], self.values[keep], self.seen, self.is_activity, self.thresholds)
 
 
+_DROPPED_DELETE = """
+DELETE FROM dropped_samples
+WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_contains($metrics, metric)"""
+
+
+_DROPPED_INSERT = "INSERT INTO dropped_samples VALUES ($source, $metric, $hour, $reason, $samples)"
+
+
 @dataclass(slots=True)
 class DropCounts:
     """Counts of samples left out, by (metric, epoch hour, reason)."""
@@ -382,11 +446,10 @@ class DropCounts:
     def write(self, con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
         """Replaces the counts of the metrics that the window answered, in the window's hours."""
         hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
-        sqlfiles.run(con, "dropped_clear", {"source": window.source, "metrics": sorted(self.metrics), **hours})
+        con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": sorted(self.metrics), **hours})
         for (metric, hour, reason), count in sorted(self.counts.items()):
-            sqlfiles.run(
-                con,
-                "dropped_insert",
+            con.execute(
+                _DROPPED_INSERT,
                 {"source": window.source, "metric": metric, "hour": hour, "reason": reason, "samples": count},
             )
 

@@ -97,6 +97,35 @@ class ProviderPrices:
         return len(self.prices) + len(self.components) + len(self.instance_types)
 
 
+# what was said on other days, or of other regions, stays
+_LIST_PRICES_DELETE = """
+DELETE FROM list_prices
+WHERE provider = $provider AND price_as_of = $price_as_of AND list_contains($regions::VARCHAR[], region)"""
+# prices of more than twelve decimals are rounded
+_LIST_PRICES_INSERT = """
+INSERT INTO list_prices
+SELECT $provider, unnest($region::VARCHAR[]), unnest($zone::VARCHAR[]), unnest($instance_type::VARCHAR[]),
+    unnest($purchase_option::VARCHAR[]), unnest($term_years::INTEGER[]), unnest($payment_option::VARCHAR[]),
+    unnest($offering::VARCHAR[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
+    unnest($effective_start::DATE[]), $price_as_of, unnest($source::VARCHAR[])"""
+_COMPONENT_PRICES_DELETE = """
+DELETE FROM component_prices
+WHERE provider = $provider AND price_as_of = $price_as_of AND list_contains($regions::VARCHAR[], region)"""
+_COMPONENT_PRICES_INSERT = """
+INSERT INTO component_prices
+SELECT $provider, unnest($region::VARCHAR[]), unnest($component::VARCHAR[]), unnest($purchase_option::VARCHAR[]),
+    unnest($term_years::INTEGER[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
+    $price_as_of, unnest($source::VARCHAR[])"""
+_INSTANCE_TYPES_DELETE = """
+DELETE FROM instance_types
+WHERE provider = $provider AND seen_on = $seen_on AND list_contains($instance_type::VARCHAR[], instance_type)"""
+_INSTANCE_TYPES_INSERT = """
+INSERT INTO instance_types
+SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[]), unnest($gpu_count::DOUBLE[]),
+    unnest($gpu_memory_mib::INTEGER[]), unnest($vcpus::DOUBLE[]), unnest($memory_gib::DOUBLE[]), $seen_on,
+    unnest($source::VARCHAR[])"""
+
+
 def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None:
     """Writes one provider's facts as of the UTC day of `asked_at`, in one transaction.
 
@@ -111,16 +140,25 @@ def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None
     regions = {**dated, "regions": list(found.regions)}
     with store.write() as con:
         run_id = runs.begin(con, _LIST, found.provider, span)
-        sqlfiles.run(con, "list_prices_delete", regions)
-        sqlfiles.run(con, "list_prices_insert", {**dated, **columns_of(ListPrice, found.prices)})
-        sqlfiles.run(con, "component_prices_delete", regions)
-        sqlfiles.run(con, "component_prices_insert", {**dated, **columns_of(ComponentPrice, found.components)})
+        con.execute(_LIST_PRICES_DELETE, regions)
+        con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, found.prices)})
+        con.execute(_COMPONENT_PRICES_DELETE, regions)
+        con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, found.components)})
         types = columns_of(InstanceType, found.instance_types)
         seen = {**shared, "seen_on": day}
-        sqlfiles.run(con, "instance_types_delete", {**seen, "instance_type": types["instance_type"]})
-        sqlfiles.run(con, "instance_types_insert", {**seen, **types})
+        con.execute(_INSTANCE_TYPES_DELETE, {**seen, "instance_type": types["instance_type"]})
+        con.execute(_INSTANCE_TYPES_INSERT, {**seen, **types})
         runs.log_load(con, run_id, _LIST, found.provider, span, rows=found.rows)
         runs.finish(con, run_id)
+
+
+# the regions in which nodes were seen, whether or not they were attributed yet
+_NODE_REGIONS = """
+SELECT region FROM nodes WHERE region IS NOT NULL AND gpu_count > 0
+UNION
+SELECT coalesce(labels['label_topology_kubernetes_io_region'], labels['label_failure_domain_beta_kubernetes_io_region']) AS region
+FROM series WHERE metric = 'kube_node_labels' AND region IS NOT NULL
+ORDER BY region"""
 
 
 def node_regions(store: Store) -> list[str]:
@@ -128,7 +166,7 @@ def node_regions(store: Store) -> list[str]:
     if not store.exists:
         return []
     with store.read() as con:
-        return [str(region) for (region,) in sqlfiles.run(con, "node_regions").fetchall()]
+        return [str(region) for (region,) in con.execute(_NODE_REGIONS).fetchall()]
 
 
 def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
@@ -176,6 +214,34 @@ class SpotLoad:
         return self.rows - self.new - self.corrected
 
 
+# of rows that say different things about a key, the last one of the batch
+_SPOT_INCOMING = """
+CREATE OR REPLACE TEMP TABLE spot_incoming AS
+SELECT provider, region, zone, instance_type, product, instance_id, at_ms, nullif(to_ms, 0) AS to_ms,
+    price::DECIMAL(21, 12) AS price_per_hour, currency, source
+FROM spot_batch
+QUALIFY row_number()
+    OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
+_SPOT_COUNTS = """
+SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
+    count(*) FILTER (k.price_per_hour IS NOT NULL
+        AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)) AS corrected
+FROM spot_incoming AS i
+LEFT JOIN spot_prices AS k USING (provider, region, zone, instance_type, product, instance_id, at_ms)"""
+# only facts that are said to be different now go; _SPOT_INSERT puts them back as they are said to be
+_SPOT_DELETE = """
+DELETE FROM spot_prices AS k USING spot_incoming AS i
+WHERE k.provider = i.provider AND k.region = i.region AND k.zone = i.zone AND k.instance_type = i.instance_type
+    AND k.product = i.product AND k.instance_id = i.instance_id AND k.at_ms = i.at_ms
+    AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)"""
+_SPOT_INSERT = """
+INSERT INTO spot_prices BY NAME
+SELECT i.*
+FROM spot_incoming AS i
+ANTI JOIN spot_prices AS k USING (provider, region, zone, instance_type, product, instance_id, at_ms)
+ORDER BY i.provider, i.region, i.zone, i.instance_type, i.product, i.instance_id, i.at_ms"""
+
+
 def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None) -> SpotLoad:
     """Loads a batch inside the caller's transaction. Of rows with the same key, the last one stands.
 
@@ -185,10 +251,10 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
     new = corrected = 0
     if prices:
         with sqlfiles.frames(con, spot_batch=_columns(prices)):
-            sqlfiles.run(con, "spot_prices_incoming")
-        new, corrected = sqlfiles.run(con, "spot_prices_counts").fetchall()[0]
-        sqlfiles.run(con, "spot_prices_corrected")
-        sqlfiles.run(con, "spot_prices_insert")
+            con.execute(_SPOT_INCOMING)
+        new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
+        con.execute(_SPOT_DELETE)
+        con.execute(_SPOT_INSERT)
     rows_of: dict[str, int] = {}
     for price in prices:
         rows_of[price.source] = rows_of.get(price.source, 0) + 1

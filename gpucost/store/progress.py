@@ -100,10 +100,19 @@ class ProgressLoad:
     dropped: int
 
 
+_VALUES_DELETE = """
+DELETE FROM progress_values
+WHERE at_ms >= $from_ms AND at_ms < $to_ms
+    AND series_id IN (SELECT series_id FROM progress_series WHERE source = $source)"""
+
+
 def load_values(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     """Replaces a source's values in [span) inside the caller's transaction; what lies outside is left out."""
-    sqlfiles.run(con, "progress_values_delete", {"source": source, "from_ms": span[0], "to_ms": span[1]})
+    con.execute(_VALUES_DELETE, {"source": source, "from_ms": span[0], "to_ms": span[1]})
     return _insert(con, source, span, batch)
+
+
+_VALUES_INSERT = "INSERT INTO progress_values SELECT series_id, at_ms, value FROM progress_batch ORDER BY series_id, at_ms"
 
 
 def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
@@ -126,8 +135,23 @@ def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: Prog
     rows: dict[str, NDArray[Any]] = {"series_id": number_of[kept[0]], "at_ms": kept[1], "value": kept[2]}
     if len(kept[1]):
         with sqlfiles.frames(con, progress_batch=rows):
-            sqlfiles.run(con, "progress_values_insert")
+            con.execute(_VALUES_INSERT)
     return ProgressLoad(int(inside.sum()), len(kept[1]), new, int(inside.sum() - valid.sum()))
+
+
+# of the runs that were alive in [from_ms, to_ms) or are listed
+_RUN_VALUES_DELETE = """
+DELETE FROM progress_values
+WHERE series_id IN (
+    SELECT series_id FROM progress_series
+    WHERE source = $source AND (list_contains($run_ids::VARCHAR[], run_id) OR run_id IN (
+        SELECT run_id FROM progress_runs
+        WHERE source = $source AND started_ms < $to_ms AND coalesce(ended_ms, 9223372036854775807) >= $from_ms)))"""
+_RUNS_DELETE = """
+DELETE FROM progress_runs
+WHERE source = $source
+  AND (list_contains($run_ids::VARCHAR[], run_id)
+    OR (started_ms < $to_ms AND coalesce(ended_ms, 9223372036854775807) >= $from_ms))"""
 
 
 def load_runs(
@@ -135,10 +159,19 @@ def load_runs(
 ) -> ProgressLoad:
     """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
     params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}
-    sqlfiles.run(con, "progress_run_values_delete", params)
-    sqlfiles.run(con, "progress_runs_delete", params)
+    con.execute(_RUN_VALUES_DELETE, params)
+    con.execute(_RUNS_DELETE, params)
     _enter_runs(con, source, runs)
     return _insert(con, source, ALWAYS, batch)
+
+
+_RUNS_INSERT = """
+INSERT INTO progress_runs
+SELECT $source, run_id, nullif(parent_id, ''), experiment, name, status, started_ms, nullif(ended_ms, 0),
+    nullif(cluster, ''), nullif(namespace, ''), nullif(pod, ''), nullif(workload, ''), nullif(planned_epochs, 0),
+    map_from_entries(list_transform(list_filter(list_zip(metric_names, metric_values), lambda pair: pair[1] <> ''),
+        lambda pair: {"k": pair[1], "v": pair[2]::DOUBLE}))
+FROM progress_runs_batch"""
 
 
 def _enter_runs(con: duckdb.DuckDBPyConnection, source: str, runs: Sequence[ProgressRun]) -> None:
@@ -154,7 +187,7 @@ def _enter_runs(con: duckdb.DuckDBPyConnection, source: str, runs: Sequence[Prog
     columns["metric_names"] = _objects([list(run.metrics) or [""] for run in runs])
     columns["metric_values"] = _objects([[repr(float(value)) for value in run.metrics.values()] or [""] for run in runs])
     with sqlfiles.frames(con, progress_runs_batch=columns):
-        sqlfiles.run(con, "progress_runs_insert", {"source": source})
+        con.execute(_RUNS_INSERT, {"source": source})
 
 
 def _changes(
@@ -177,6 +210,9 @@ def _changes(
     return index[keep], at_ms[keep], values[keep]
 
 
+_SERIES_KNOWN = "SELECT k.position, s.series_id FROM progress_keys AS k JOIN progress_series AS s USING (key)"
+
+
 def _numbers(
     con: duckdb.DuckDBPyConnection, source: str, series: list[tuple[int, ProgressSeries]]
 ) -> tuple[NDArray[np.int32], int]:
@@ -185,7 +221,7 @@ def _numbers(
     if not len(keys):
         return numbers, 0
     with sqlfiles.frames(con, progress_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
-        for position, number in sqlfiles.run(con, "progress_series_known").fetchall():
+        for position, number in con.execute(_SERIES_KNOWN).fetchall():
             numbers[position] = number
     missing = np.flatnonzero(numbers < 0)
     if len(missing):
@@ -193,6 +229,15 @@ def _numbers(
         numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
         _enter(con, source, keys[missing], numbers[missing], [series[i][1] for i in missing.tolist()])
     return numbers, len(missing)
+
+
+_SERIES_INSERT = """
+INSERT INTO progress_series
+SELECT series_id, key, identity, $source, mapping, unit, kind, marks, resumes, is_failure,
+    nullif(cluster, ''), nullif(namespace, ''), nullif(pod, ''), nullif(workload, ''), nullif(model, ''), nullif(run_id, ''),
+    map_from_entries(list_filter(list_zip(label_names, label_values), lambda pair: pair[1] <> ''))
+FROM progress_new
+ORDER BY series_id"""
 
 
 def _enter(
@@ -215,7 +260,7 @@ def _enter(
         "label_values": _objects([[value for _, value in one.labels] or [""] for one in series]),
     }
     with sqlfiles.frames(con, progress_new=columns):
-        sqlfiles.run(con, "progress_series_insert", {"source": source})
+        con.execute(_SERIES_INSERT, {"source": source})
 
 
 def _hash(parts: Sequence[str]) -> int:

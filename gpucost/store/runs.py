@@ -62,13 +62,18 @@ class LaggingTargets(NamedTuple):
     last_ms: int
 
 
+_LOADS_INSERT = """
+INSERT INTO loads
+SELECT coalesce(max(load_id), 0) + 1, $run_id, $kind, $source, $from_ms, $to_ms, $rows, $dropped, $loaded_at
+FROM loads"""
+
+
 def log_load(
     con: duckdb.DuckDBPyConnection, run_id: int, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
 ) -> None:
     """Adds one row to loads: what a run committed of a source for [span)."""
-    sqlfiles.run(
-        con,
-        "loads_insert",
+    con.execute(
+        _LOADS_INSERT,
         {
             "run_id": run_id,
             "kind": kind,
@@ -102,13 +107,24 @@ def finish(con: duckdb.DuckDBPyConnection, run_id: int) -> None:
     con.execute("UPDATE collect_runs SET finished_at = $1 WHERE run_id = $2", [_utc(), run_id])
 
 
+# a run over a fixed span is taken up again over that span only; one that ended "now" (within a minute of its start) also
+# by a run that begins at the same moment and ends later
+_RUNS_UNFINISHED = """
+SELECT run_id
+FROM collect_runs
+WHERE kind = $kind AND source = $source AND finished_at IS NULL AND started_at >= $started_after AND from_ms = $from_ms
+    AND (to_ms = $to_ms OR (abs(to_ms - epoch_ms(started_at)) <= 60000 AND $to_ms >= to_ms))
+ORDER BY run_id DESC
+LIMIT 1"""
+
+
 def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int | None:
     """The newest run of the source over the same span, begun within a day, that never came to its end; None if none.
 
     Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
     """
     params = {"kind": kind, "source": source, "from_ms": span[0], "to_ms": span[1], "started_after": _utc() - _TAKEN_UP_FOR}
-    rows = sqlfiles.run(con, "runs_unfinished", params).fetchall()
+    rows = con.execute(_RUNS_UNFINISHED, params).fetchall()
     return int(rows[0][0]) if rows else None
 
 
@@ -129,16 +145,36 @@ def asked(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     return [(int(a), int(b)) for a, b in rows]
 
 
+# windows that held nothing are logged too, and do not count
+_FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $kind AND source = $source AND rows + dropped > 0"
+
+
 def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | None:
     """Where a source's data begins: the start of its first load that held any; None where none did."""
-    first = sqlfiles.run(con, "first_data", {"kind": kind, "source": source}).fetchall()[0][0]
+    first = con.execute(_FIRST_DATA, {"kind": kind, "source": source}).fetchall()[0][0]
     return None if first is None else int(first)
+
+
+_NEWEST_SAMPLE = """
+SELECT greatest(
+    (SELECT max(t.last_ms) FROM states AS t JOIN series AS s USING (series_id) WHERE s.source = $source),
+    (SELECT max(b.hour::BIGINT * 3600000 + b.last_offset_ms)
+        FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.source = $source))"""
 
 
 def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
     """The moment of a source's newest sample; None where it has none."""
-    newest = sqlfiles.run(con, "newest_sample", {"source": source}).fetchall()[0][0]
+    newest = con.execute(_NEWEST_SAMPLE, {"source": source}).fetchall()[0][0]
     return None if newest is None else int(newest)
+
+
+# first_at stays where the answer holds as many samples as the last one, unless a clock went back
+_ASKED_HOURS = """
+MERGE INTO asked_hours AS a
+USING window_hours AS w ON a.source = $source AND a.hour = w.hour
+WHEN MATCHED AND a.samples = w.samples AND a.first_at <= $asked_at THEN UPDATE SET last_at = $asked_at, is_partial = $is_partial
+WHEN MATCHED THEN UPDATE SET samples = w.samples, first_at = $asked_at, last_at = $asked_at, is_partial = $is_partial
+WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $asked_at, $is_partial)"""
 
 
 def log_answer(
@@ -151,7 +187,7 @@ def log_answer(
     }
     params = {"source": source, "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None), "is_partial": is_partial}
     with sqlfiles.frames(con, window_hours=hours):
-        sqlfiles.run(con, "asked_hours", params)
+        con.execute(_ASKED_HOURS, params)
 
 
 def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
@@ -184,13 +220,31 @@ def lagging_targets(
     return [LaggingTargets(*row) for row in sqlfiles.run(con, "lagging_targets", params).fetchall()]
 
 
+# a target's gaps follow its series, which _SERIES_CLUSTER moves next
+_GAPS_CLUSTER = """
+UPDATE scrape_gaps SET cluster = moved.to_cluster
+FROM (
+    SELECT cluster, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance,
+        any_value(coalesce(labels[$cluster_label], $default_cluster)) AS to_cluster
+    FROM series WHERE source = $source AND cluster IS DISTINCT FROM coalesce(labels[$cluster_label], $default_cluster)
+    GROUP BY ALL
+) AS moved
+WHERE scrape_gaps.source = $source
+    AND (scrape_gaps.cluster, scrape_gaps.job, scrape_gaps.instance) = (moved.cluster, moved.job, moved.instance)"""
+_SERIES_CLUSTER = """
+UPDATE series SET cluster = coalesce(labels[$cluster_label], $default_cluster)
+WHERE source = $source AND cluster IS DISTINCT FROM coalesce(labels[$cluster_label], $default_cluster)"""
+# no load has this number, so the next attribution looks at everything again
+_ATTRIBUTION_RESET = "UPDATE attribution_state SET last_load_id = -1"
+
+
 def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str) -> None:
     """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
-    sqlfiles.run(con, "gaps_cluster", params)
-    if sqlfiles.run(con, "series_cluster", params).fetchall()[0][0]:
+    con.execute(_GAPS_CLUSTER, params)
+    if con.execute(_SERIES_CLUSTER, params).fetchall()[0][0]:
         # no load tells attribution of this
-        sqlfiles.run(con, "attribution_reset")
+        con.execute(_ATTRIBUTION_RESET)
 
 
 def _utc() -> datetime:
@@ -214,7 +268,6 @@ def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, st
         " unnest($losses::VARCHAR[]) AS lost, unnest($fixes::VARCHAR[]) AS fix",
         columns,
     )
-    sqlfiles.run(con, "metric_spans")
     sqlfiles.run(con, "missing_metrics")
 
 

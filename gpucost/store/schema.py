@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.periods import from_ms
-from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -58,6 +57,14 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
     return version == latest_version()
 
 
+_SCHEMA_VERSION = """
+CREATE TABLE IF NOT EXISTS schema_version (
+    version      INTEGER NOT NULL,
+    name         VARCHAR NOT NULL,
+    applied_at   TIMESTAMP NOT NULL
+)"""
+
+
 def migrate(con: duckdb.DuckDBPyConnection) -> None:
     """Brings the schema up to date in one transaction: all of it or nothing."""
     import duckdb
@@ -65,7 +72,7 @@ def migrate(con: duckdb.DuckDBPyConnection) -> None:
     version = current_version(con)
     con.execute("BEGIN")
     try:
-        sqlfiles.run(con, "schema_version")
+        con.execute(_SCHEMA_VERSION)
         for number, name, statements in _migrations():
             if number > version:
                 con.execute(statements)
@@ -123,6 +130,19 @@ class StoreInfo:
     dropped: list[DroppedInfo]
 
 
+# the period begins with data, where there ever was any
+_SOURCES = """
+SELECT kind, source, count(*), coalesce(min(from_ms) FILTER (rows + dropped > 0), min(from_ms)), max(to_ms),
+    sum(rows)::BIGINT, sum(dropped)::BIGINT, max(loaded_at)::TIMESTAMPTZ
+FROM loads
+GROUP BY kind, source
+ORDER BY kind, source"""
+_DROPPED = """
+SELECT source, reason, metric, sum(samples)::BIGINT FROM dropped_samples
+GROUP BY source, reason, metric
+ORDER BY source, reason, metric"""
+
+
 def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
     """Reads a StoreInfo from an open store."""
     names = [
@@ -148,7 +168,7 @@ def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
         tables=tables,
         sources=[
             SourceInfo(kind, source, loads, from_ms(start), from_ms(end), rows, dropped, loaded_at)
-            for kind, source, loads, start, end, rows, dropped, loaded_at in sqlfiles.run(con, "sources").fetchall()
+            for kind, source, loads, start, end, rows, dropped, loaded_at in con.execute(_SOURCES).fetchall()
         ],
-        dropped=[DroppedInfo(*row) for row in sqlfiles.run(con, "dropped").fetchall()],
+        dropped=[DroppedInfo(*row) for row in con.execute(_DROPPED).fetchall()],
     )

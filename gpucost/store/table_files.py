@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
-from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +18,13 @@ FileKind = Literal["csv", "parquet"]
 
 # What spreadsheets take for the beginning of a formula, or skip before one.
 _FORMULA = r"^[=+\-@\t\r]"
+
+
+# rows keep their order, whatever the number of threads
+_SAVE = {
+    "csv": "COPY (FROM rows_to_save) TO $path (FORMAT csv, HEADER, TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%SZ', DATEFORMAT '%Y-%m-%d')",
+    "parquet": "COPY (FROM rows_to_save) TO $path (FORMAT parquet, COMPRESSION zstd)",
+}
 
 
 def harmless(text: str) -> str:
@@ -44,7 +50,7 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
     # found by its name
     rows_to_save = source.select(*shown)  # noqa: F841
     try:
-        con.execute(sqlfiles.text(f"save_{kind}"), {"path": str(path)})
+        con.execute(_SAVE[kind], {"path": str(path)})
     except duckdb.IOException as error:
         number = re.search(r'"errno":"(\d+)"', str(error))
         raise GpucostError(f"cannot write {path.name}: {os.strerror(int(number[1])) if number else error}") from error

@@ -18,15 +18,43 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 
+# The rows of a described fleet, bound as one list per column; sql/fleet_prices.sql has its price steps.
+_FLEET = {
+    "nodes": """
+INSERT INTO nodes BY NAME
+SELECT hash(cluster, node) AS node_id, * FROM (
+    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node,
+        unnest($up_from_ms::BIGINT[]) AS up_from_ms, unnest($up_to_ms::BIGINT[]) AS up_to_ms,
+        unnest($provider::VARCHAR[]) AS provider, unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone,
+        unnest($instance_type::VARCHAR[]) AS instance_type, unnest($capacity_type::VARCHAR[]) AS capacity_type,
+        unnest($gpu_model::VARCHAR[]) AS gpu_model, unnest($gpu_count::DOUBLE[]) AS gpu_count)""",
+    "pods": """
+INSERT INTO allocations BY NAME
+SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, hash(cluster, node) AS node_id, * EXCLUDE (node),
+    uid AS pod, 'nvidia_com_gpu' AS resource, gpus AS units, 'Pod' AS workload_kind
+FROM (
+    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($namespace::VARCHAR[]) AS namespace,
+        unnest($workload::VARCHAR[]) AS workload, unnest($uid::VARCHAR[]) AS uid, unnest($gpus::DOUBLE[]) AS gpus,
+        unnest($held_from_ms::BIGINT[]) AS held_from_ms, unnest($held_to_ms::BIGINT[]) AS held_to_ms)""",
+    "teams": """
+INSERT INTO allocation_teams BY NAME
+SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, team, 0 AS from_ms, 9223372036854775807 AS to_ms
+FROM (
+    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($team::VARCHAR[]) AS team,
+        unnest($uid::VARCHAR[]) AS uid, unnest($held_from_ms::BIGINT[]) AS held_from_ms)""",
+}
+_FLEET_COLLECTED = "INSERT INTO collected SELECT cluster, min(up_from_ms), max(up_to_ms) FROM nodes GROUP BY cluster"
+
+
 def put_fleet(con: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
     """Fill nodes, node_prices, allocations, allocation_teams and collected.
 
-    `tables` holds the columns of `nodes`, `prices`, `pods` and `teams`, as sql/fleet_*.sql bind them. Names of nodes are unique
+    `tables` holds the columns of `nodes`, `prices`, `pods` and `teams`, as the statements bind them. Names of nodes are unique
     in a cluster.
     """
     for name, columns in tables.items():
-        sqlfiles.run(con, f"fleet_{name}", columns)
-    sqlfiles.run(con, "fleet_collected")
+        con.execute(_FLEET.get(name) or sqlfiles.text(f"fleet_{name}"), dict(columns))
+    con.execute(_FLEET_COLLECTED)
 
 
 def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
@@ -34,9 +62,16 @@ def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     return sqlfiles.run(con, "fleet_clusters").fetchall()
 
 
+_WORKLOAD_COSTS = """
+SELECT c.team, a.cluster, a.namespace, a.workload, sum(c.cost)
+FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id)
+GROUP BY ALL
+ORDER BY ALL"""
+
+
 def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     """What the GPUs that each workload held came to: rows (team, cluster, namespace, workload, cost)."""
-    return sqlfiles.run(con, "fleet_workloads").fetchall()
+    return con.execute(_WORKLOAD_COSTS).fetchall()
 
 
 Row = dict[str, Any]
@@ -44,11 +79,43 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class UsageRows:
-    """Rows as the SQL of `usage_*.sql` names their columns. A node that was not collected for a while has several rows."""
+    """Rows as the statements below name their columns. A node that was not collected for a while has several rows."""
 
     nodes: list[Row]
     prices: list[Row]
     pods: list[Row]
+
+
+# one row per allocation: its team, the last one where labels changed
+_USAGE_TEAMS = """
+CREATE OR REPLACE TEMP TABLE usage_teams AS
+SELECT allocation_id, arg_max(team, from_ms) AS team
+FROM cost_hourly
+WHERE allocation_id IS NOT NULL AND from_ms < $to_ms AND $from_ms < to_ms
+GROUP BY allocation_id"""
+# workloads by globs of Kind/name or name
+_USAGE_PODS = """
+CREATE OR REPLACE TEMP TABLE usage_pods AS
+SELECT a.* REPLACE (greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms), t.team
+FROM allocations AS a JOIN usage_teams AS t USING (allocation_id)
+WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
+    AND passes($clusters, a.cluster) AND passes($namespaces, a.namespace) AND passes($teams, t.team)
+    AND (len($workloads::VARCHAR[]) = 0 OR len(list_filter($workloads::VARCHAR[],
+        lambda name: a.workload GLOB name OR split_part(a.workload, '/', 2) GLOB name)) > 0)"""
+# $all_nodes: whether nodes count on which nothing asked for ran
+_USAGE_NODES = """
+SELECT n.node_id, n.cluster, n.node, n.gpu_count,
+    greatest(n.up_from_ms, c.from_ms, $from_ms) AS from_ms, least(n.up_to_ms, c.to_ms, $to_ms) AS to_ms, n.capacity_type,
+    n.provider, n.region, n.zone, lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.instance_type, n.gpu_model
+FROM nodes AS n JOIN collected AS c USING (cluster)
+WHERE greatest(n.up_from_ms, c.from_ms, $from_ms) < least(n.up_to_ms, c.to_ms, $to_ms)
+    AND ($all_nodes OR n.node_id IN (SELECT node_id FROM usage_pods))
+ORDER BY n.cluster, n.node, from_ms"""
+_USAGE_PRICES = """
+SELECT node_id, from_ms, to_ms, price_per_hour, price_source, price_as_of
+FROM node_prices
+WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELECT node_id FROM usage_pods))
+ORDER BY node_id, from_ms"""
 
 
 def read_usage(
@@ -64,12 +131,13 @@ def read_usage(
     """What was used in [from_ms, to_ms). Without filters all nodes, those on which nothing ran too. Makes temporary tables."""
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
     filters = {"teams": list(teams), "namespaces": list(namespaces), "workloads": list(workloads), "clusters": list(clusters)}
-    sqlfiles.run(con, "usage_teams", period)
-    sqlfiles.run(con, "usage_pods", period | filters)
+    sqlfiles.run(con, "filters")
+    con.execute(_USAGE_TEAMS, period)
+    con.execute(_USAGE_PODS, period | filters)
     narrowed = period | {"all_nodes": not any(filters.values())}
     return UsageRows(
-        nodes=_rows(sqlfiles.run(con, "usage_nodes", narrowed)),
-        prices=_rows(sqlfiles.run(con, "usage_prices", narrowed)),
+        nodes=_rows(con.execute(_USAGE_NODES, narrowed)),
+        prices=_rows(con.execute(_USAGE_PRICES, narrowed)),
         pods=_rows(con.execute("FROM usage_pods ORDER BY cluster, uid, held_from_ms")),
     )
 
@@ -81,6 +149,12 @@ def _rows(answer: duckdb.DuckDBPyConnection) -> list[Row]:
 
 _DIMENSIONS = ("team", "namespace", "workload", "cluster")
 _OFFERED = 5
+
+
+_USAGE_NAMES = """
+SELECT DISTINCT c.team, a.namespace, a.workload, a.cluster
+FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id)
+WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms"""
 
 
 def nothing_used(
@@ -98,7 +172,7 @@ def nothing_used(
 
     Workloads may be named without their kind. Patterns are taken to fit.
     """
-    rows = sqlfiles.run(con, "usage_names", {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
+    rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data")
     for position, (dimension, asked) in enumerate(zip(_DIMENSIONS, (teams, namespaces, workloads, clusters), strict=True)):
@@ -125,7 +199,6 @@ def read_idle(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period,
     Only devices that the exporter labels with their pod are known. Makes temporary tables.
     """
     load_devices(con, metrics, period)
-    sqlfiles.run(con, "activity_runs")
     return _rows(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 

@@ -121,7 +121,7 @@ def _aliases() -> Mapping[str, str]:
 
 
 def _plain(spelling: str) -> str:
-    """Spellings are compared as gpucost/catalog/gpu_aliases.sql compares them."""
+    """Spellings are compared as gpucost/catalog/catalog.sql compares them."""
     return re.sub(r"^(nvidia|tesla)+", "", re.sub(r"[^a-z0-9]", "", spelling.lower()))
 
 

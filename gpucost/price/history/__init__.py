@@ -98,6 +98,28 @@ class ZoneHistory:
         return said
 
 
+# What a zone's price came to, covered or not; price_ms is the sum of price x milliseconds, so price_ms / covered_ms its mean.
+_ZONES = """
+CREATE OR REPLACE TEMP TABLE history_zones AS
+SELECT z.*, s.price_ms, coalesce(s.covered_ms, 0) AS covered_ms, s.lowest, s.highest
+FROM (SELECT DISTINCT provider, region, zone, instance_type, product, currency FROM history_changes) AS z
+LEFT JOIN (
+    SELECT provider, region, zone, currency, sum(price_per_hour * (to_ms - from_ms)::DECIMAL(14, 0)) AS price_ms,
+        sum(to_ms - from_ms)::BIGINT AS covered_ms, min(price_per_hour) AS lowest, max(price_per_hour) AS highest
+    FROM history_steps GROUP BY ALL
+) AS s USING (provider, region, zone, currency)"""
+# The on-demand list price in each zone at the end of the period ($at_ms).
+_ON_DEMAND = """
+CREATE OR REPLACE TEMP TABLE history_on_demand AS
+SELECT z.provider, z.region, z.zone, z.currency, p.price_per_hour, p.price_as_of
+FROM (SELECT *, lower(region) AS region_name, lower(zone) AS zone_name FROM history_zones) AS z
+JOIN price_list AS p ON p.provider = lower(z.provider) AND p.instance_type = lower(z.instance_type) AND p.currency = z.currency
+    AND place_rank(p.region, p.zone, region_name, zone_name, NULL) IS NOT NULL
+WHERE p.purchase_option = 'on_demand' AND p.from_ms <= $at_ms AND $at_ms < p.to_ms
+QUALIFY row_number() OVER (PARTITION BY z.provider, z.region, z.zone, z.currency
+    ORDER BY place_rank(p.region, p.zone, region_name, zone_name, NULL) DESC) = 1"""
+
+
 def history(con: DuckDBPyConnection, question: Question, now_ms: int) -> list[ZoneHistory]:
     """One history per zone (and currency), sorted by provider, region and zone.
 
@@ -123,10 +145,10 @@ def history(con: DuckDBPyConnection, question: Question, now_ms: int) -> list[Zo
         },
     )
     start_ms, end_ms = _bounds(con, period, now_ms)
-    run_stage(con, __name__, "30_history_zones")
+    con.execute(_ZONES)
     load_catalog(con)
     load_price_list(con, [question.instance_type.lower()])
-    run_stage(con, __name__, "40_history_on_demand", {"at_ms": end_ms - 1})
+    con.execute(_ON_DEMAND, {"at_ms": end_ms - 1})
     return _zones(con, start_ms, end_ms)
 
 

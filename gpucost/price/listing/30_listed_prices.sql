@@ -1,8 +1,34 @@
--- reads: listed_facts, listed_instances, price_list, place_rank, $today
--- writes: listed_prices, listed_facts with what the instance holds, the on-demand price of the same place, and a status
--- invariant: as many rows as listed_facts; one 'current' row per price at most, the one that holds today
+-- reads: price_list, spot_prices, loads, listed_instances, place_rank; $today
+-- writes: listed_prices, every list price that is known and the newest spot price of each zone, with what the instance holds, the on-demand price of the same place, and a status; '' where a field does not apply
+-- invariant: one row per fact of price_list, and one per (provider, zone, instance type) of spot_prices; one 'current' row per price at most, the one that holds today
 CREATE OR REPLACE TEMP TABLE listed_prices AS
-WITH ranked AS (
+WITH spot_seen AS (
+    -- a price holds until the next change: it is as new as the last time it was asked for
+    SELECT source, max(to_ms) - 1 AS seen_ms FROM loads WHERE kind = 'spot' GROUP BY source
+),
+spot_newest AS (
+    SELECT provider, region, zone, instance_type, currency, at_ms, price_per_hour, source
+    FROM spot_prices
+    WHERE instance_id = '' AND NOT regexp_matches(lower(product), 'windows|suse|red hat|rhel')
+    QUALIFY row_number() OVER (
+        PARTITION BY provider, region, zone, lower(instance_type)
+        ORDER BY CASE product WHEN 'Linux/UNIX' THEN 0 WHEN 'Linux/UNIX (Amazon VPC)' THEN 1 ELSE 2 END, product,
+            at_ms DESC, price_per_hour) = 1
+),
+facts AS (
+    SELECT provider, coalesce(region, '') AS region, coalesce(zone, '') AS zone, type_name AS instance_type, purchase_option,
+        term_years, payment_option, offering, price_per_hour, currency, effective_start, price_as_of, origin, source,
+        coalesce(from_ms <= epoch_ms($today::DATE) AND epoch_ms($today::DATE) < to_ms, false) AS holds
+    FROM price_list
+    WHERE origin <> 'median'
+    UNION ALL
+    SELECT n.provider, n.region, n.zone, n.instance_type, 'spot', 0, '', '',
+        n.price_per_hour::DECIMAL(24, 12), n.currency, NULL, epoch_ms(greatest(n.at_ms, coalesce(s.seen_ms, n.at_ms)))::DATE,
+        'spot_history', n.source, true
+    FROM spot_newest AS n
+    LEFT JOIN spot_seen AS s USING (source)
+),
+ranked AS (
     SELECT *,
         -- a list price of spot and the zone's own history may both hold
         row_number() OVER (
@@ -12,7 +38,7 @@ WITH ranked AS (
         -- the catalog names zones by their id, which no collected zone does: its spot prices give way to their region's newer ones
         max(price_as_of) FILTER (holds AND origin <> 'catalog' AND purchase_option = 'spot') OVER (
             PARTITION BY lower(provider), lower(region), lower(instance_type)) AS spot_collected_on
-    FROM listed_facts
+    FROM facts
 ),
 settled AS (
     SELECT * EXCLUDE (age_rank, holds, spot_collected_on),

@@ -16,6 +16,7 @@ from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.list_prices import load_price_list
+from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -305,9 +306,18 @@ def overview(con: DuckDBPyConnection, asked: Asked, fx: FxRates) -> Overview:
 def _prepare(con: DuckDBPyConnection, asked: Asked) -> None:
     load_catalog(con)
     load_price_list(con)
-    run_stage(con, __name__, "10_listed_facts", {"today": asked.today})
     run_stage(con, __name__, "20_listed_instances")
     run_stage(con, __name__, "30_listed_prices", {"today": asked.today})
+
+
+_MATCHING = """
+CREATE OR REPLACE TEMP TABLE asked_prices AS
+SELECT provider, region, zone, instance_type, gpu_model, gpu_count, purchase_option, term_years, payment_option, offering,
+    price_per_hour, currency, on_demand_price_per_hour, price_as_of, effective_start, source, origin, status
+FROM listed_prices
+WHERE (status = 'current' OR $superseded) AND passes($gpu_models, gpu_model) AND passes($instance_types, lower(instance_type))
+    AND passes($providers, lower(provider)) AND passes($purchase_options, purchase_option)
+    AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(region) GLOB r)))"""
 
 
 def _rows(
@@ -327,7 +337,8 @@ def _rows(
         "purchase_options": list(asked.purchase_options if purchase_options is None else purchase_options),
         "superseded": superseded,
     }
-    run_stage(con, __name__, "40_asked_prices", words)
+    sqlfiles.run(con, "filters")
+    con.execute(_MATCHING, words)
     oldest_fresh = asked.today - timedelta(days=asked.stale_after_days)
     rows = []
     answer = con.execute("FROM asked_prices")

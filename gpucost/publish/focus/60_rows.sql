@@ -1,8 +1,22 @@
--- reads: focus_charges, focus_splits, focus_estimates; $month the billing period, $currency the report's
+-- reads: focus_charges, focus_splits, cost_hourly, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
 -- writes: focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
 -- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP TABLE focus_rows AS
-WITH parts AS (
+WITH
+-- what no bill covers, by UTC day, node and holder: the costs add up to estimated_cost of the period
+estimates AS (
+    SELECT c.from_ms // 86400000 * 86400000 AS from_ms, c.kind AS holder, c.team, n.cluster, n.node, coalesce(n.machine_id, n.cluster || '/' || n.node) AS machine,
+        n.provider, n.region, n.zone, n.instance_type, n.gpu_model, n.capacity_type, a.namespace, a.workload,
+        sum(c.estimated_cost)::DECIMAL(38, 12) AS cost,
+        -- of a cell that a bill covers in part, the part that it does not
+        sum(((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) * (c.estimated_cost / (c.cost + c.unallocated_cost + c.not_collected_cost)))::DECIMAL(38, 6)) / 3600000 AS gpu_hours
+    FROM cost_hourly AS c
+    JOIN nodes AS n USING (node_id)
+    LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+    WHERE c.from_ms >= $from_ms AND c.from_ms < $to_ms AND c.estimated_cost <> 0
+    GROUP BY ALL
+),
+parts AS (
     SELECT s.*, c.* EXCLUDE (charge_id, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity,
             commitment_discount_quantity, instance_hours, list_unit_price, contracted_unit_price) RENAME (kind AS charge_kind),
         false AS is_estimate
@@ -19,7 +33,7 @@ WITH parts AS (
         'GPU nodes' AS service_name, region, zone, machine AS resource_id, node AS resource_name, 'Virtual Machine' AS resource_type,
         'GPU-Hours' AS pricing_unit, 'GPU-Hours' AS consumed_unit,
         CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, true AS is_estimate
-    FROM focus_estimates
+    FROM estimates
 ),
 told AS (
     SELECT *, holder <> 'instance_without_metrics' AS is_split,

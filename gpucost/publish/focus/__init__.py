@@ -97,8 +97,7 @@ def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
     for name in ("20_machine_periods", "30_holders", "40_splits"):
         run_stage(con, _PACKAGE, name)
     period = {"from_ms": _start_ms(first), "to_ms": _start_ms(after)}
-    run_stage(con, _PACKAGE, "50_estimates", period)
-    run_stage(con, _PACKAGE, "60_rows", {"month": month, "currency": currency})
+    run_stage(con, _PACKAGE, "60_rows", {"month": month, "currency": currency, **period})
     (charges,) = con.execute("SELECT count(*) FROM focus_charges").fetchall()[0]
     sums = con.execute(
         "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows "

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
 from gpucost.render.view import hours
@@ -225,13 +225,20 @@ def explain_cost(
     )
 
 
+_ONLY_WORKLOADS = """
+CREATE OR REPLACE TEMP TABLE report_facts AS
+SELECT * FROM report_facts
+WHERE list_contains($workloads::VARCHAR[], workload) OR list_contains($workloads::VARCHAR[], split_part(workload, '/', -1))"""
+
+
 def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:
-    there = [row["workload"] for row in answer_rows(con, __name__, "04_names")]
+    names = con.execute("SELECT DISTINCT workload FROM report_facts WHERE kind = 'allocated' ORDER BY workload").fetchall()
+    there = [name for (name,) in names]
     for name in wanted:
         if there and name not in there and name not in {workload.rpartition("/")[2] for workload in there}:
             near = ", ".join(nearest(name, there)[:8])
             raise GpucostError(f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}")
-    run_stage(con, __name__, "05_only_workloads", {"workloads": list(wanted)})
+    con.execute(_ONLY_WORKLOADS, {"workloads": list(wanted)})
 
 
 def _pods(con: DuckDBPyConnection, config: Config, bounds: dict[str, int], query: Query) -> tuple[PodCost, ...]:
@@ -269,7 +276,8 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
     run_stage(con, __name__, "40_bill_rows", bounds)
     first: dict[str, list[BillRow]] = defaultdict(list)
     names: dict[str, str] = {}
-    for row in answer_rows(con, __name__, "60_first_rows", {"most": most_rows}):
+    con.execute("FROM explained_bill_rows WHERE number <= $most ORDER BY instance_key, number", {"most": most_rows})
+    for row in dicts(con):
         first[row["instance_key"]].append(_bill_row(row))
         names[row["instance_key"]] = row["machine"]
     found: dict[int, list[BilledMachine]] = defaultdict(list)

@@ -30,5 +30,4 @@ held AS (
 )
 FROM held
 WHERE from_ms < to_ms
-    AND (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], cluster))
-    AND (len($queues::VARCHAR[]) = 0 OR list_contains($queues::VARCHAR[], cluster_queue));
+    AND passes($clusters, cluster) AND passes($queues, cluster_queue);

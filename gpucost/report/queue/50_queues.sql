@@ -1,14 +1,43 @@
--- reads: queue_levels; $from_ms, $to_ms the period, $since_ms the beginning of its last 7 days, $half_life_ms
+-- reads: queue_parts; $from_ms, $to_ms the period, $since_ms the beginning of its last 7 days, $half_life_ms
 -- writes: nothing; answers one row per (cluster, queue, resource): time-weighted averages, the 95th percentile and the maximum
 -- invariant: averages are over the time a gauge is known for; the decayed ones weigh a moment by 2^(-age / half-life)
-WITH weighed AS (
+WITH parts AS (
+    SELECT *, CASE WHEN quota IS NOT NULL AND used IS NOT NULL THEN greatest(0, used - quota) END AS borrowed FROM queue_parts
+),
+changes AS (
+    SELECT cluster, cluster_queue, resource, at_ms,
+        sum(sign * coalesce(quota, 0)) AS quota, sum(sign * (quota IS NOT NULL)::INTEGER) AS quotas,
+        sum(sign * coalesce(used, 0)) AS used, sum(sign * (used IS NOT NULL)::INTEGER) AS uses,
+        sum(sign * coalesce(borrowed, 0)) AS borrowed, sum(sign * (borrowed IS NOT NULL)::INTEGER) AS borrows,
+        sum(sign * coalesce(pending, 0)) AS pending, sum(sign * (pending IS NOT NULL)::INTEGER) AS pendings
+    FROM (
+        SELECT *, from_ms AS at_ms, 1 AS sign FROM parts
+        UNION ALL
+        SELECT *, to_ms, -1 FROM parts
+    )
+    GROUP BY ALL
+),
+sums AS (
+    SELECT cluster, cluster_queue, resource, at_ms AS from_ms, lead(at_ms) OVER w AS to_ms,
+        CASE WHEN sum(quotas) OVER w > 0 THEN sum(quota) OVER w END AS quota,
+        CASE WHEN sum(uses) OVER w > 0 THEN sum(used) OVER w END AS used,
+        CASE WHEN sum(borrows) OVER w > 0 THEN sum(borrowed) OVER w END AS borrowed,
+        CASE WHEN sum(pendings) OVER w > 0 THEN sum(pending) OVER w END AS pending
+    FROM changes
+    WINDOW w AS (PARTITION BY cluster, cluster_queue, resource ORDER BY at_ms)
+),
+-- quota, use, what is borrowed and pending, over all flavors; null where nothing was told
+levels AS (
+    FROM sums WHERE to_ms IS NOT NULL AND (quota IS NOT NULL OR used IS NOT NULL OR pending IS NOT NULL)
+),
+weighed AS (
     SELECT *,
         greatest(0, to_ms - greatest(from_ms, $from_ms)) AS ms,
         -- the integral of the weight over the stretch, in units of half-life / ln 2
         CASE WHEN to_ms > $since_ms
             THEN power(2.0, (to_ms - $to_ms) / $half_life_ms::DOUBLE) - power(2.0, (greatest(from_ms, $since_ms) - $to_ms) / $half_life_ms::DOUBLE)
             ELSE 0 END AS weight
-    FROM queue_levels
+    FROM levels
 ),
 ordered AS (
     SELECT *, sum(ms) OVER w AS up_to, sum(ms) OVER (PARTITION BY cluster, cluster_queue, resource, used IS NULL) AS known

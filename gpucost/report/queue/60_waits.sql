@@ -34,7 +34,6 @@ once AS (
 )
 SELECT cluster, cluster_queue, counter, upper, sum(rise) AS rise
 FROM once
-WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], cluster))
-    AND (len($queues::VARCHAR[]) = 0 OR list_contains($queues::VARCHAR[], cluster_queue))
+WHERE passes($clusters, cluster) AND passes($queues, cluster_queue)
 GROUP BY ALL
 ORDER BY ALL;

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR
+from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -67,16 +68,40 @@ Name = tuple[str, str]
 Row = Mapping[str, Any]
 
 
+# One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one. A table, as
+# every left side of an ASOF join.
+_EDGES = """
+CREATE OR REPLACE TEMP TABLE queue_edges AS
+SELECT *, lead(at_ms) OVER (PARTITION BY cluster, cluster_queue, resource, part ORDER BY at_ms) AS next_ms
+FROM (
+    SELECT cluster, cluster_queue, resource, part, from_ms AS at_ms FROM queue_runs
+    UNION
+    SELECT cluster, cluster_queue, resource, part, to_ms FROM queue_runs
+)
+QUALIFY next_ms IS NOT NULL"""
+# The newest borrowing limit, summed over flavors, and the cohort: infinite where one flavor has none, null where none was told.
+_LIMITS = """
+SELECT cluster, cluster_queue, resource, sum(borrowing_limit) AS borrowing_limit, max(cohort) AS cohort
+FROM (
+    SELECT cluster, cluster_queue, resource, part,
+        arg_max(borrowing_limit, from_ms) AS borrowing_limit, arg_max(cohort, from_ms) AS cohort
+    FROM queue_parts WHERE to_ms > $from_ms AND resource IS NOT NULL GROUP BY ALL
+)
+GROUP BY ALL
+ORDER BY ALL"""
+
+
 def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()) -> list[Queue]:
     """Every ClusterQueue that Kueue told of in the period, the fullest first. Works on a read-only connection."""
     since = period.end_ms - _RECENT_MS
     filters = {"clusters": list(clusters), "queues": list(names)}
+    sqlfiles.run(con, "filters")
     run_stage(con, _PACKAGE, "10_runs", {"from_ms": min(since, period.start_ms), "to_ms": period.end_ms, **filters})
-    for name in ("20_edges", "30_parts", "40_levels"):
-        run_stage(con, _PACKAGE, name)
+    con.execute(_EDGES)
+    run_stage(con, _PACKAGE, "30_parts")
     span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
     rows = answer_rows(con, _PACKAGE, "50_queues", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
-    limits = {_key(row): row for row in answer_rows(con, _PACKAGE, "55_limits", {"from_ms": period.start_ms})}
+    limits = {_key(row): row for row in dicts(con.execute(_LIMITS, {"from_ms": period.start_ms}))}
     waits = _waits(answer_rows(con, _PACKAGE, "60_waits", span | filters))
     pending = {(row["cluster"], row["cluster_queue"]): row for row in rows if row["resource"] is None}
     told = [row for row in rows if row["resource"] is not None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, Slot, from_ms, is_whole_days, slots
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours, ratio
 from gpucost.report.query import Query
@@ -147,23 +147,19 @@ _BANDS: tuple[tuple[LayerKind, str], ...] = (
 )
 
 
+# The period cut at local hours, each with the moment of the chart that it belongs to.
+_HOURS = """
+CREATE OR REPLACE TEMP TABLE series_hours AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($moment::INTEGER[]) AS moment,
+    unnest($weekday::INTEGER[]) AS weekday, unnest($hour::INTEGER[]) AS hour"""
+
+
 def read_series(con: DuckDBPyConnection, config: Config, query: Query) -> Series:
     """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
     parts = local_hours(query.period, config.tz, moments)
-    run_stage(
-        con,
-        _PACKAGE,
-        "10_hours",
-        {
-            "from_ms": [part.from_ms for part in parts],
-            "to_ms": [part.to_ms for part in parts],
-            "moment": [part.moment for part in parts],
-            "weekday": [part.weekday for part in parts],
-            "hour": [part.hour for part in parts],
-        },
-    )
+    con.execute(_HOURS, {name: [getattr(part, name) for part in parts] for name in LocalHour.__slots__})
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by_day": by_day})
     count = len(moments)
@@ -181,11 +177,22 @@ def read_series(con: DuckDBPyConnection, config: Config, query: Query) -> Series
     )
 
 
+_TRENDS = """
+SELECT w.place, f.moment, sum(f.cost) AS cost
+FROM series_facts AS f
+JOIN (
+    SELECT unnest(range(len($workload::VARCHAR[]))) AS place, unnest($cluster::VARCHAR[]) AS cluster,
+        unnest($namespace::VARCHAR[]) AS namespace, unnest($workload::VARCHAR[]) AS workload
+) AS w USING (cluster, namespace, workload)
+WHERE f.kind = 'allocated'
+GROUP BY ALL ORDER BY ALL"""
+
+
 def trends(con: DuckDBPyConnection, rows: Sequence[Row], series: Series) -> list[tuple[Decimal, ...]]:
     """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
     found = [[_ZERO] * len(series.moments) for _ in rows]
     names = {key: [row.keys[key] for row in rows] for key in ("cluster", "namespace", "workload")}
-    for answer in answer_rows(con, _PACKAGE, "60_trends", names):
+    for answer in dicts(con.execute(_TRENDS, names)):
         found[answer["place"]][answer["moment"]] = Decimal(answer["cost"])
     return [tuple(values) for values in found]
 
@@ -216,9 +223,18 @@ def _name(by: str, name: str | None) -> str:
     return name.replace("_", "-") if by == "capacity_type" else name
 
 
+_BANDS_BY_MOMENT = """
+SELECT moment,
+    sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
+    sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated
+FROM series_facts
+GROUP BY moment
+ORDER BY moment"""
+
+
 def _bands(con: DuckDBPyConnection, count: int) -> Stack:
     values: dict[str, list[Decimal]] = {kind: [_ZERO] * count for kind, _ in _BANDS}
-    for row in answer_rows(con, _PACKAGE, "40_bands"):
+    for row in dicts(con.execute(_BANDS_BY_MOMENT)):
         for kind, _ in _BANDS:
             values[kind][row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
     layers = [_layer(kind, name, values[kind]) for kind, name in _BANDS if any(values[kind])]

@@ -31,6 +31,4 @@ LEFT JOIN nodes AS n ON n.node_id = m.node_id
 LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = m.allocation_id
 LEFT JOIN report_slots AS s ON s.from_ms = m.slot
-WHERE (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
-  AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
-  AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], m.team));
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team);

@@ -1,7 +1,7 @@
 """Costs that nobody holds, shared among teams: unallocated GPUs, and what [[shared_costs]] names; see docs/shared-costs.md.
 
 All of it is computed over the whole fleet, whatever the report is narrowed to, in the numbered .sql files: what is to be shared
-(1x to 4x), who takes part (5x), and the cuts, exact to the last decimal, by team, then pod, then time (6x to 8x).
+(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (6x to 8x).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import dicts, run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import from_ms
 from gpucost.render.view import Notice, Row, Shared
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-_STAGES = ("50_claims", "60_team_shares", "70_allocation_shares", "80_slot_shares")
+_STAGES = ("60_team_shares", "70_allocation_shares", "80_slot_shares")
 _NOTHING = {
     "storage": "no storage of GPU nodes is billed",
     "network": "no network cost of GPU nodes is billed",
@@ -39,6 +39,25 @@ def is_asked(config: Config, query: Query) -> bool:
     return query.share_unallocated is not None or bool(config.shared_costs)
 
 
+# The rules of [[shared_costs]], numbered in their order from 1; patterns is empty for rules on what is billed.
+_RULES = """
+CREATE OR REPLACE TEMP TABLE report_rules AS
+SELECT unnest($rule::INTEGER[]) AS rule, unnest($of::VARCHAR[]) AS of, unnest($split::VARCHAR[]) AS split,
+    unnest($owner::VARCHAR[]) AS owner, unnest($provider::VARCHAR[]) AS provider,
+    unnest($patterns::VARCHAR[][], max_depth := 1) AS patterns"""
+# One row per pot and use that takes a part of it: of unallocated cost those who held GPUs of its kind; shared namespaces take no
+# part of what is shared by rules.
+_CLAIMS = """
+CREATE OR REPLACE TEMP TABLE report_claims AS
+SELECT p.pot, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.slot, u.cost, u.gpu_ms
+FROM report_pots AS p JOIN report_uses AS u ON u.kind = 'allocated' AND p.rule IS NULL
+    AND (u.cluster, u.gpu_model, u.capacity_type) IS NOT DISTINCT FROM (p.cluster, p.gpu_model, p.capacity_type)
+UNION ALL
+SELECT p.pot, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.slot, u.cost, u.gpu_ms
+FROM report_pots AS p JOIN report_uses AS u ON u.kind = 'allocated' AND p.rule IS NOT NULL
+    AND u.source IS NULL AND coalesce(u.team = p.owner, p.owner IS NULL)"""
+
+
 def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     """Make the temporary table report_shared_facts, after those of `report.rows.prepare`.
 
@@ -46,10 +65,8 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     currency without a rate.
     """
     rules = config.shared_costs
-    run_stage(
-        con,
-        __name__,
-        "10_rules",
+    con.execute(
+        _RULES,
         {
             "rule": list(range(1, len(rules) + 1)),
             "of": [rule.of for rule in rules],
@@ -64,6 +81,7 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     run_stage(con, __name__, "30_billed_amounts", {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms})
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_pots", {"split_unallocated": query.share_unallocated})
+    con.execute(_CLAIMS)
     for name in _STAGES:
         run_stage(con, __name__, name)
     run_stage(con, __name__, "90_shared_facts", filters(query))
@@ -112,11 +130,17 @@ def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
     ]
 
 
+_AMOUNTS = """
+SELECT kind, rule, unnest(keys), amount
+FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM report_shared_facts AS f GROUP BY ALL)
+ORDER BY ALL"""
+
+
 def _amounts(con: DuckDBPyConnection, by: Iterable[str]) -> dict[tuple[Any, ...], dict[int | None, Decimal]]:
     """By kind and keys, the amounts by the number of their rule."""
     names = list(by)
     found: dict[tuple[Any, ...], dict[int | None, Decimal]] = {}
-    for sums in answer_rows(con, __name__, "95_shared_rows", {"by": names}):
+    for sums in dicts(con.execute(_AMOUNTS, {"by": names})):
         found.setdefault((sums["kind"], *(sums[name] for name in names)), {})[sums["rule"]] = sums["amount"]
     return found
 

@@ -8,9 +8,7 @@ SELECT
     CASE WHEN least(c.to_ms, a.held_to_ms) > greatest(c.from_ms, a.held_from_ms) THEN greatest(c.from_ms, a.held_from_ms) ELSE c.from_ms END AS held_from_ms,
     CASE WHEN least(c.to_ms, a.held_to_ms) > greatest(c.from_ms, a.held_from_ms) THEN least(c.to_ms, a.held_to_ms) ELSE c.to_ms END AS held_to_ms,
     c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.unmeasured_gpu_ms, c.cost, c.idle_cost,
-    (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], c.team))
-        AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], a.namespace))
-        AND (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], a.cluster))
+    passes($teams, c.team) AND passes($namespaces, a.namespace) AND passes($clusters, a.cluster)
         AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], a.workload)
             OR list_contains($workloads::VARCHAR[], split_part(a.workload, '/', 2))) AS is_asked
 FROM cost_hourly AS c

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.report.units.query import UnitAsk, UnitView, answer, prepare
+from gpucost.engine import dicts
+from gpucost.report.units.query import UnitAsk, UnitView, prepare
 from gpucost.report.units.serving import GENERATION, PROMPT, requests, tokens
 from gpucost.report.units.work import epochs, experiments
 
@@ -19,7 +20,7 @@ def known(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[UnitView, ...]:
 
     Cheap where no progress was ever collected. Raises GpucostError where the filters leave nothing.
     """
-    units = {row["unit"] for row in answer(con, "SELECT DISTINCT unit FROM progress_series")}
+    units = {row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series"))}
     if not units & {"epoch", "request", PROMPT, GENERATION}:
         return ()
     prepare(con, ask)

@@ -7,8 +7,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_days, local_midnight, to_ms
+from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
 
 if TYPE_CHECKING:
@@ -39,12 +40,18 @@ class UnitAsk:
         return bool(self.teams or self.namespaces or self.workloads or self.clusters)
 
 
+_DAYS = """
+CREATE OR REPLACE TEMP TABLE unit_days AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
+
+
 def prepare(con: DuckDBPyConnection, ask: UnitAsk) -> None:
     """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
     days = list(local_days(ask.period, ask.tz))
     starts = [max(to_ms(local_midnight(day, ask.tz)), ask.period.start_ms) for day in days]
     ends = [*starts[1:], ask.period.end_ms]
-    run_stage(con, PACKAGE, "10_days", {"from_ms": starts, "to_ms": ends, "day": [day.isoformat() for day in days]})
+    sqlfiles.run(con, "filters")
+    con.execute(_DAYS, {"from_ms": starts, "to_ms": ends, "day": [day.isoformat() for day in days]})
     filters = {
         "teams": list(ask.teams),
         "namespaces": list(ask.namespaces),
@@ -58,19 +65,23 @@ def prepare(con: DuckDBPyConnection, ask: UnitAsk) -> None:
     run_stage(con, PACKAGE, "30_candidates")
 
 
+# What workloads cost of which no work is known, and whether other work than asked for is.
+_WITHOUT_WORK = """
+SELECT c.cluster, c.namespace, c.workload, string_agg(DISTINCT c.team, ', ' ORDER BY c.team) AS team, sum(c.cost) AS cost,
+    sum(c.idle_cost) AS idle_cost, sum(c.allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE / 3600000 AS allocated_gpu_hours,
+    bool_or(o.workload IS NOT NULL) AS has_other_work
+FROM unit_cells AS c
+ANTI JOIN (SELECT k[1] AS cluster, k[2] AS namespace, k[3] AS workload FROM (SELECT unnest($known::VARCHAR[][]) AS k))
+    USING (cluster, namespace, workload)
+LEFT JOIN (SELECT DISTINCT cluster, namespace, workload FROM unit_candidates) AS o USING (cluster, namespace, workload)
+WHERE c.is_asked
+GROUP BY c.cluster, c.namespace, c.workload
+ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
+
+
 def without_work(con: DuckDBPyConnection, known: Iterable[Place]) -> list[dict[str, Any]]:
     """What workloads cost that are not among `known`."""
-    places = sorted(set(known))
-    lists = {name: [place[i] for place in places] for i, name in enumerate(("cluster", "namespace", "workload"))}
-    run_stage(con, PACKAGE, "64_known", lists)
-    return answer_rows(con, PACKAGE, "66_without_work")
-
-
-def answer(con: DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
-    """What a statement answers, a dict per row."""
-    found = con.execute(sql)
-    columns = [column[0] for column in found.description or []]
-    return [dict(zip(columns, values, strict=True)) for values in found.fetchall()]
+    return dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(set(known))]}))
 
 
 _PLACES = Decimal("0.000000001")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.units.query import (
     PACKAGE,
@@ -13,7 +13,6 @@ from gpucost.report.units.query import (
     UnitAsk,
     UnitView,
     amount,
-    answer,
     cost_without_work,
     hours,
     per,
@@ -49,7 +48,7 @@ def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is
             "cost_per_1000": per(sums["cost"], done, 1000),
         }
 
-    units = [row["unit"] for row in answer(con, "SELECT DISTINCT unit FROM progress_series ORDER BY unit")]
+    units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
     shown = ("namespace", "workload", "model", "day", "amount", "failed", "cost", "idle_cost", "cost_per_1000")
@@ -83,6 +82,18 @@ def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) 
     return _serving(con, ask, (PROMPT, GENERATION), figures, ("gpucost.unit.tokens/1", "Cost per million tokens"), shown)
 
 
+# The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
+_WITHOUT_COST = """
+SELECT w.cluster, w.namespace, coalesce(w.workload, w.told) AS workload, w.model, w.unit, w.source, min(w.day) AS first_day,
+    sum(w.amount) AS amount, sum(w.failed) AS failed, w.workload IS NULL AS is_unknown
+FROM unit_work AS w
+WHERE w.workload IS NULL OR NOT EXISTS (
+    FROM unit_cells AS c WHERE c.cluster = w.cluster AND c.namespace = w.namespace AND c.workload = w.workload AND c.day = w.day)
+GROUP BY w.cluster, w.namespace, coalesce(w.workload, w.told), w.model, w.unit, w.source, w.workload IS NULL
+HAVING sum(w.amount) + sum(w.failed) > 0
+ORDER BY ALL"""
+
+
 def _serving(
     con: DuckDBPyConnection,
     ask: UnitAsk,
@@ -94,14 +105,15 @@ def _serving(
     run_stage(con, PACKAGE, "40_increases", {"units": list(units), "to_ms": ask.period.end_ms})
     run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms})
     run_stage(con, PACKAGE, "60_serving")
-    days = [_flat(day) for day in answer(con, "SELECT * FROM unit_serving ORDER BY day, cluster, namespace, workload, model")]
+    con.execute("FROM unit_serving ORDER BY day, cluster, namespace, workload, model")
+    days = [_flat(day) for day in dicts(con)]
     rows = [{**{key: day[key] for key in (*_PLACE, "day")}, **figures(day), **_hours(day)} for day in days]
     models: dict[tuple[Any, ...], Item] = {}
     for day in days:
         _add(models.setdefault(tuple(day[key] for key in _PLACE), {key: day[key] for key in _PLACE}), day)
     by_model = [{**{key: sums[key] for key in _PLACE}, **figures(sums), **_hours(sums)} for sums in models.values()]
     by_model.sort(key=lambda row: (-row["cost"], *(row[key] or "" for key in _PLACE)))
-    lost = [] if ask.is_narrowed else without_cost(answer_rows(con, PACKAGE, "65_without_cost"))
+    lost = [] if ask.is_narrowed else without_cost(dicts(con.execute(_WITHOUT_COST)))
     rest = cost_without_work(without_work(con, [(day["cluster"], day["namespace"], day["workload"]) for day in days]))
     whole: Item = {}
     for day in days:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.units.query import (
     PACKAGE,
@@ -17,7 +17,6 @@ from gpucost.report.units.query import (
     Place,
     UnitAsk,
     UnitView,
-    answer,
     cost_without_work,
     hours,
     moment,
@@ -266,6 +265,15 @@ class Run:
     work: Item | None = None  # as a row of work without cost, in case nothing it ran on cost anything
 
 
+# Per claim (null: what nothing claims) and workload its cost and hours.
+_CLAIMED = """
+SELECT claim_id, cluster, namespace, workload, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
+    sum(cost) AS cost, sum(idle_cost) AS idle_cost,
+    sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
+FROM unit_pieces
+GROUP BY claim_id, cluster, namespace, workload"""
+
+
 def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = None, *, is_prepared: bool = False) -> UnitView:
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
@@ -278,8 +286,9 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
     run_stage(con, PACKAGE, "70_levels", {"to_ms": ask.period.end_ms})
     runs, lost = _runs(con, ask)
     keys = claim(con, ask, runs)
-    sums = {row["claim_id"]: row for row in answer_rows(con, PACKAGE, "90_claimed") if row["claim_id"] is not None}
-    beside = [row for row in answer_rows(con, PACKAGE, "90_claimed") if row["claim_id"] is None]
+    claimed = dicts(con.execute(_CLAIMED))
+    sums = {row["claim_id"]: row for row in claimed if row["claim_id"] is not None}
+    beside = [row for row in claimed if row["claim_id"] is None]
     rows_of: dict[int, list[Item]] = defaultdict(list)
     for claim_id, (number, part) in enumerate(keys):
         if claim_id in sums:
@@ -327,15 +336,25 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
     return view
 
 
+# Which intervals ask for the cost of which pods; without names of pods, of all pods of the workload.
+_CLAIMS = """
+CREATE OR REPLACE TEMP TABLE unit_claims AS
+SELECT s.claim_id, s.depth, a.allocation_id, s.from_ms, s.to_ms
+FROM (
+    SELECT unnest($claim_id::INTEGER[]) AS claim_id, unnest($depth::INTEGER[]) AS depth, unnest($cluster::VARCHAR[]) AS cluster,
+        unnest($namespace::VARCHAR[]) AS namespace, unnest($workload::VARCHAR[]) AS workload, unnest($pods::VARCHAR[]) AS pods,
+        unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms
+) AS s JOIN allocations AS a USING (cluster, namespace, workload)
+WHERE (s.pods = '' OR list_contains(string_split(s.pods, ','), a.pod)) AND s.from_ms < s.to_ms"""
+
+
 def claim(con: DuckDBPyConnection, ask: UnitAsk, runs: list[Run]) -> list[tuple[int, Interval]]:
     """Makes unit_pieces; claim i stands for interval [1] of run number [0] of the answer's i-th element."""
     keys = [(number, part) for number, run in enumerate(runs) for part in run.parts]
     depths = [depth_of(run.run_id, {other.run_id: other.parent_id for other in runs}) for run in runs]
     apart = pods_apart(runs)
-    run_stage(
-        con,
-        PACKAGE,
-        "80_claims",
+    con.execute(
+        _CLAIMS,
         {
             "claim_id": list(range(len(keys))),
             "depth": [depths[number] for number, _ in keys],
@@ -368,12 +387,22 @@ def depth_of(run_id: str, parents: dict[str, str | None]) -> int:
     return depth
 
 
+# When a workload's pods held GPUs, whether the last of them failed, and when its cluster's metrics end.
+_SPANS = """
+SELECT a.cluster, a.namespace, a.workload, min(a.held_from_ms) AS from_ms, max(a.held_to_ms) AS to_ms,
+    coalesce(arg_max(t.failed, a.held_to_ms), false) AS failed,
+    (SELECT max(c.to_ms) FROM collected AS c WHERE c.cluster = a.cluster) AS collected_to_ms,
+    (SELECT min(l.from_ms) FROM loads AS l WHERE l.kind = 'progress') AS progress_from_ms
+FROM allocations AS a LEFT JOIN allocation_traits AS t USING (allocation_id)
+GROUP BY a.cluster, a.namespace, a.workload"""
+
+
 def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Run], list[Item]]:
     """The runs whose workloads are known, and the epochs of the others as rows of work without cost."""
-    known = {row["run_id"]: row for row in answer(con, "SELECT * FROM unit_run_places")}
-    spans = {(row["cluster"], row["namespace"], row["workload"]): row for row in answer_rows(con, PACKAGE, "75_spans")}
+    known = {row["run_id"]: row for row in dicts(con.execute("SELECT * FROM unit_run_places"))}
+    spans = {(row["cluster"], row["namespace"], row["workload"]): row for row in dicts(con.execute(_SPANS))}
     groups: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
-    for row in answer(con, "SELECT * FROM unit_levels ORDER BY cluster, namespace, workload, told, run_id, at_ms"):
+    for row in dicts(con.execute("SELECT * FROM unit_levels ORDER BY cluster, namespace, workload, told, run_id, at_ms")):
         groups[row["cluster"], row["namespace"], row["workload"], row["told"], row["run_id"]].append(row)
     runs: list[Run] = []
     lost: list[Item] = []
@@ -493,6 +522,17 @@ EXPERIMENT_TYPES = frozenset({"training", "batch"})
 LOSSES = ("val_loss", "eval_loss", "validation_loss", "test_loss", "loss", "train_loss")
 
 
+_WORKLOADS = """
+SELECT cluster, namespace, workload, any_value(workload_type) AS workload_type,
+    string_agg(DISTINCT team, ', ' ORDER BY team) AS team, count(DISTINCT allocation_id) AS pods, min(held_from_ms) AS from_ms,
+    max(held_to_ms) AS to_ms, sum(cost) AS cost, sum(idle_cost) AS idle_cost,
+    sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
+FROM unit_cells
+WHERE is_asked
+GROUP BY cluster, namespace, workload
+ORDER BY cluster, namespace, workload"""
+
+
 def experiments(
     con: DuckDBPyConnection, ask: UnitAsk, metric: str | None = None, goal: Literal["min", "max"] = "min"
 ) -> UnitView:
@@ -502,7 +542,7 @@ def experiments(
     """
     prepare(con, ask)
     run_stage(con, PACKAGE, "31_run_places", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms})
-    places = answer(con, "SELECT * FROM unit_run_places ORDER BY started_ms, run_id")
+    places = dicts(con.execute("SELECT * FROM unit_run_places ORDER BY started_ms, run_id"))
     names = sorted({name for row in places for name in row["metrics"]})
     if metric and metric not in names:
         raise UsageError(
@@ -522,13 +562,13 @@ def experiments(
         for row in tracked
     ]
     claim(con, ask, runs)
-    claimed = answer_rows(con, PACKAGE, "90_claimed")
+    claimed = dicts(con.execute(_CLAIMED))
     sums = {row["claim_id"]: row for row in claimed if row["claim_id"] is not None}
     rows = [_run_row(row, sums[number]) for number, row in enumerate(tracked) if number in sums]
     paid = {row["run_id"] for row in rows} | {row["parent_id"] for row in rows}
     rows += [_plain_row("outside_runs", row, row["workload"]) for row in claimed if row["claim_id"] is None]
     mine = {(row["cluster"], row["namespace"], row["workload"]) for row in rows}
-    jobs = answer_rows(con, PACKAGE, "67_workloads")
+    jobs = dicts(con.execute(_WORKLOADS))
     rows += [
         _plain_row("job", row, row["workload"])
         for row in jobs

@@ -35,8 +35,6 @@ JOIN waste_slots AS s ON s.from_ms = f.slot
 LEFT JOIN waste_pods AS p USING (allocation_id)
 -- a millisecond is what adding binary fractions may leave; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
-    AND (len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], n.cluster))
-    AND (len($namespaces::VARCHAR[]) = 0 OR list_contains($namespaces::VARCHAR[], p.namespace))
-    AND (len($teams::VARCHAR[]) = 0 OR list_contains($teams::VARCHAR[], f.team))
+    AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)
     AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], p.workload)
         OR list_contains($workloads::VARCHAR[], split_part(p.workload, '/', 2)));

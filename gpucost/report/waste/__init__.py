@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
-from gpucost.engine import answer_rows, run_stage
-from gpucost.periods import MS_PER_HOUR, is_whole_days
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.periods import MS_PER_HOUR, Slot, is_whole_days
+from gpucost.store import sqlfiles
 from gpucost.store.usage import load_devices, nothing_used
 
 if TYPE_CHECKING:
@@ -17,21 +18,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
-
-
-class Slot(Protocol):
-    """A part [from_ms, to_ms) of the period, named by its local month, day and hour; names finer than asked for are None."""
-
-    @property
-    def from_ms(self) -> int: ...
-    @property
-    def to_ms(self) -> int: ...
-    @property
-    def month(self) -> str: ...
-    @property
-    def day(self) -> str | None: ...
-    @property
-    def hour(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,49 +165,79 @@ def build(
     if not buckets:
         asked = {name: getattr(chosen, name) for name in _FILTERS}
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **asked)
-    run_stage(con, _PACKAGE, "61_workloads", {"wasted": list(WASTED), "most": top})
     load_devices(con, config.activity, period)
     load_catalog(con)
+    most = {"wasted": list(WASTED), "most": top}
     return Waste(
         by=by,
         buckets=tuple(buckets.get(bucket.name, WasteRow(bucket.name, {}, 0.0, Decimal(0))) for bucket in BUCKETS),
         rows=tuple(_rows(con, by)) if by else (),
-        workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "62_levels")),
+        workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "60_workloads", most)),
     )
+
+
+# The period cut at the local months, days or hours that are asked for.
+_SLOTS = """
+CREATE OR REPLACE TEMP TABLE waste_slots AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
+    unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
+# The part of the period that each cell or day which begins at from_ms lies in.
+_CELL_SLOTS = """
+CREATE OR REPLACE TEMP TABLE waste_cell_slots AS
+SELECT c.from_ms, s.from_ms AS slot
+FROM (
+    SELECT from_ms FROM node_hourly WHERE from_ms >= getvariable('waste_from_ms') AND to_ms <= getvariable('waste_to_ms')
+    UNION
+    SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('waste_from_ms') AND to_ms <= getvariable('waste_to_ms')
+) AS c
+JOIN waste_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
+# The cells of cost_hourly in the period (a view: they are many) with the part of the period that each lies in.
+_CELLS = """
+CREATE OR REPLACE TEMP VIEW waste_cells AS
+SELECT c.*, s.slot FROM cost_hourly AS c JOIN waste_cell_slots AS s USING (from_ms)
+WHERE c.from_ms >= getvariable('waste_from_ms') AND c.to_ms <= getvariable('waste_to_ms')"""
+# What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
+_HELD_CELLS = """
+CREATE OR REPLACE TEMP VIEW waste_held_cells AS
+SELECT c.*, s.slot FROM cost_daily AS c JOIN waste_cell_slots AS s USING (from_ms)
+SEMI JOIN (FROM waste_days WHERE NOT is_fine) AS d ON d.allocation_id = c.allocation_id AND d.from_ms = c.from_ms
+UNION ALL BY NAME
+SELECT c.* FROM waste_cells AS c WHERE c.allocation_id IS NOT NULL AND NOT getvariable('waste_by_day')
+UNION ALL BY NAME
+SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
+    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('waste_by_day')"""
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequence[Slot], filters: Filters) -> None:
     """Make the temporary table waste_facts: GPU time and cost by bucket, node, pod and slot."""
-    run_stage(
-        con,
-        _PACKAGE,
-        "10_slots",
-        {
-            "from_ms": [slot.from_ms for slot in slots],
-            "to_ms": [slot.to_ms for slot in slots],
-            "month": [slot.month for slot in slots],
-            "day": [slot.day for slot in slots],
-            "hour": [slot.hour for slot in slots],
-        },
-    )
+    sqlfiles.run(con, "filters")
+    con.execute(_SLOTS, {name: [getattr(slot, name) for slot in slots] for name in Slot.__slots__})
     con.execute("SET VARIABLE waste_from_ms = $at::BIGINT", {"at": period.start_ms})
     con.execute("SET VARIABLE waste_to_ms = $at::BIGINT", {"at": period.end_ms})
     con.execute("SET VARIABLE waste_by_day = $by_day::BOOLEAN", {"by_day": _by_day(period, slots, config)})
     con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
-    for name in ("11_cell_slots", "12_cells", "20_saved", "21_last_active"):
-        run_stage(con, _PACKAGE, name)
+    con.execute(_CELL_SLOTS)
+    con.execute(_CELLS)
+    run_stage(con, _PACKAGE, "20_saved")
     run_stage(con, _PACKAGE, "22_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
     run_stage(con, _PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
-    for name in ("24_days", "25_held_cells", "30_held"):
-        run_stage(con, _PACKAGE, name)
-    run_stage(con, _PACKAGE, "40_free_stretches", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, _PACKAGE, "41_wanted")
-    run_stage(con, _PACKAGE, "42_free")
+    run_stage(con, _PACKAGE, "24_days")
+    con.execute(_HELD_CELLS)
+    run_stage(con, _PACKAGE, "30_held")
+    run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
     run_stage(con, _PACKAGE, "50_facts", {name: list(getattr(filters, name)) for name in _FILTERS})
 
 
 def _by_day(period: Period, slots: Sequence[Slot], config: Config) -> bool:
     return is_whole_days(period, config.tz) and not any(slot.hour for slot in slots)
+
+
+_BUCKETS = """
+SELECT bucket, unnest(keys), gpu_ms, cost
+FROM (
+    SELECT bucket, dimensions($by, f) AS keys, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
+    FROM waste_facts AS f GROUP BY ALL
+)"""
 
 
 def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
@@ -232,7 +248,7 @@ def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
             gpu_hours=_hours(row["gpu_ms"]),
             cost=row["cost"],
         )
-        for row in answer_rows(con, _PACKAGE, "60_rows", {"by": list(by)})
+        for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
     return sorted(answer, key=_dearest_first)
 

@@ -1,9 +1,48 @@
--- reads: activity_runs, allocations; $at_least_ms
+-- reads: activity_devices, blocks, allocations; $at_least_ms
 -- writes: nothing; answers rows (cluster, uid, from_ms, to_ms): stretches of at least $at_least_ms in which every device of a pod was idle
 -- invariant: stretches of a pod do not meet; a pod of which a device is not measured has none
-WITH pods AS (
+-- A sample speaks until the next one, or for one interval where the next is over 2.5 away; runs of samples that are alike idle or not
+-- lie within the pod's hold: [from_ms, until_ms) is what one speaks for.
+WITH heard AS (
+    SELECT d.allocation_id, d.device, d.held_from_ms, d.held_to_ms, b.samples, b.step_ms, b.offsets_ms, b.vals, b.idle_threshold,
+        b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms,
+        b.last_value < b.idle_threshold AS ends_idle, b.idle_samples + ends_idle::INTEGER AS idle_samples,
+        -- how it was scraped then, as attribution reads it
+        coalesce(
+            max(b.gap_ms) FILTER (b.samples >= 3) OVER (
+                PARTITION BY d.allocation_id, d.device ORDER BY b.hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING),
+            quantile_disc(b.gap_ms, 0.5) OVER (PARTITION BY d.allocation_id, d.device), 60000) AS interval_ms
+    FROM activity_devices AS d JOIN blocks AS b USING (series_id)
+    WHERE d.kind = 'activity' AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+),
+-- most hours are all idle or all busy: their aggregates say so
+sorted AS (
+    SELECT *, first_ms >= held_from_ms AND last_ms < held_to_ms AND idle_samples IN (0, samples)
+        AND (samples = 1 OR step_ms <= 2.5 * interval_ms) IS TRUE AS alike
+    FROM heard
+),
+runs AS (
+    SELECT allocation_id, device, held_to_ms, interval_ms, first_ms AS from_ms, last_ms, ends_idle AS idle FROM sorted WHERE alike
+    UNION ALL
+    SELECT allocation_id, device, held_to_ms, interval_ms, at_ms, at_ms, value < idle_threshold
+    FROM (
+        SELECT *, hour_ms + unnest(coalesce(offsets_ms,
+            list_transform(range(samples), lambda i: (first_ms - hour_ms + i * coalesce(step_ms, 0))::INTEGER))) AS at_ms, unnest(vals) AS value
+        FROM sorted WHERE NOT alike
+    )
+    WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
+),
+linked AS (
+    SELECT *, lead(from_ms) OVER (PARTITION BY allocation_id, device ORDER BY from_ms, last_ms) AS next_ms FROM runs
+),
+speech AS MATERIALIZED (
+    SELECT allocation_id, device, idle, from_ms,
+        least(held_to_ms, CASE WHEN next_ms - last_ms <= 2.5 * interval_ms THEN next_ms ELSE last_ms + interval_ms END) AS until_ms
+    FROM linked
+),
+pods AS (
     SELECT a.allocation_id, a.cluster, a.uid, count(DISTINCT r.device) AS devices
-    FROM activity_runs AS r JOIN allocations AS a USING (allocation_id)
+    FROM speech AS r JOIN allocations AS a USING (allocation_id)
     GROUP BY ALL
     HAVING devices >= any_value(CASE WHEN contains(a.resource, '_mig_') THEN a.units WHEN a.gpus >= 1 THEN ceil(a.gpus - 1e-6) ELSE 1 END)
 ),
@@ -14,7 +53,7 @@ islands AS (
         FROM (
             SELECT *, (from_ms > coalesce(max(until_ms) OVER (PARTITION BY allocation_id, device ORDER BY from_ms, until_ms
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1))::INTEGER AS starts
-            FROM activity_runs WHERE idle AND from_ms < until_ms
+            FROM speech WHERE idle AND from_ms < until_ms
         )
     )
     GROUP BY allocation_id, device, island

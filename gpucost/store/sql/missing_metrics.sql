@@ -1,8 +1,23 @@
--- reads: metric_spans, needs, dropped_samples, series
+-- reads: series, states, blocks, needs, dropped_samples
 -- writes: missing_metrics, one row per cluster and stretch in which a metric or label that figures need was not exported: what is lost, and what mends it
 -- invariant: from_ms < to_ms; a stretch is longer than ten minutes, and lies before the metric's first sample, after its last, or over all that was heard
 CREATE OR REPLACE TEMP TABLE missing_metrics AS
-WITH heard AS (
+WITH times AS (
+    SELECT series_id, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM states GROUP BY ALL
+    UNION ALL
+    SELECT series_id, min(hour)::BIGINT * 3600000, (max(hour)::BIGINT + 1) * 3600000 FROM blocks GROUP BY ALL
+),
+-- of all sources together: one server may scrape what another does not; requests and capacity of cores and memory are left out
+metric_spans AS MATERIALIZED (
+    SELECT s.cluster, lower(s.metric) AS metric, min(h.first_ms) AS first_ms, max(h.last_ms) AS last_ms,
+        min(h.first_ms) FILTER (s.labels['node'] <> '') AS bound_first_ms, max(h.last_ms) FILTER (s.labels['node'] <> '') AS bound_last_ms,
+        bool_or(len(list_filter(map_keys(s.labels), lambda name: starts_with(name, 'label_'))) > 0) AS is_labeled,
+        bool_or(coalesce(starts_with(s.labels['resource'], 'nvidia_com_mig_'), false)) AS is_mig
+    FROM times AS h JOIN series AS s USING (series_id)
+    WHERE coalesce(s.labels['resource'], '') NOT IN ('cpu', 'memory')
+    GROUP BY ALL
+),
+heard AS (
     SELECT cluster, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM metric_spans WHERE starts_with(metric, 'kube_') GROUP BY ALL
 ),
 asking AS (

@@ -76,7 +76,7 @@ class Market:
     bands: dict[tuple[str, str, str], Rate] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
-        """`on_demand` or `spot` list price of the place, in place_rank.sql's order.
+        """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
 
         None where its region is not said and there are several.
         """
@@ -135,6 +135,15 @@ class Market:
         )
 
 
+# How often spot instances with Linux were interrupted in a month, at the last time it was told.
+_BANDS = """
+CREATE OR REPLACE TEMP TABLE market_bands AS
+SELECT provider, region, lower(instance_type) AS instance_type, band_low_percent, band_high_percent, as_of, source_id
+FROM interruption_bands
+WHERE os = 'linux' AND period = 'month' AND list_contains($instance_types::VARCHAR[], lower(instance_type))
+QUALIFY row_number() OVER (PARTITION BY provider, region, lower(instance_type) ORDER BY as_of DESC) = 1"""
+
+
 def read_market(
     con: DuckDBPyConnection, instance_types: Iterable[str], currency: str, stale_after_days: int, period: Period | None = None
 ) -> Market:
@@ -145,7 +154,7 @@ def read_market(
     load_interruptions(con)
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
-    run_stage(con, __package__, "market_bands", types)
+    con.execute(_BANDS, types)
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
     for provider, region, zone, name, option, price, as_of, source in con.execute(
         "SELECT provider, coalesce(region, ''), coalesce(zone, ''), instance_type, purchase_option, price_per_hour, price_as_of, "

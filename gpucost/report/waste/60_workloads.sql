@@ -1,11 +1,33 @@
--- reads: waste_workloads, waste_facts, waste_pods, nodes, gpu_models, activity_devices, blocks
--- writes: nothing; answers waste_workloads with what is measured of their GPUs: how many were asked for, heard, never used; how busy in the middle and in the busiest hours; memory
--- invariant: never_used counts GPUs of pods of several at 0 % for as long as they were held in the period; percentiles are of device-hours, 0-1; null where nothing was heard
-WITH pods AS (
+-- reads: waste_facts, waste_pods, nodes, gpu_models, activity_devices, blocks; $wasted lists the buckets that are waste; $most limits the rows
+-- writes: nothing; answers the workloads that waste most money: what they held, what of it was waste and its dearest kind, and what is measured of their GPUs: how many were asked for, heard, never used; how busy in the middle and in the busiest hours; memory
+-- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several at 0 % for as long as they were held in the period; percentiles are of device-hours, 0-1; null where nothing was heard
+WITH buckets AS (
+    SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
+        list_contains($wasted::VARCHAR[], bucket) AS is_waste
+    FROM waste_facts
+    WHERE allocation_id IS NOT NULL
+    GROUP BY ALL
+),
+types AS (
+    SELECT cluster, namespace, workload, arg_max(workload_type, gpu_ms) AS workload_type, count(DISTINCT allocation_id) AS pods
+    FROM waste_facts WHERE allocation_id IS NOT NULL GROUP BY ALL
+),
+workloads AS MATERIALIZED (
+    SELECT cluster, namespace, workload, any_value(t.workload_type) AS workload_type, any_value(t.pods) AS pods,
+        sum(b.gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(b.cost)::DECIMAL(38, 9) AS cost,
+        coalesce(sum(b.gpu_ms::DECIMAL(38, 6)) FILTER (b.is_waste), 0)::DOUBLE AS wasted_gpu_ms,
+        coalesce(sum(b.cost) FILTER (b.is_waste), 0)::DECIMAL(38, 9) AS wasted_cost,
+        arg_max(b.bucket, (b.cost, b.gpu_ms)) FILTER (b.is_waste) AS bucket
+    FROM buckets AS b JOIN types AS t USING (cluster, namespace, workload)
+    GROUP BY ALL
+    ORDER BY wasted_cost DESC, wasted_gpu_ms DESC, cluster, namespace, workload
+    LIMIT $most::BIGINT
+),
+pods AS (
     SELECT w.cluster, w.namespace, w.workload, p.allocation_id, p.gpus,
         -- a slice has a part of its GPU's memory
         CASE WHEN NOT contains(p.resource, '_mig_') THEN m.memory_mib END AS memory_mib
-    FROM waste_workloads AS w JOIN waste_pods AS p USING (cluster, namespace, workload)
+    FROM workloads AS w JOIN waste_pods AS p USING (cluster, namespace, workload)
     JOIN nodes AS n USING (node_id)
     LEFT JOIN gpu_models AS m USING (gpu_model)
     SEMI JOIN waste_facts AS f ON f.allocation_id = p.allocation_id
@@ -40,7 +62,7 @@ asked AS (
     SELECT cluster, namespace, workload, sum(gpus) AS gpus_requested, max(memory_mib) AS gpu_memory_mib FROM pods GROUP BY ALL
 )
 SELECT w.*, a.gpus_requested, a.gpu_memory_mib, coalesce(u.gpus_measured, 0) AS gpus_measured, u.gpus_never_used, l.p50, l.p95, l.memory_mib_p95
-FROM waste_workloads AS w
+FROM workloads AS w
 LEFT JOIN asked AS a USING (cluster, namespace, workload)
 LEFT JOIN used AS u USING (cluster, namespace, workload)
 LEFT JOIN levels AS l USING (cluster, namespace, workload)

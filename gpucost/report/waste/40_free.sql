@@ -1,8 +1,56 @@
--- reads: waste_cells, waste_free_stretches, waste_wanted, node_leftovers
+-- reads: waste_cells, pending_requests, allocations, nodes, node_leftovers; variables waste_from_ms, waste_to_ms bound the period; $empty_after_ms
 -- writes: waste_free, one row per (node, slot): what nobody held, cut into four parts of GPU time, each with its cost
 -- invariant: the parts' GPU time adds up to what was unallocated, and their cost and host_cost to its cost, exactly
 CREATE OR REPLACE TEMP TABLE waste_free AS
-WITH unheld AS (
+WITH near AS (
+    SELECT node_id, gpus, held_from_ms, held_to_ms FROM allocations
+    WHERE gpus > 0 AND held_from_ms < getvariable('waste_to_ms') + $empty_after_ms AND getvariable('waste_from_ms') - $empty_after_ms < held_to_ms
+),
+changes AS (
+    SELECT node_id, at_ms, sum(change) AS change
+    FROM (
+        SELECT node_id, up_from_ms AS at_ms, 0.0 AS change FROM nodes
+        UNION ALL
+        SELECT node_id, up_to_ms, 0.0 FROM nodes
+        UNION ALL
+        SELECT node_id, held_from_ms, gpus FROM near
+        UNION ALL
+        SELECT node_id, held_to_ms, -gpus FROM near
+    )
+    GROUP BY ALL
+),
+levels AS (
+    SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER w AS to_ms, sum(change) OVER w AS held_gpus
+    FROM changes
+    WINDOW w AS (PARTITION BY node_id ORDER BY at_ms)
+),
+-- stretches of a node's life in which the same GPUs of it are free; empty where nobody held any GPU of the node for $empty_after_ms or longer
+stretches AS (
+    SELECT l.node_id, n.cluster, n.gpu_model, l.from_ms, l.to_ms, n.gpu_count - l.held_gpus AS free_gpus,
+        -- sevenths do not add up exactly in binary
+        l.held_gpus < 1e-6 AS is_unheld,
+        l.held_gpus < 1e-6 AND l.to_ms - l.from_ms >= $empty_after_ms AS is_empty
+    FROM levels AS l JOIN nodes AS n USING (node_id)
+    WHERE l.to_ms IS NOT NULL AND n.gpu_count - l.held_gpus > 1e-6
+),
+-- the smallest request that free GPUs could have met: per (cluster, hour) of the pods that waited (no gpu_model), and per (cluster, GPU model) of
+-- those that ran (no hour)
+wanted AS MATERIALIZED (
+    SELECT cluster, hour, NULL::VARCHAR AS gpu_model, min(gpus) AS gpus
+    FROM (
+        SELECT cluster, gpus, unnest(range(greatest(from_ms, getvariable('waste_from_ms')) // 3600000,
+            (least(to_ms, getvariable('waste_to_ms')) - 1) // 3600000 + 1)) AS hour
+        FROM pending_requests
+        WHERE from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < to_ms
+    )
+    GROUP BY ALL
+    UNION ALL
+    SELECT n.cluster, NULL, n.gpu_model, min(a.gpus)
+    FROM allocations AS a JOIN nodes AS n USING (node_id)
+    WHERE a.gpus > 0 AND a.held_from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < a.held_to_ms
+    GROUP BY ALL
+),
+unheld AS (
     SELECT node_id, slot, from_ms, to_ms, (from_ms // 3600000) AS hour, unallocated_gpu_ms, unavailable_gpu_ms, unallocated_cost
     FROM waste_cells
     WHERE kind = 'unallocated'
@@ -11,7 +59,7 @@ hours AS (
     -- by the hour, so that stretches meet cells by equality and not by comparing intervals
     SELECT *, unnest(range(greatest(from_ms, getvariable('waste_from_ms')) // 3600000,
         (least(to_ms, getvariable('waste_to_ms')) - 1) // 3600000 + 1)) AS hour
-    FROM waste_free_stretches
+    FROM stretches
     WHERE from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < to_ms
 ),
 pieces AS (
@@ -23,8 +71,8 @@ sized AS (
     SELECT p.*, least(p.free_gpus, coalesce(l.gpus, 0)) AS leftover_gpus, coalesce(w.gpus, k.gpus, 0) AS wanted_gpus
     FROM pieces AS p
     LEFT JOIN node_leftovers AS l ON l.node_id = p.node_id AND l.from_ms <= p.from_ms AND p.from_ms < l.to_ms
-    LEFT JOIN waste_wanted AS w ON w.hour = p.hour AND w.cluster = p.cluster
-    LEFT JOIN waste_wanted AS k ON k.hour IS NULL AND k.cluster = p.cluster AND k.gpu_model IS NOT DISTINCT FROM p.gpu_model
+    LEFT JOIN wanted AS w ON w.hour = p.hour AND w.cluster = p.cluster
+    LEFT JOIN wanted AS k ON k.hour IS NULL AND k.cluster = p.cluster AND k.gpu_model IS NOT DISTINCT FROM p.gpu_model
 ),
 weighed AS (
     SELECT node_id, cell_ms, sum(free_gpus * ms) AS free,

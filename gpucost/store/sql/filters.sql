@@ -1,0 +1,21 @@
+-- reads: nothing
+-- writes: passes(names, name), whether a filter lets a name through; dimensions(chosen, facts), those dimensions of a row of facts that are chosen, the others null
+-- invariant: an empty filter lets everything through, also what has no name
+CREATE OR REPLACE TEMP MACRO passes(names, name) AS len(names::VARCHAR[]) = 0 OR list_contains(names::VARCHAR[], name);
+CREATE OR REPLACE TEMP MACRO dimensions(chosen, facts) AS {
+    'cluster': CASE WHEN list_contains(chosen::VARCHAR[], 'cluster') THEN facts.cluster END,
+    'namespace': CASE WHEN list_contains(chosen::VARCHAR[], 'namespace') THEN facts.namespace END,
+    'team': CASE WHEN list_contains(chosen::VARCHAR[], 'team') THEN facts.team END,
+    'workload': CASE WHEN list_contains(chosen::VARCHAR[], 'workload') THEN facts.workload END,
+    'workload_type': CASE WHEN list_contains(chosen::VARCHAR[], 'workload_type') THEN facts.workload_type END,
+    'pod': CASE WHEN list_contains(chosen::VARCHAR[], 'pod') THEN facts.pod END,
+    'uid': CASE WHEN list_contains(chosen::VARCHAR[], 'uid') THEN facts.uid END,
+    'node': CASE WHEN list_contains(chosen::VARCHAR[], 'node') THEN facts.node END,
+    'gpu_model': CASE WHEN list_contains(chosen::VARCHAR[], 'gpu_model') THEN facts.gpu_model END,
+    'capacity_type': CASE WHEN list_contains(chosen::VARCHAR[], 'capacity_type') THEN facts.capacity_type END,
+    'region': CASE WHEN list_contains(chosen::VARCHAR[], 'region') THEN facts.region END,
+    'zone': CASE WHEN list_contains(chosen::VARCHAR[], 'zone') THEN facts.zone END,
+    'month': CASE WHEN list_contains(chosen::VARCHAR[], 'month') THEN facts.month END,
+    'day': CASE WHEN list_contains(chosen::VARCHAR[], 'day') THEN facts.day END,
+    'hour': CASE WHEN list_contains(chosen::VARCHAR[], 'hour') THEN facts.hour END
+};
