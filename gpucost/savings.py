@@ -162,9 +162,9 @@ class Askers:
         from gpucost.whatif import share
         from gpucost.whatif.share import Sizing
 
-        options = share.StoredShareOptions(Sizing(), self.config.currency, self._period_name, "")
+        options = share.ShareOptions(Sizing(), self.config.currency, self._period_name, "")
         fleet, facts = self._narrowed(question), self._offered[0]
-        return lambda cost_of: share.stored_answer(options, fleet, self._levels, facts, cost_of)
+        return lambda cost_of: share.answer(options, fleet, self._levels, facts, cost_of)
 
     def _rightsize(self, question: Question) -> Ask:
         from gpucost.whatif import rightsize

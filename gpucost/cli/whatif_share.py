@@ -68,8 +68,10 @@ def whatif_share(
       gpucost whatif share --team platform --across-teams
     """
     from gpucost.store.connection import scratch_store
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.fleet import levels
     from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.share import Sizing
+    from gpucost.whatif.share import ShareOptions, Sizing, answer, described
 
     settings = run.settings
     if method is Method.mig and ways is not None:
@@ -99,24 +101,21 @@ def whatif_share(
     }
     with scratch_store() as con:
         facts = load_facts(con)
-    if not is_calculator(describing, run.asked.given() | {"--across-teams": across_teams or None}):
-        from gpucost.whatif import share
-        from gpucost.whatif.fleet import levels
-
-        usage = run.usage()
-        measured = run.read(lambda con: levels(con, settings.activity, usage.period))
-        stored_options = share.StoredShareOptions(
-            sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given
-        )
-        run.write(share.stored_answer(stored_options, usage.fleet, measured, facts, run.cost_of))
+    if is_calculator(describing, run.asked.given() | {"--across-teams": across_teams or None}):
+        options, fleet, measured = described(
+            sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, gpus_per_pod=gpus_per_pod,
+            utilization_percent=utilization_percent, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model,
+            on_demand_price=on_demand_price, price_per=price_per, gpus=gpus, hours=hours,
+        )  # fmt: skip
+        run.write(answer(options, fleet, measured, facts, lambda alike: run.cost_of(alike.folded())))
         return
-
-    from gpucost.whatif import share
-    from gpucost.whatif.share import described
-
-    options = described(
-        sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, utilization_percent=utilization_percent,
-        gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model, on_demand_price=on_demand_price,
-        price_per=price_per, gpus=gpus, hours=hours,
-    )  # fmt: skip
-    run.write(share.calculator_answer(options, run.cost_of))
+    usage = run.usage()
+    measured = run.read(lambda con: levels(con, settings.activity, usage.period))
+    assumptions = (
+        Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
+        Assumption("usage and prices", usage.period_name, "", "store"),
+    )
+    options = ShareOptions(
+        sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given, assumptions=assumptions
+    )
+    run.write(answer(options, usage.fleet, measured, facts, run.cost_of))

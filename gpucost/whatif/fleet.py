@@ -97,6 +97,29 @@ class Fleet:
             tuple(pod for pod in self.pods if pod.cluster in clusters),
         )
 
+    def folded(self) -> Fleet:
+        """Nodes that are alike in all but their names as one that costs their sum, and their pods as one: it costs the same.
+
+        For fleets whose nodes hold no more than they have; many equal nodes cost no time then.
+        """
+        alike: dict[Node, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            alike[replace(node, name="")].append(node)
+        name_of = {(node.cluster, node.name): several[0].name for several in alike.values() for node in several}
+        held: dict[Pod, float] = defaultdict(float)
+        for pod in self.pods:
+            held[replace(pod, node=name_of[pod.cluster, pod.node], uid="", gpus=0.0)] += pod.gpus
+        nodes = (
+            replace(
+                several[0],
+                gpus=sum(node.gpus for node in several),
+                prices=tuple(replace(p, per_node_hour=round(p.per_node_hour * len(several), 9)) for p in several[0].prices),
+            )
+            for several in alike.values()
+        )
+        pods = (replace(pod, uid=str(number), gpus=gpus) for number, (pod, gpus) in enumerate(held.items()))
+        return Fleet(tuple(nodes), tuple(pods))
+
     def __add__(self, other: Fleet) -> Fleet:
         return Fleet(self.nodes + other.nodes, self.pods + other.pods)
 

@@ -184,8 +184,8 @@ def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
 @pytest.mark.parametrize("method", list(Method))
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
     fleet, levels = _fleet()
-    options = share.StoredShareOptions(Sizing(method), "USD", "test", "all")
-    answer = share.stored_answer(options, fleet, levels, facts, partial(cost.cost_of, Config()))
+    options = share.ShareOptions(Sizing(method), "USD", "test", "all")
+    answer = share.answer(options, fleet, levels, facts, partial(cost.cost_of, Config()))
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
     assert answer.today.cost == Decimal(3) * (5 * 100 + 2 * 9)
@@ -195,9 +195,7 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 def test_memory_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    answer = share.stored_answer(
-        share.StoredShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(cost.cost_of, Config())
-    )
+    answer = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(cost.cost_of, Config()))
     assert answer.figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
 
 
@@ -207,16 +205,12 @@ def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
         fleet.nodes, tuple(Pod(p.node, p.workload, p.gpus, p.from_ms, p.to_ms, team=p.uid, uid=p.uid) for p in fleet.pods)
     )
     cost_of = partial(cost.cost_of, Config())
-    apart = share.stored_answer(share.StoredShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
-    together = share.stored_answer(
-        share.StoredShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of
-    )
+    apart = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
+    together = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of)
     assert apart.saving == 0 and together.saving > 0
 
 
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet, _ = _fleet()
     with pytest.raises(GpucostError, match="measured"):
-        share.stored_answer(
-            share.StoredShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(cost.cost_of, Config())
-        )
+        share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(cost.cost_of, Config()))
