@@ -138,9 +138,10 @@ class Askers:
             office=tuple(office.spans(self.period, self.config.tz)) if office else None,
         )
         idle = self._idle_hour if rules.idle_minutes else {}
-        options = schedule.StoredScheduleOptions(rules, self.config.currency, self._period_name, "", bool(question.workloads))
+        options = schedule.ScheduleOptions(rules, self.config.currency, self._period_name, "", bool(question.workloads))
         fleet = self._narrowed(question)
-        return lambda cost_of: schedule.stored_answer(options, fleet, idle, cost_of)
+        then = schedule.played(options, fleet, idle)
+        return lambda cost_of: schedule.answer(options, fleet, then, idle, cost_of)
 
     def _spot(self, question: Question) -> Ask:
         from gpucost.price import load_offers

@@ -76,7 +76,10 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace dev --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    from gpucost.whatif.schedule import OfficeHours
+    from dataclasses import replace
+
+    from gpucost.whatif.fleet import NOTEBOOKS, idle_stretches
+    from gpucost.whatif.schedule import OfficeHours, Rules, ScheduleOptions, answer, described, played
 
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
@@ -97,22 +100,13 @@ def whatif_schedule(
         "--days": days,
     }
     if is_calculator(describing, run.asked.given() | replayed):
-        from gpucost.whatif import schedule
-        from gpucost.whatif.schedule import described
-
-        options = described(
+        options, fleet, then = described(
             on_demand_price=on_demand_price, spot_price=spot_price, price_per=price_per, nodes=nodes, gpus=gpus, hours=hours,
             active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
             currency=settings.currency,
         )  # fmt: skip
-        run.write(schedule.calculator_answer(options, run.cost_of))
+        run.write(answer(options, fleet, then, {}, run.cost_of))
         return
-
-    from dataclasses import replace
-
-    from gpucost.whatif import schedule
-    from gpucost.whatif.fleet import NOTEBOOKS, idle_stretches
-    from gpucost.whatif.schedule import Rules
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
     asked = run.asked
@@ -140,7 +134,5 @@ def whatif_schedule(
     given |= {"notebooks"} if notebook else set()
     given |= {"provision_minutes"} if provision_minutes is not None else set()
     scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
-    stored_options = schedule.StoredScheduleOptions(
-        rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given)
-    )
-    run.write(schedule.stored_answer(stored_options, fleet, idle, run.cost_of))
+    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given))
+    run.write(answer(options, fleet, played(options, fleet, idle), idle, run.cost_of))
