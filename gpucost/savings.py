@@ -174,9 +174,9 @@ class Askers:
         facts, offers = self._offered
         stale = (self.period.end - timedelta(days=self.config.prices.stale_after_days)).date().isoformat()
         same = "--same-model" in dict(question.options)
-        options = rightsize.StoredRightsizeOptions(self.config.currency, self._period_name, "", Margins(), same, stale)
+        options = rightsize.RightsizeOptions(self.config.currency, self._period_name, "", Margins(), same, stale)
         fleet, speeds = self._narrowed(question), catalog_speeds(facts)
-        return lambda cost_of: rightsize.stored_answer(options, fleet, self._levels, facts, speeds, offers, cost_of)
+        return lambda cost_of: rightsize.answer(options, fleet, self._levels, facts, speeds, offers, cost_of)
 
     @cached_property
     def _offered(self) -> tuple[Facts, list[Offer]]:
