@@ -157,7 +157,7 @@ class Askers:
             market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
             typical = typical_rate(con)
         asked = Asked(fleet, self._period_name, "", is_narrowed=True, market=market, typical=typical)
-        return lambda cost_of: answer.stored_answer(Options(), asked, cost_of)
+        return lambda cost_of: answer.answer(Options(), asked, lambda fleets: [cost_of(fleet) for fleet in fleets])
 
     def _share(self, question: Question) -> Ask:
         from gpucost.whatif import share

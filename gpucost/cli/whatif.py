@@ -322,6 +322,12 @@ class Run:
 
         return cost.cost_of(self.settings, fleet)
 
+    def costs_of(self, fleets: Sequence[Fleet]) -> list[Costs]:
+        """What several fleets cost, by one run of the stages."""
+        from gpucost.whatif import cost
+
+        return cost.costs_of(self.settings, fleets)
+
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """What `read` makes of the store once it is attributed."""
         from gpucost import pipeline
