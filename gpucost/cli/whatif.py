@@ -33,17 +33,7 @@ from gpucost.cli.command import (
     put_or_write,
     write_text,
 )
-from gpucost.cli.output import (
-    FLAT,
-    FormatOption,
-    OutputOption,
-    RowFormat,
-    fitted,
-    left_out,
-    line_width,
-    render_rows,
-    write_rows,
-)
+from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, fitted, left_out, line_width, render_rows, write_rows
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.fleet import PricePer
 

@@ -481,7 +481,7 @@ def whatif_reserve(
             years=term_years or (),
             payments=payment_option or (),
             assumptions=assumptions,
-        ),
+        )
     )
 
 

@@ -35,8 +35,7 @@ class SameData(StrEnum):
 @whatif_command()
 def whatif_egress(
     gb_per_start: Annotated[
-        Decimal | None,
-        amount_option("--gb-per-start", "Downloaded by each pod start.", metavar="GB", above=True),
+        Decimal | None, amount_option("--gb-per-start", "Downloaded by each pod start.", metavar="GB", above=True)
     ] = None,
     starts_per_day: Annotated[
         float | None, number_option("--starts-per-day", "Pod starts per day, of all nodes together.", above=True)
@@ -44,20 +43,17 @@ def whatif_egress(
     nodes: NodesOption = None,
     days: DaysOption = None,
     price_per_gb: Annotated[
-        Decimal | None,
-        amount_option("--price-per-gb", "Of a GB downloaded: between clouds, regions or zones. Default: 0.09."),
+        Decimal | None, amount_option("--price-per-gb", "Of a GB downloaded: between clouds, regions or zones. Default: 0.09.")
     ] = None,
     changes: Annotated[
         int,
         typer.Option("--changes", min=1, metavar="COUNT", help="Versions of the data in the period: the cache downloads each."),
     ] = 1,
     cache_price_per_gb_month: Annotated[
-        Decimal | None,
-        amount_option("--cache-price-per-gb-month", "Of a GB that the cache keeps for a month. Default: 0.30."),
+        Decimal | None, amount_option("--cache-price-per-gb-month", "Of a GB that the cache keeps for a month. Default: 0.30.")
     ] = None,
     cache_read_price_per_gb: Annotated[
-        Decimal | None,
-        amount_option("--cache-read-price-per-gb", "Of a GB read from it, as between zones. Default: 0."),
+        Decimal | None, amount_option("--cache-read-price-per-gb", "Of a GB read from it, as between zones. Default: 0.")
     ] = None,
     download_gbit_per_second: Annotated[
         float | None, number_option("--download-gbit-per-second", "Speed of a start's download. Default: 1.", above=True)

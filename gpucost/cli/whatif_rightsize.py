@@ -42,12 +42,10 @@ def whatif_rightsize(
         Decimal | None, price_option("--to-price", "Their price per hour, in --price-per (a node: of --to-gpus GPUs).")
     ] = None,
     to_gpus: Annotated[
-        int | None,
-        typer.Option("--to-gpus", min=1, metavar="COUNT", help="How many. Default: what costs least, up to 8."),
+        int | None, typer.Option("--to-gpus", min=1, metavar="COUNT", help="How many. Default: what costs least, up to 8.")
     ] = None,
     relative_speed: Annotated[
-        float | None,
-        number_option("--relative-speed", "One is so many times as fast. Default: the catalog's.", above=True),
+        float | None, number_option("--relative-speed", "One is so many times as fast. Default: the catalog's.", above=True)
     ] = None,
     serving: Annotated[bool, typer.Option("--serving", help="The work runs all its hours, however fast the GPUs.")] = False,
     speeds: Annotated[

@@ -37,12 +37,10 @@ def whatif_schedule(
     active_hours_per_day: ActiveHoursPerDayOption = None,
     days: DaysOption = None,
     idle_minutes: Annotated[
-        float | None,
-        number_option("--idle-minutes", "Release any pod's GPUs once all were idle for so long.", above=True),
+        float | None, number_option("--idle-minutes", "Release any pod's GPUs once all were idle for so long.", above=True)
     ] = None,
     notebook_idle_minutes: Annotated[
-        float | None,
-        number_option("--notebook-idle-minutes", "The same of notebooks; 60 where no rule is given.", above=True),
+        float | None, number_option("--notebook-idle-minutes", "The same of notebooks; 60 where no rule is given.", above=True)
     ] = None,
     notebook: Annotated[
         list[str] | None,

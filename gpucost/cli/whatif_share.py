@@ -39,8 +39,7 @@ def whatif_share(
         float | None, number_option("--utilization-percent", "How busy each pod keeps a GPU.", highest=100)
     ] = None,
     gpus_per_pod: Annotated[
-        int | None,
-        typer.Option("--gpus-per-pod", min=1, metavar="COUNT", help="GPUs of each pod. Default: 1."),
+        int | None, typer.Option("--gpus-per-pod", min=1, metavar="COUNT", help="GPUs of each pod. Default: 1.")
     ] = None,
     memory_per_pod_mib: Annotated[
         float | None, number_option("--memory-per-pod-mib", "Memory that each pod fills of a GPU.", above=True)

@@ -250,8 +250,8 @@ def answer(options: Options, question: Question, costs_of: CostsOf) -> Answer:
     scenario = replace(_position(question, costs_then), more={"cost_first_order": _cost(question, costs_first)})
     figures: dict[str, Any] = {
         "price_per": question.price_per,
-        "on_demand_price": round(on_demand * share, _DIGITS),
-        "spot_price": round(spot * share, _DIGITS),
+        "on_demand_price": round(on_demand * share, 9),
+        "spot_price": round(spot * share, 9),
         "has_discount": spot < on_demand,
         "effective_price_first_order": round(first * gpus, _DIGITS),
         "effective_price_exact": round(exact * gpus, _DIGITS),
@@ -316,11 +316,7 @@ def _weighted(values: Sequence[tuple[float, float]]) -> float:
 
 
 def _spans(
-    options: Options,
-    question: Question,
-    moved: dict[tuple[str, str], Moved],
-    simulated: Makespans | None,
-    expected: float,
+    options: Options, question: Question, moved: dict[tuple[str, str], Moved], simulated: Makespans | None, expected: float
 ) -> list[tuple[str, tuple[Fleet, Fleet]]]:
     """What is known of the spread of the scenario's cost: a meaning, and the fleets at both ends."""
     spans: list[tuple[str, tuple[Fleet, Fleet]]] = []

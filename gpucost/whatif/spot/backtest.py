@@ -287,11 +287,7 @@ def _position(
 
 
 def _table(
-    question: Replay,
-    paid: dict[str, list[Decimal]],
-    means: dict[str, Decimal],
-    runs: Sequence[dict[str, Run]],
-    count: int,
+    question: Replay, paid: dict[str, list[Decimal]], means: dict[str, Decimal], runs: Sequence[dict[str, Run]], count: int
 ) -> Rows:
     today = means[ON_DEMAND]
     lines: list[tuple[Value, ...]] = []
