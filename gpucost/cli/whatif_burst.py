@@ -167,32 +167,18 @@ def whatif_burst(
     nodes: NodesOption = None,
     hours: HoursOption = None,
     instance_type: Annotated[
-        str | None,
-        typer.Option(
-            "--instance-type", metavar="TYPE", help="Instance the work runs on, for its spot price.", show_default=False
-        ),
+        str | None, typer.Option("--instance-type", metavar="TYPE", help="Instance the work runs on, for its spot price.")
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="NAME", help="Primary region of that instance.", show_default=False)
-    ] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Primary region of that instance.")] = None,
     gpu_model: Annotated[
-        str | None,
-        typer.Option(
-            "--gpu-model", metavar="NAME", help="GPU that other places must have; else the instance's.", show_default=False
-        ),
+        str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU that other places must have; else the instance's.")
     ] = None,
     place: Annotated[
         list[str] | None,
-        typer.Option(
-            "--place",
-            metavar="NAME=MONEY",
-            help="Another place and its spot price, in --price-per; repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--place", metavar="NAME=MONEY", help="Another place and its spot price, in --price-per; repeatable."),
     ] = None,
     to_provider: Annotated[
-        list[str] | None,
-        typer.Option("--to-provider", metavar="NAME", help="Only places of this cloud; repeatable.", show_default=False),
+        list[str] | None, typer.Option("--to-provider", metavar="NAME", help="Only places of this cloud; repeatable.")
     ] = None,
     at_most_percent: Annotated[
         float,

@@ -44,14 +44,13 @@ _DEFAULT_GPUS = "8"
 
 
 def _number(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="NUMBER", help=help, show_default=False)
+    return typer.Option(name, metavar="NUMBER", help=help)
 
 
 @whatif_command()
 def whatif_buy(
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="TOML file of an own node, as gpucost prices tco takes it.", show_default=False),
+        Path | None, typer.Argument(metavar="FILE", help="TOML file of an own node, as gpucost prices tco takes it.")
     ] = None,
     nodes: NodesOption = None,
     hours: HoursOption = None,
@@ -61,22 +60,16 @@ def whatif_buy(
     on_demand_price: OnDemandPriceOption = None,
     price_per: PricePerOption = PricePer.node,
     instance_type: Annotated[
-        str | None,
-        typer.Option("--instance-type", metavar="TYPE", help="Cloud instance, for its list price.", show_default=False),
+        str | None, typer.Option("--instance-type", metavar="TYPE", help="Cloud instance, for its list price.")
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="NAME", help="Where that list price holds.", show_default=False)
-    ] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Where that list price holds.")] = None,
     own_nodes: Annotated[
-        int | None,
-        typer.Option("--own-nodes", min=0, metavar="COUNT", help="Buy so many; else what costs least.", show_default=False),
+        int | None, typer.Option("--own-nodes", min=0, metavar="COUNT", help="Buy so many; else what costs least.")
     ] = None,
     lead_months: Annotated[float, number_option("--lead-months", "Months from buying to running.")] = 0.0,
     purchase_price: Annotated[str | None, _number("--purchase-price", "Of one own node, GPUs included.")] = None,
     gpus_per_node: Annotated[str | None, _number("--gpus-per-node", "GPUs in an own node. Default: 8.")] = None,
-    gpu_model: Annotated[
-        str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU model in any spelling.", show_default=False)
-    ] = None,
+    gpu_model: Annotated[str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU model in any spelling.")] = None,
     years: Annotated[str | None, _number("--years", "Over which an own node is written off.")] = None,
     residual_percent: Annotated[str | None, _number("--residual-percent", "Of the purchase price, got back at the end.")] = None,
     gpu_watts: Annotated[str | None, _number("--gpu-watts", "Power of one GPU; else the model's rated power.")] = None,
@@ -383,7 +376,6 @@ def whatif_reserve(
             "--commitment-price",
             metavar="TERMS=MONEY",
             help="Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.",
-            show_default=False,
         ),
     ] = None,
     commitment_discount: Annotated[
@@ -392,7 +384,6 @@ def whatif_reserve(
             "--commitment-discount",
             metavar="TERMS=PERCENT",
             help="The same as percent off the price on demand; for all families of the store. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     instance_type: Annotated[

@@ -16,6 +16,7 @@ from gpucost.cli.whatif import (
     Run,
     is_calculator,
     number_option,
+    options_of,
     price_option,
     whatif_command,
 )
@@ -49,10 +50,7 @@ def whatif_rightsize(
     ] = None,
     serving: Annotated[bool, typer.Option("--serving", help="The work runs all its hours, however fast the GPUs.")] = False,
     speeds: Annotated[
-        Path | None,
-        typer.Option(
-            "--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.", show_default=False
-        ),
+        Path | None, typer.Option("--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.")
     ] = None,
     same_model: Annotated[bool, typer.Option("--same-model", help="Keep GPU models, and change counts only.")] = False,
     margin_percent: Annotated[
@@ -99,32 +97,15 @@ def whatif_rightsize(
     with scratch_store() as con:
         facts = load_facts(con)
     speed_table = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
-    named = {
-        "margin_percent": margin_percent,
-        "headroom_percent": headroom_percent,
-        "max_slowdown": max_slowdown,
-        "speeds": speeds,
-    }
-    margins = Margins(
-        10.0 if margin_percent is None else margin_percent,
-        20.0 if headroom_percent is None else headroom_percent,
-        2.0 if max_slowdown is None else max_slowdown,
-    )
-    describing = {
-        "--gpu-model": gpu_model,
-        "--on-demand-price": on_demand_price,
-        "--gpus": gpus,
-        "--utilization-percent": utilization_percent,
-        "--memory-per-gpu-mib": memory_per_gpu_mib,
-        "--hours": hours,
-        "--to-gpu-model": to_gpu_model,
-        "--to-price": to_price,
-        "--to-gpus": to_gpus,
-        "--relative-speed": relative_speed,
-        "--serving": serving or None,
-    }
-    given = frozenset(name for name, value in named.items() if value is not None)
-    if is_calculator(describing, run.asked.given() | {"--same-model": same_model or None}):
+    named = {"margin_percent": margin_percent, "headroom_percent": headroom_percent, "max_slowdown": max_slowdown}
+    values = {name: value for name, value in named.items() if value is not None}
+    margins, given = Margins(**values), frozenset(values) | ({"speeds"} if speeds else frozenset())
+    describing = options_of(
+        gpu_model=gpu_model, on_demand_price=on_demand_price, gpus=gpus, utilization_percent=utilization_percent,
+        memory_per_gpu_mib=memory_per_gpu_mib, hours=hours, to_gpu_model=to_gpu_model, to_price=to_price, to_gpus=to_gpus,
+        relative_speed=relative_speed, serving=serving,
+    )  # fmt: skip
+    if is_calculator(describing, run.asked.given() | options_of(same_model=same_model)):
         options, fleet, measured, speed_table, offer = described(
             facts=facts, speeds=speed_table, margins=margins, given=given, currency=settings.currency, gpu_model=gpu_model,
             on_demand_price=on_demand_price, price_per=price_per, gpus=gpus, utilization_percent=utilization_percent,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from gpucost.cli.whatif import (
     SpotPriceOption,
     is_calculator,
     number_option,
+    options_of,
     whatif_command,
 )
 from gpucost.errors import GpucostError
@@ -81,22 +82,14 @@ def whatif_schedule(
 
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
-    replayed = {
-        "--idle-minutes": idle_minutes,
-        "--notebook-idle-minutes": notebook_idle_minutes,
-        "--notebook": notebook or None,
-        "--empty-minutes": empty_minutes,
-        "--restart-minutes": restart_minutes,
-    }
-    describing = {
-        "--on-demand-price": on_demand_price,
-        "--spot-price": spot_price,
-        "--nodes": nodes,
-        "--gpus": gpus,
-        "--hours": hours,
-        "--active-hours-per-day": active_hours_per_day,
-        "--days": days,
-    }
+    replayed = options_of(
+        idle_minutes=idle_minutes, notebook_idle_minutes=notebook_idle_minutes, notebook=notebook, empty_minutes=empty_minutes,
+        restart_minutes=restart_minutes,
+    )  # fmt: skip
+    describing = options_of(
+        on_demand_price=on_demand_price, spot_price=spot_price, nodes=nodes, gpus=gpus, hours=hours,
+        active_hours_per_day=active_hours_per_day, days=days,
+    )  # fmt: skip
     if is_calculator(describing, run.asked.given() | replayed):
         options, fleet, then = described(
             on_demand_price=on_demand_price, spot_price=spot_price, price_per=price_per, nodes=nodes, gpus=gpus, hours=hours,
@@ -116,21 +109,18 @@ def whatif_schedule(
         if not fleet.nodes:
             named = ", ".join(sorted(set(asked.cluster or ())))
             raise GpucostError(f"nothing in {usage.period} was used in {named}", "gpucost report --by cluster lists them")
-    no_rule = idle_minutes is None and notebook_idle_minutes is None and office is None
-    rules = Rules(
-        idle_minutes=idle_minutes,
-        notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES if no_rule else notebook_idle_minutes,
-        notebooks=tuple(notebook) if notebook else NOTEBOOKS,
-        office=tuple(office.spans(usage.period, settings.tz)) if office else None,
-        empty_minutes=10.0 if empty_minutes is None else empty_minutes,
-        provision_minutes=5.0 if provision_minutes is None else provision_minutes,
-        restart_minutes=2.0 if restart_minutes is None else restart_minutes,
-    )
+    minutes = {
+        "empty_minutes": empty_minutes, "provision_minutes": provision_minutes, "restart_minutes": restart_minutes,
+        "idle_minutes": idle_minutes, "notebook_idle_minutes": notebook_idle_minutes,
+    }  # fmt: skip
+    values: dict[str, Any] = {name: value for name, value in minutes.items() if value is not None}
+    given = frozenset(values) | ({"notebooks"} if notebook else frozenset())
+    if idle_minutes is None and notebook_idle_minutes is None and office is None:
+        values["notebook_idle_minutes"] = _NOTEBOOK_IDLE_MINUTES
+    opening = tuple(office.spans(usage.period, settings.tz)) if office else None
+    rules = Rules(**values, notebooks=tuple(notebook or NOTEBOOKS), office=opening)
     at_least_ms = 0 if office else rules.shortest_idle_ms
     idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
-    given = {name.removeprefix("--").replace("-", "_") for name, value in replayed.items() if value is not None}
-    given |= {"notebooks"} if notebook else set()
-    given |= {"provision_minutes"} if provision_minutes is not None else set()
     scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
-    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given))
+    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, given)
     run.write(answer(options, fleet, played(options, fleet, idle), idle, run.cost_of))

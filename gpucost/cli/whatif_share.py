@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from gpucost.cli.whatif import (
     Run,
     is_calculator,
     number_option,
+    options_of,
     whatif_command,
 )
 from gpucost.errors import UsageError
@@ -75,32 +76,17 @@ def whatif_share(
     settings = run.settings
     if method is Method.mig and ways is not None:
         raise UsageError("--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways")
-    named = {
-        "method": None if method is Method.time_slicing else method,
-        "ways": ways,
-        "margin_percent": margin_percent,
-        "headroom_percent": headroom_percent,
-    }
-    given = frozenset(name for name, value in named.items() if value is not None)
-    sizing = Sizing(
-        method,
-        4 if ways is None else ways,
-        10.0 if margin_percent is None else margin_percent,
-        20.0 if headroom_percent is None else headroom_percent,
-    )
-    describing = {
-        "--pods": pods,
-        "--utilization-percent": utilization_percent,
-        "--gpus-per-pod": gpus_per_pod,
-        "--memory-per-pod-mib": memory_per_pod_mib,
-        "--gpu-model": gpu_model,
-        "--on-demand-price": on_demand_price,
-        "--gpus": gpus,
-        "--hours": hours,
-    }
+    named = {"ways": ways, "margin_percent": margin_percent, "headroom_percent": headroom_percent}
+    values: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    sizing = Sizing(method, **values)
+    given = frozenset(values) | ({"method"} if method is not Method.time_slicing else frozenset())
+    describing = options_of(
+        pods=pods, utilization_percent=utilization_percent, gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib,
+        gpu_model=gpu_model, on_demand_price=on_demand_price, gpus=gpus, hours=hours,
+    )  # fmt: skip
     with scratch_store() as con:
         facts = load_facts(con)
-    if is_calculator(describing, run.asked.given() | {"--across-teams": across_teams or None}):
+    if is_calculator(describing, run.asked.given() | options_of(across_teams=across_teams)):
         options, fleet, measured = described(
             sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, gpus_per_pod=gpus_per_pod,
             utilization_percent=utilization_percent, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model,

@@ -23,6 +23,7 @@ from gpucost.cli.whatif import (
     SpotPriceOption,
     is_calculator,
     number_option,
+    options_of,
     store_or_empty,
     whatif_command,
 )
@@ -129,13 +130,10 @@ def whatif_spot(
     spot_price: SpotPriceOption = None,
     price_per: PricePerOption = PricePer.node,
     instance_type: Annotated[
-        str | None,
-        typer.Option("--instance-type", metavar="TYPE", help="Look prices, GPUs and interruptions of it up.", show_default=False),
+        str | None, typer.Option("--instance-type", metavar="TYPE", help="Look prices, GPUs and interruptions of it up.")
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="REGION", help="Of --instance-type.", show_default=False)
-    ] = None,
-    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of --instance-type.", show_default=False)] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="REGION", help="Of --instance-type.")] = None,
+    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of --instance-type.")] = None,
     nodes: NodesOption = None,
     gpus: GpusOption = None,
     hours: HoursOption = None,
@@ -147,12 +145,7 @@ def whatif_spot(
     ] = None,
     trace: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--trace",
-            metavar="PATH",
-            help="Estimate interruptions from traces: a file or directory; repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
     ] = None,
     checkpoint_minutes: Annotated[
         float | None, number_option("--checkpoint-minutes", "Work between two checkpoints. Default: 30.", above=True)
@@ -229,17 +222,10 @@ def whatif_spot(
         **times, first_hour_free=first_hour_free, runs=runs, seed=seed, to=Target(move_to.value), given=frozenset(times)
     )
     rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
-    described: dict[str, object] = {
-        "--on-demand-price": on_demand_price,
-        "--instance-type": instance_type,
-        "--region": region,
-        "--zone": zone,
-        "--nodes": nodes,
-        "--gpus": gpus,
-        "--hours": hours,
-        "--active-hours-per-day": active_hours_per_day,
-        "--days": days,
-    }
+    described = options_of(
+        on_demand_price=on_demand_price, instance_type=instance_type, region=region, zone=zone, nodes=nodes, gpus=gpus,
+        hours=hours, active_hours_per_day=active_hours_per_day, days=days,
+    )  # fmt: skip
     needed = hours_needed(hours, active_hours_per_day, days)
     fleet = Described(on_demand_price, spot_price, price_per, instance_type, region, zone, nodes, gpus, needed)
     if backtest:

@@ -117,7 +117,7 @@ class Fleet:
             )
             for several in alike.values()
         )
-        pods = (replace(pod, uid=str(number), gpus=gpus) for number, (pod, gpus) in enumerate(held.items()))
+        pods = (replace(pod, uid=f"{pod.node}/{number}", gpus=gpus) for number, (pod, gpus) in enumerate(held.items()))
         return Fleet(tuple(nodes), tuple(pods))
 
     def __add__(self, other: Fleet) -> Fleet:

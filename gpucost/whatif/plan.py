@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -470,31 +469,16 @@ def _stages(plan: Plan, start: Stage, steps: Sequence[Step], days: float) -> lis
 
 def _costs(stages: Sequence[Stage], cost_of: CostOf) -> list[dict[str, Decimal]]:
     """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
-    nodes, pods = [], []
+    fleet = Fleet()
     for number, stage in enumerate(stages):
-        cluster = f"stage-{number}"
         for group, own in stage.items():
-            for node in _folded(own):
-                nodes.append(replace(node, cluster=cluster))
-                pods.append(Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name, cluster=cluster))
-    told = cost_of(Fleet(tuple(nodes), tuple(pods))).by_workload if nodes else {}
+            nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
+            pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
+            fleet += Fleet(nodes, tuple(pods)).folded()
+    told = cost_of(fleet).by_workload if fleet.nodes else {}
     return [
         {group: told.get((f"stage-{number}", "default", group), Decimal(0)) for group in stage}
         for number, stage in enumerate(stages)
-    ]
-
-
-def _folded(nodes: Nodes) -> list[Node]:
-    """Nodes that are up at once and cost the same as one node that costs their sum: as exact, and a group may be large."""
-    alike = Counter((node.from_ms, node.to_ms, node.gpus, node.prices, node.capacity_type) for node in nodes)
-    first = {(node.from_ms, node.to_ms, node.gpus, node.prices, node.capacity_type): node for node in reversed(nodes)}
-    return [
-        replace(
-            first[key],
-            gpus=first[key].gpus * count,
-            prices=tuple(replace(price, per_node_hour=price.per_node_hour * count) for price in first[key].prices),
-        )
-        for key, count in alike.items()
     ]
 
 

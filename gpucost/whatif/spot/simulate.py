@@ -194,7 +194,7 @@ def expected_hours(work: Work, hours: float) -> float:
     if work.is_noticed:
         clock = hours + work.write * (whole + (rest > 0))
         return clock * math.exp(rate * (work.restart + work.write))
-    last = stretch(_with_checkpoint(work, rest)) * rest if rest else 0.0
+    last = stretch(replace(work, checkpoint=rest)) * rest if rest else 0.0
     return whole * work.checkpoint * stretch(work) + last
 
 
@@ -256,12 +256,6 @@ def _lost_hours(rng: np.random.Generator, failures: NDArray[np.int64], span: flo
         counts = failures[many]
         lost[many] = np.maximum(counts * mean + np.sqrt(counts) * deviation * rng.standard_normal(len(counts)), 0.0)
     return lost
-
-
-def _with_checkpoint(work: Work, hours: float) -> Work:
-    from dataclasses import replace
-
-    return replace(work, checkpoint=hours)
 
 
 Workload = tuple[str, str, str]
