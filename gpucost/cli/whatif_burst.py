@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from gpucost.cli.whatif import ListPrices
     from gpucost.config.model import Config
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.burst import Place, Work
     from gpucost.whatif.fleet import Fleet
 
@@ -155,6 +154,7 @@ def places_of_fleet(
 # Public list prices as generally known, looked up on no day that could be named; both can be given.
 _OTHER_CLOUD = Decimal("0.09")
 _OTHER_REGION = Decimal("0.02")
+_EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 _WAIT_MINUTES = 15.0
 _GBIT_PER_SECOND = 5.0
 
@@ -222,7 +222,7 @@ def whatif_burst(
       gpucost whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --egress-gb 2000
       gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --egress-gb 500
     """
-    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.answer import Assumption, assumed
     from gpucost.whatif.burst import Moving, answer, works_of
     from gpucost.whatif.fleet import HOURS_PER_MONTH
 
@@ -273,32 +273,22 @@ def whatif_burst(
         run.cost_of,
         currency=settings.currency,
         period=period_name,
-        assumptions=(use, *_of_moving(moving, egress_price_per_gb, wait_minutes, delay_cost_per_hour, transfer_gbit_per_second)),
+        assumptions=(
+            use,
+            Assumption("worth it", at_most_percent, "% of the primary's spot price", "option"),
+            Assumption("data", egress_gb, "GB in all", "option"),
+            *(
+                [assumed("egress", egress_price_per_gb, "money per GB", egress_price_per_gb)]
+                if egress_price_per_gb is not None
+                else [
+                    assumed("egress, same cloud", _OTHER_REGION, "money per GB", None, _EGRESS_SOURCE),
+                    assumed("egress, other cloud", _OTHER_CLOUD, "money per GB", None, _EGRESS_SOURCE),
+                ]
+            ),
+            assumed("longer start", moving.wait_minutes, "min, paid", wait_minutes, "default: a guess"),
+            assumed("delay", moving.delay_cost_per_hour, "money per hour waited", delay_cost_per_hour),
+            assumed("data moves at", moving.transfer_gbit_per_second, "Gbit/s", transfer_gbit_per_second, "default: a guess"),
+        ),
         findings=said,
     )
     run.write(result)
-
-
-def _of_moving(
-    moving: Any, price: Decimal | None, wait: float | None, delay: Decimal | None, speed: float | None
-) -> list[Assumption]:
-    from gpucost.whatif.answer import Assumption
-
-    told = [
-        Assumption("worth it", moving.at_most_percent, "% of the primary's spot price", "option"),
-        Assumption("data", moving.egress_gb, "GB in all", "option"),
-    ]
-    if price is None:
-        source = "default: usual list prices, from general knowledge"
-        told += [
-            Assumption("egress, same cloud", moving.price_per_gb_other_region, "money per GB", source),
-            Assumption("egress, other cloud", moving.price_per_gb_other_cloud, "money per GB", source),
-        ]
-    else:
-        told.append(Assumption("egress", price, "money per GB", "option"))
-    return [
-        *told,
-        Assumption("longer start", moving.wait_minutes, "min, paid", "default: a guess" if wait is None else "option"),
-        Assumption("delay", moving.delay_cost_per_hour, "money per hour waited", "default" if delay is None else "option"),
-        Assumption("data moves at", moving.transfer_gbit_per_second, "Gbit/s", "default: a guess" if speed is None else "option"),
-    ]

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
     from gpucost.price.onprem import Tco
     from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.buy import Cloud, Own
+    from gpucost.whatif.buy import Own
+    from gpucost.whatif.fleet import Price
     from gpucost.whatif.reserve import Existing, Family, Offer, Terms
 
 # Parts of the price that are paid on the first day; the others as the node runs.
@@ -170,8 +171,6 @@ def _tco(settings: Config, file: Path | None, options: dict[str, str]) -> Tco:
 
 
 def _own(costs: Tco, file: Path | None) -> Own:
-    from decimal import Decimal
-
     from gpucost.whatif.buy import Own
 
     inputs = costs.inputs
@@ -189,22 +188,20 @@ def _own(costs: Tco, file: Path | None) -> Own:
 
 def _cloud(
     settings: Config, own: Own, price: Decimal | None, per: PricePer, instance_type: str | None, region: str | None
-) -> Cloud:
+) -> Price:
     """What the cloud asks for as many GPUs as an own node has. Raises UsageError where no price is given or named."""
-    from decimal import Decimal
-
     from gpucost.cli.whatif import list_prices
-    from gpucost.whatif.buy import Cloud
+    from gpucost.whatif.fleet import Price
 
     if price is not None:
-        return Cloud(node_price(price, per, own.gpus), "option")
+        return Price(node_price(price, per, own.gpus), "option")
     if instance_type is None:
         raise UsageError("the cloud's price is missing", "--on-demand-price, or --instance-type and --region for the list price")
     with list_prices(settings) as listed:
         _, gpus, on_demand, _ = listed_type(listed, instance_type, region or "")
     if on_demand is None or not gpus:
         raise UsageError(f"no list price on demand of {instance_type} is known", "--on-demand-price gives it")
-    return Cloud(on_demand.price / Decimal(repr(gpus)) * Decimal(repr(own.gpus)), on_demand.source, on_demand.as_of)
+    return Price(on_demand.price / Decimal(repr(gpus)) * Decimal(repr(own.gpus)), on_demand.source, on_demand.as_of)
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gpucost.config.load import line_numbers
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
@@ -145,7 +145,7 @@ class _Reader:
     """One file: checks what stands in it, and knows on which line."""
 
     def __init__(self, path: str, text: str) -> None:
-        self.path, self.lines = path, text.splitlines()
+        self.path, self.lines = path, line_numbers(text)
 
     def plan(self, raw: Mapping[str, Any]) -> Plan:
         self._known(raw, _TOP, "", 0)
@@ -247,23 +247,11 @@ class _Reader:
         return exact
 
     def _fail(self, table: str, number: int, key: str | None, message: str, fix: str | None = None) -> NoReturn:
-        line = self._line(table, number, key)
+        at: tuple[str | int, ...] = (table, number) if table else ()
+        line = self.lines.get((*at, key) if key else at) or self.lines.get(at)
         where = f"{self.path}, line {line}" if line else self.path
         place = f" in [[{table}]] {number + 1}" if table else ""
         raise DataError(f"{where}{place}: {message}", fix or _HINT)
-
-    def _line(self, table: str, number: int, key: str | None) -> int | None:
-        """The line of a key of the n-th [[table]] (or of its header), counted from 1."""
-        at, seen, current = None, -1, ""
-        for count, line in enumerate(self.lines, start=1):
-            if found := re.match(r"\s*\[+\s*([\w.-]+)\s*\]+", line):
-                current = found.group(1)
-                seen += current == table
-                if current == table and seen == number:
-                    at = count
-            elif key and current == table and (not table or seen == number) and re.match(rf'\s*"?{re.escape(key)}"?\s*=', line):
-                return count
-        return at
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed
 from gpucost.whatif.fleet import (
     DAYS,
     GPUS_PER_NODE,
@@ -402,9 +402,9 @@ def described(
     always = longest if hours is None else hours
     assumptions = [
         Assumption("on-demand price", on_demand_price, f"per {price_per}-hour", "option"),
-        Assumption("always on", always, "hours", "default" if hours is None else "option"),
-        Assumption("nodes", count, "nodes", "default" if nodes is None else "option"),
-        Assumption("GPUs of a node", per_node, "GPUs", "default" if gpus is None else "option"),
+        assumed("always on", always, "hours", hours),
+        assumed("nodes", count, "nodes", nodes),
+        assumed("GPUs of a node", per_node, "GPUs", gpus),
     ]
     if spot_price is not None:
         assumptions.append(Assumption("spot price", spot_price, f"per {price_per}-hour", "option"))
@@ -414,15 +414,14 @@ def described(
     else:
         active, starts = (active_hours_per_day or 0.0) * counted, counted
         assumptions.append(Assumption("needed", active_hours_per_day, "hours a day", "option"))
-        assumptions.append(Assumption("days", counted, "days", "default" if days is None else "option"))
+        assumptions.append(assumed("days", counted, "days", days))
         if active > always:
             raise UsageError(
                 f"{active_hours_per_day:g} hours on {counted} days are {active:g}, more than the {always:g} that nodes are on",
                 "--hours says how long nodes are on today, --days how many days are counted",
             )
     wait = (provision_minutes or 0.0) / 60
-    source = "default" if provision_minutes is None else "option"
-    assumptions.append(Assumption("a node is provisioned in", provision_minutes or 0.0, "minutes", source))
+    assumptions.append(assumed("a node is provisioned in", provision_minutes or 0.0, "minutes", provision_minutes))
     price, then = (node_price(each, price_per, per_node) for each in (on_demand_price, spot_price or on_demand_price))
     even = float(price / then) * always
     limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, assumed
 from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
@@ -383,8 +383,8 @@ def described(
     assumptions = [
         Assumption("pods", pods, "pods", "option"),
         Assumption("each pod's GPUs are busy", utilization_percent, "percent", "option"),
-        Assumption("GPUs of a pod", gpus_per_pod or 1, "GPUs", "option" if gpus_per_pod else "default"),
-        Assumption("hours", always, "hours", "default" if hours is None else "option"),
+        assumed("GPUs of a pod", gpus_per_pod or 1, "GPUs", gpus_per_pod),
+        assumed("hours", always, "hours", hours),
     ]
     if memory_per_pod_mib is not None:
         assumptions.append(Assumption("memory of a pod", memory_per_pod_mib, "MiB", "option"))

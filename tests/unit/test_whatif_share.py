@@ -19,9 +19,10 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import scratch_store
 from gpucost.whatif import cost, share
-from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price
+from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, PricePer
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
+from tests.unit.whatif_costs import plain_cost
 
 H = MS_PER_HOUR
 
@@ -170,6 +171,42 @@ def test_first_fit_decreasing() -> None:
 def test_peak() -> None:
     assert peak([(0, 5), (3, 8), (5, 9)]) == (2, 3)
     assert peak([]) == (0, 0)
+
+
+def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
+    cheap, dear = Price(Decimal("1.5"), "option"), Price(Decimal(4), "option")
+    nodes = (
+        Node("a", 1, 0, H, (cheap,)),
+        Node("b", 1, 0, H, (cheap,)),
+        Node("c", 1, 0, H, (dear,)),
+        Node("d", 1, 0, 2 * H, (cheap,)),
+    )
+    pods = [Pod("a", "w", 0.5, 0, H, uid="1"), Pod("b", "w", 0.5, 0, H, uid="2"), Pod("b", "x", 0.25, 0, H, uid="3")]
+    folded = Fleet(nodes, tuple(pods)).folded()
+    assert [(n.name, n.gpus, n.prices[0].per_node_hour) for n in folded.nodes] == [
+        ("a", 2, 3),
+        ("c", 1, 4),
+        ("d", 1, Decimal("1.5")),
+    ]
+    assert [(p.node, p.workload, p.gpus) for p in folded.pods] == [("a", "w", 1), ("a", "x", 0.25)]
+
+
+def test_hundred_thousand_described_pods_cost_no_more_time_than_one(facts: Facts) -> None:
+    asked: list[Fleet] = []
+
+    def cost_of(fleet: Fleet) -> Costs:
+        asked.append(fleet.folded())
+        return plain_cost(asked[-1])
+
+    options, fleet, levels = share.described(
+        sizing=Sizing(ways=6), given=frozenset(), facts=facts, currency="USD", pods=10_000, utilization_percent=10,
+        gpus_per_pod=10, memory_per_pod_mib=None, gpu_model=None, on_demand_price=Decimal(32), price_per=PricePer.node, gpus=None,
+        hours=None,
+    )  # fmt: skip
+    answer = share.answer(options, fleet, levels, facts, cost_of)
+    assert answer.figures["pods_shared"] == 10_000 and answer.figures["gpus_needed"] == 16_667
+    assert (answer.today.cost, answer.scenario.cost) == (100_000 * 4 * 730, 16_667 * 4 * 730)
+    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in asked) <= 2
 
 
 def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, assumed
 from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
@@ -446,8 +446,8 @@ def described(
     assumptions = (
         Assumption("price today", on_demand_price, f"per {price_per}-hour", "option"),
         Assumption("price of the others", to_price, f"per {price_per}-hour", "option"),
-        Assumption("GPUs are busy", busy * 100, "percent", "default" if utilization_percent is None else "option"),
-        Assumption("hours of work", always, "hours", "default" if hours is None else "option"),
+        assumed("GPUs are busy", busy * 100, "percent", utilization_percent),
+        assumed("hours of work", always, "hours", hours),
         Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of),
         Assumption(f"memory of {other.name}", other.memory_mib, "MiB", "catalog", other.as_of),
     )
