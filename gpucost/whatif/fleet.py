@@ -57,6 +57,14 @@ class Node:
         """Node-hours."""
         return (self.to_ms - self.from_ms) / MS_PER_HOUR
 
+    def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
+        """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
+        share = Decimal(str(gpus)) / Decimal(str(self.gpus))
+        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices)
+        return replace(
+            self, name=name, gpus=gpus, from_ms=held.from_ms, to_ms=held.to_ms, prices=prices, cluster=cluster or self.cluster
+        )
+
     @property
     def is_priced(self) -> bool:
         """Whether its price is known throughout; where it is not, its cost is counted as nothing."""

@@ -291,10 +291,7 @@ def stored(group: Group, fleet: Fleet) -> Nodes:
     made = []
     for number, pod in enumerate(fleet.pods):
         node = nodes[pod.cluster, pod.node]
-        share = Decimal(str(pod.gpus)) / Decimal(str(node.gpus))
-        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in node.prices)
-        name = f"{group.name}/{number}"
-        made.append(replace(node, name=name, gpus=pod.gpus, from_ms=pod.from_ms, to_ms=pod.to_ms, prices=prices))
+        made.append(node.part(pod.gpus, pod, f"{group.name}/{number}"))
     return tuple(made)
 
 

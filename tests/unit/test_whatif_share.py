@@ -22,7 +22,6 @@ from gpucost.whatif import cost, share
 from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, PricePer
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
-from tests.unit.whatif_costs import plain_cost
 
 H = MS_PER_HOUR
 
@@ -191,12 +190,12 @@ def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
     assert [(p.node, p.workload, p.gpus) for p in folded.pods] == [("a", "w", 1), ("a", "x", 0.25)]
 
 
-def test_hundred_thousand_described_pods_cost_no_more_time_than_one(facts: Facts) -> None:
+def test_a_hundred_thousand_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
     asked: list[Fleet] = []
 
     def cost_of(fleet: Fleet) -> Costs:
         asked.append(fleet.folded())
-        return plain_cost(asked[-1])
+        return cost.cost_of(Config(), asked[-1])
 
     options, fleet, levels = share.described(
         sizing=Sizing(ways=6), given=frozenset(), facts=facts, currency="USD", pods=10_000, utilization_percent=10,

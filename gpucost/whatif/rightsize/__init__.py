@@ -343,13 +343,8 @@ def alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
     for number, move in enumerate(moves):
         for index, pod in enumerate(move.pods):
             node = nodes[pod.cluster, pod.node]
-            prices = tuple(
-                replace(p, per_node_hour=round(p.per_node_hour * move.shape.gpus / round(node.gpus), 9)) for p in node.prices
-            )
             name = f"{number}/{index}"
-            made.append(
-                replace(node, cluster="moved", name=name, gpus=pod.gpus, from_ms=pod.from_ms, to_ms=pod.to_ms, prices=prices)
-            )
+            made.append(node.part(pod.gpus, pod, name, cluster="moved"))
             pods.append(replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name))
     return Fleet(tuple(made), tuple(pods))
 
