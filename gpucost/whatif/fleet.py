@@ -114,9 +114,10 @@ class Fleet:
         for node in self.nodes:
             alike[replace(node, name="")].append(node)
         name_of = {(node.cluster, node.name): several[0].name for several in alike.values() for node in several}
-        held: dict[Pod, float] = defaultdict(float)
+        held: dict[tuple[str, str, int, int, str, str, str], float] = defaultdict(float)
         for pod in self.pods:
-            held[replace(pod, node=name_of[pod.cluster, pod.node], uid="", gpus=0.0)] += pod.gpus
+            node = name_of[pod.cluster, pod.node]
+            held[node, pod.workload, pod.from_ms, pod.to_ms, pod.namespace, pod.team, pod.cluster] += pod.gpus
         nodes = (
             replace(
                 several[0],
@@ -125,7 +126,10 @@ class Fleet:
             )
             for several in alike.values()
         )
-        pods = (replace(pod, uid=f"{pod.node}/{number}", gpus=gpus) for number, (pod, gpus) in enumerate(held.items()))
+        pods = (
+            Pod(node, workload, gpus, begin, end, namespace, team, f"{node}/{number}", cluster)
+            for number, ((node, workload, begin, end, namespace, team, cluster), gpus) in enumerate(held.items())
+        )
         return Fleet(tuple(nodes), tuple(pods))
 
     def __add__(self, other: Fleet) -> Fleet:
