@@ -242,24 +242,13 @@ def whatif_burst(
     )
     providers = tuple(to_provider or ())
     if is_calculator(described, run.asked.given()):
-        shape = node_shape(nodes, gpus)
-        works: tuple[Work, ...] = (
-            described_work(
-                settings,
-                spot_price,
-                price_per,
-                shape,
-                gpus,
-                hours or HOURS_PER_MONTH,
-                instance_type,
-                region,
-                gpu_model,
-                place or (),
-                providers,
-            ),
+        shape, wanted = node_shape(nodes, gpus), hours or HOURS_PER_MONTH
+        work = described_work(
+            settings, spot_price, price_per, shape, gpus, wanted, instance_type, region, gpu_model, place or (), providers
         )
+        works: tuple[Work, ...] = (work,)
         said: tuple[str, ...] = ()
-        period_name = f"{shape[0]} nodes for {hours or HOURS_PER_MONTH:g} hours"
+        period_name = f"{shape[0]} nodes for {wanted:g} hours"
         use = Assumption("work", period_name, "", "option")
     else:
         usage = run.usage()

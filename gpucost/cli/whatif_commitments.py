@@ -417,6 +417,7 @@ def whatif_reserve(
       gpucost whatif reserve --nodes 4 --instance-type a2-highgpu-8g --region us-central1
     """
     from gpucost.cli.whatif import list_prices
+    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.reserve import answer
 
     prices = given_terms("--commitment-price", commitment_price)
@@ -454,29 +455,17 @@ def whatif_reserve(
             offers_to_choose(on_demand, offers, prices, discounts, price_per, per_node),
         )
         families: tuple[Family, ...] = (Family(provider, place, family_name(kind) if kind else "nodes", (use,)),)
-        existing, assumptions = Existing(is_bill_loaded=False), _of_options(period_name)
+        existing, assumptions = Existing(is_bill_loaded=False), (Assumption("usage", period_name, "nodes by hour", "option"),)
     else:
         families, existing, period_name, assumptions = stored_families(
             run, instance_type or (), region or (), prices, discounts, price_per
         )
     run.write(
         answer(
-            families,
-            existing,
-            run.cost_of,
-            currency=settings.currency,
-            period=period_name,
-            years=term_years or (),
-            payments=payment_option or (),
-            assumptions=assumptions,
+            families, existing, run.cost_of, currency=settings.currency, period=period_name, assumptions=assumptions,
+            years=term_years or (), payments=payment_option or (),
         )
-    )
-
-
-def _of_options(period_name: str) -> tuple[Assumption, ...]:
-    from gpucost.whatif.answer import Assumption
-
-    return (Assumption("usage", period_name, "nodes by hour", "option"),)
+    )  # fmt: skip
 
 
 def _check(years: Sequence[int] | None, payments: Sequence[str] | None) -> None:

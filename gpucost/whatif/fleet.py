@@ -116,8 +116,8 @@ class Fleet:
         name_of = {(node.cluster, node.name): several[0].name for several in alike.values() for node in several}
         held: dict[tuple[str, str, int, int, str, str, str], float] = defaultdict(float)
         for pod in self.pods:
-            node = name_of[pod.cluster, pod.node]
-            held[node, pod.workload, pod.from_ms, pod.to_ms, pod.namespace, pod.team, pod.cluster] += pod.gpus
+            name = name_of[pod.cluster, pod.node]
+            held[name, pod.workload, pod.from_ms, pod.to_ms, pod.namespace, pod.team, pod.cluster] += pod.gpus
         nodes = (
             replace(
                 several[0],

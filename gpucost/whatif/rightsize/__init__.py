@@ -428,9 +428,9 @@ def described(
         raise UsageError("how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu")
     model, other = facts.model(gpu_model), facts.model(to_gpu_model, "--to-gpu-model")
     if relative_speed is not None:
-        source = f"--relative-speed {relative_speed:g}"
-        speeds, given = Speeds({model.name: 1.0, other.name: relative_speed}, source, across_vendors=True), given | {"speeds"}
-    if speeds.ratio(other.name, model.name) is None:
+        speeds = Speeds({model.name: 1.0, other.name: relative_speed}, "option", across_vendors=True)
+    ratio = speeds.ratio(other.name, model.name)
+    if ratio is None:
         raise UsageError(
             f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
             "--relative-speed 0.5 says it, or --speeds FILE",
@@ -445,6 +445,7 @@ def described(
         assumed("hours of work", always, "hours", hours),
         Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of),
         Assumption(f"memory of {other.name}", other.memory_mib, "MiB", "catalog", other.as_of),
+        Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
     )
     offer = Offer(
         None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand",
@@ -622,7 +623,7 @@ def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move
     margins = options.margins
     prices = {(m.fit.offer.instance_type, m.fit.offer.purchase_option): m.fit.offer for m in moves if m.fit.offer.instance_type}
     return (
-        Assumption("speed of GPU models", speeds.source, "", "option" if options.given & {"speeds"} else "catalog", speeds.as_of),
+        *(() if options.is_described else (_of_models(options, speeds),)),
         Assumption("added to memory and activity", margins.margin_percent, "percent", source("margin_percent")),
         Assumption("kept free of what serves", margins.headroom_percent, "percent", source("headroom_percent")),
         Assumption("batch work may take", margins.max_slowdown, "times as long", source("max_slowdown")),
@@ -632,6 +633,11 @@ def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move
             for (kind, option), offer in sorted(prices.items(), key=lambda item: str(item[0]))
         ),
     )
+
+
+def _of_models(options: RightsizeOptions, speeds: Speeds) -> Assumption:
+    source = "option" if "speeds" in options.given else "catalog"
+    return Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of)
 
 
 def _break_even(options: RightsizeOptions, moves: Sequence[Move], before: Sequence[Decimal]) -> tuple[str, ...]:
