@@ -138,9 +138,10 @@ class Askers:
             office=tuple(office.spans(self.period, self.config.tz)) if office else None,
         )
         idle = self._idle_hour if rules.idle_minutes else {}
-        options = schedule.StoredScheduleOptions(rules, self.config.currency, self._period_name, "", bool(question.workloads))
+        options = schedule.ScheduleOptions(rules, self.config.currency, self._period_name, "", bool(question.workloads))
         fleet = self._narrowed(question)
-        return lambda cost_of: schedule.stored_answer(options, fleet, idle, cost_of)
+        then = schedule.played(options, fleet, idle)
+        return lambda cost_of: schedule.answer(options, fleet, then, idle, cost_of)
 
     def _spot(self, question: Question) -> Ask:
         from gpucost.price import load_offers
@@ -156,15 +157,15 @@ class Askers:
             market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
             typical = typical_rate(con)
         asked = Asked(fleet, self._period_name, "", is_narrowed=True, market=market, typical=typical)
-        return lambda cost_of: answer.stored_answer(Options(), asked, cost_of)
+        return lambda cost_of: answer.answer(Options(), asked, lambda fleets: [cost_of(fleet) for fleet in fleets])
 
     def _share(self, question: Question) -> Ask:
         from gpucost.whatif import share
         from gpucost.whatif.share import Sizing
 
-        options = share.StoredShareOptions(Sizing(), self.config.currency, self._period_name, "")
+        options = share.ShareOptions(Sizing(), self.config.currency, self._period_name, "")
         fleet, facts = self._narrowed(question), self._offered[0]
-        return lambda cost_of: share.stored_answer(options, fleet, self._levels, facts, cost_of)
+        return lambda cost_of: share.answer(options, fleet, self._levels, facts, cost_of)
 
     def _rightsize(self, question: Question) -> Ask:
         from gpucost.whatif import rightsize
@@ -173,9 +174,9 @@ class Askers:
         facts, offers = self._offered
         stale = (self.period.end - timedelta(days=self.config.prices.stale_after_days)).date().isoformat()
         same = "--same-model" in dict(question.options)
-        options = rightsize.StoredRightsizeOptions(self.config.currency, self._period_name, "", Margins(), same, stale)
+        options = rightsize.RightsizeOptions(self.config.currency, self._period_name, "", Margins(), same, stale)
         fleet, speeds = self._narrowed(question), catalog_speeds(facts)
-        return lambda cost_of: rightsize.stored_answer(options, fleet, self._levels, facts, speeds, offers, cost_of)
+        return lambda cost_of: rightsize.answer(options, fleet, self._levels, facts, speeds, offers, cost_of)
 
     @cached_property
     def _offered(self) -> tuple[Facts, list[Offer]]:

@@ -33,17 +33,7 @@ from gpucost.cli.command import (
     put_or_write,
     write_text,
 )
-from gpucost.cli.output import (
-    FLAT,
-    FormatOption,
-    OutputOption,
-    RowFormat,
-    fitted,
-    left_out,
-    line_width,
-    render_rows,
-    write_rows,
-)
+from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, fitted, left_out, line_width, render_rows, write_rows
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.fleet import PricePer
 
@@ -242,10 +232,7 @@ ClusterOption = Annotated[
     list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster's usage; repeatable.")
 ]
 SaveOption = Annotated[
-    str | None,
-    typer.Option(
-        "--save", metavar="NAME", help="Keep the answer beside the store, for gpucost whatif compare.", show_default=False
-    ),
+    str | None, typer.Option("--save", metavar="NAME", help="Keep the answer beside the store, for gpucost whatif compare.")
 ]
 
 # The options that say whose usage it is.
@@ -321,6 +308,12 @@ class Run:
         from gpucost.whatif import cost
 
         return cost.cost_of(self.settings, fleet)
+
+    def costs_of(self, fleets: Sequence[Fleet]) -> list[Costs]:
+        """What several fleets cost, by one run of the stages."""
+        from gpucost.whatif import cost
+
+        return cost.costs_of(self.settings, fleets)
 
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """What `read` makes of the store once it is attributed."""
@@ -489,10 +482,7 @@ OnDemandPriceOption = Annotated[Decimal | None, price_option("--on-demand-price"
 SpotPriceOption = Annotated[Decimal | None, price_option("--spot-price", "Spot price per hour, in --price-per.")]
 PricePerOption = Annotated[PricePer, typer.Option("--price-per", help="What the prices given here are per: a node or a GPU.")]
 NodesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--nodes", min=1, max=_MOST_NODES, metavar="COUNT", help="Nodes, each with --gpus. Default: 1.", show_default=False
-    ),
+    int | None, typer.Option("--nodes", min=1, max=_MOST_NODES, metavar="COUNT", help="Nodes, each with --gpus. Default: 1.")
 ]
 GpusOption = Annotated[
     int | None,
@@ -502,7 +492,6 @@ GpusOption = Annotated[
         max=_MOST_GPUS,
         metavar="COUNT",
         help="GPUs of a node; without --nodes all of them, as one node. Default: 8.",
-        show_default=False,
     ),
 ]
 HoursOption = Annotated[
@@ -514,25 +503,18 @@ ActiveHoursPerDayOption = Annotated[
 ]
 DaysOption = Annotated[
     int | None,
-    typer.Option(
-        "--days",
-        min=1,
-        max=_TEN_YEARS_DAYS,
-        metavar="COUNT",
-        help="Days that counts per day run. Default: 30.",
-        show_default=False,
-    ),
+    typer.Option("--days", min=1, max=_TEN_YEARS_DAYS, metavar="COUNT", help="Days that counts per day run. Default: 30."),
 ]
 CurveOption = Annotated[
     Path | None,
-    typer.Option(
-        "--curve",
-        metavar="FILE",
-        help="Nodes in use, one line per hour: a number, or CSV with a column `nodes`.",
-        show_default=False,
-    ),
+    typer.Option("--curve", metavar="FILE", help="Nodes in use, one line per hour: a number, or CSV with a column `nodes`."),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="The same seed simulates the same.")]
+
+
+def options_of(**values: object) -> dict[str, object]:
+    """Option names and values, as is_calculator takes them, of parameters; a flag or a list that was not given is None."""
+    return {f"--{name.replace('_', '-')}": None if value is False or value == [] else value for name, value in values.items()}
 
 
 def is_calculator(describing: Mapping[str, object], of_store: Mapping[str, object]) -> bool:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from gpucost.cli.whatif import ListPrices
     from gpucost.config.model import Config
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.burst import Place, Work
     from gpucost.whatif.fleet import Fleet
 
@@ -155,6 +154,7 @@ def places_of_fleet(
 # Public list prices as generally known, looked up on no day that could be named; both can be given.
 _OTHER_CLOUD = Decimal("0.09")
 _OTHER_REGION = Decimal("0.02")
+_EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 _WAIT_MINUTES = 15.0
 _GBIT_PER_SECOND = 5.0
 
@@ -167,32 +167,18 @@ def whatif_burst(
     nodes: NodesOption = None,
     hours: HoursOption = None,
     instance_type: Annotated[
-        str | None,
-        typer.Option(
-            "--instance-type", metavar="TYPE", help="Instance the work runs on, for its spot price.", show_default=False
-        ),
+        str | None, typer.Option("--instance-type", metavar="TYPE", help="Instance the work runs on, for its spot price.")
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="NAME", help="Primary region of that instance.", show_default=False)
-    ] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Primary region of that instance.")] = None,
     gpu_model: Annotated[
-        str | None,
-        typer.Option(
-            "--gpu-model", metavar="NAME", help="GPU that other places must have; else the instance's.", show_default=False
-        ),
+        str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU that other places must have; else the instance's.")
     ] = None,
     place: Annotated[
         list[str] | None,
-        typer.Option(
-            "--place",
-            metavar="NAME=MONEY",
-            help="Another place and its spot price, in --price-per; repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--place", metavar="NAME=MONEY", help="Another place and its spot price, in --price-per; repeatable."),
     ] = None,
     to_provider: Annotated[
-        list[str] | None,
-        typer.Option("--to-provider", metavar="NAME", help="Only places of this cloud; repeatable.", show_default=False),
+        list[str] | None, typer.Option("--to-provider", metavar="NAME", help="Only places of this cloud; repeatable.")
     ] = None,
     at_most_percent: Annotated[
         float,
@@ -236,7 +222,7 @@ def whatif_burst(
       gpucost whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --egress-gb 2000
       gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --egress-gb 500
     """
-    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.answer import Assumption, assumed
     from gpucost.whatif.burst import Moving, answer, works_of
     from gpucost.whatif.fleet import HOURS_PER_MONTH
 
@@ -256,24 +242,13 @@ def whatif_burst(
     )
     providers = tuple(to_provider or ())
     if is_calculator(described, run.asked.given()):
-        shape = node_shape(nodes, gpus)
-        works: tuple[Work, ...] = (
-            described_work(
-                settings,
-                spot_price,
-                price_per,
-                shape,
-                gpus,
-                hours or HOURS_PER_MONTH,
-                instance_type,
-                region,
-                gpu_model,
-                place or (),
-                providers,
-            ),
+        shape, wanted = node_shape(nodes, gpus), hours or HOURS_PER_MONTH
+        work = described_work(
+            settings, spot_price, price_per, shape, gpus, wanted, instance_type, region, gpu_model, place or (), providers
         )
+        works: tuple[Work, ...] = (work,)
         said: tuple[str, ...] = ()
-        period_name = f"{shape[0]} nodes for {hours or HOURS_PER_MONTH:g} hours"
+        period_name = f"{shape[0]} nodes for {wanted:g} hours"
         use = Assumption("work", period_name, "", "option")
     else:
         usage = run.usage()
@@ -287,32 +262,22 @@ def whatif_burst(
         run.cost_of,
         currency=settings.currency,
         period=period_name,
-        assumptions=(use, *_of_moving(moving, egress_price_per_gb, wait_minutes, delay_cost_per_hour, transfer_gbit_per_second)),
+        assumptions=(
+            use,
+            Assumption("worth it", at_most_percent, "% of the primary's spot price", "option"),
+            Assumption("data", egress_gb, "GB in all", "option"),
+            *(
+                [assumed("egress", egress_price_per_gb, "money per GB", egress_price_per_gb)]
+                if egress_price_per_gb is not None
+                else [
+                    assumed("egress, same cloud", _OTHER_REGION, "money per GB", None, _EGRESS_SOURCE),
+                    assumed("egress, other cloud", _OTHER_CLOUD, "money per GB", None, _EGRESS_SOURCE),
+                ]
+            ),
+            assumed("longer start", moving.wait_minutes, "min, paid", wait_minutes, "default: a guess"),
+            assumed("delay", moving.delay_cost_per_hour, "money per hour waited", delay_cost_per_hour),
+            assumed("data moves at", moving.transfer_gbit_per_second, "Gbit/s", transfer_gbit_per_second, "default: a guess"),
+        ),
         findings=said,
     )
     run.write(result)
-
-
-def _of_moving(
-    moving: Any, price: Decimal | None, wait: float | None, delay: Decimal | None, speed: float | None
-) -> list[Assumption]:
-    from gpucost.whatif.answer import Assumption
-
-    told = [
-        Assumption("worth it", moving.at_most_percent, "% of the primary's spot price", "option"),
-        Assumption("data", moving.egress_gb, "GB in all", "option"),
-    ]
-    if price is None:
-        source = "default: usual list prices, from general knowledge"
-        told += [
-            Assumption("egress, same cloud", moving.price_per_gb_other_region, "money per GB", source),
-            Assumption("egress, other cloud", moving.price_per_gb_other_cloud, "money per GB", source),
-        ]
-    else:
-        told.append(Assumption("egress", price, "money per GB", "option"))
-    return [
-        *told,
-        Assumption("longer start", moving.wait_minutes, "min, paid", "default: a guess" if wait is None else "option"),
-        Assumption("delay", moving.delay_cost_per_hour, "money per hour waited", "default" if delay is None else "option"),
-        Assumption("data moves at", moving.transfer_gbit_per_second, "Gbit/s", "default: a guess" if speed is None else "option"),
-    ]

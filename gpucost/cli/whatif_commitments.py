@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
     from gpucost.price.onprem import Tco
     from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.buy import Cloud, Own
+    from gpucost.whatif.buy import Own
+    from gpucost.whatif.fleet import Price
     from gpucost.whatif.reserve import Existing, Family, Offer, Terms
 
 # Parts of the price that are paid on the first day; the others as the node runs.
@@ -44,14 +45,13 @@ _DEFAULT_GPUS = "8"
 
 
 def _number(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="NUMBER", help=help, show_default=False)
+    return typer.Option(name, metavar="NUMBER", help=help)
 
 
 @whatif_command()
 def whatif_buy(
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="TOML file of an own node, as gpucost prices tco takes it.", show_default=False),
+        Path | None, typer.Argument(metavar="FILE", help="TOML file of an own node, as gpucost prices tco takes it.")
     ] = None,
     nodes: NodesOption = None,
     hours: HoursOption = None,
@@ -61,22 +61,16 @@ def whatif_buy(
     on_demand_price: OnDemandPriceOption = None,
     price_per: PricePerOption = PricePer.node,
     instance_type: Annotated[
-        str | None,
-        typer.Option("--instance-type", metavar="TYPE", help="Cloud instance, for its list price.", show_default=False),
+        str | None, typer.Option("--instance-type", metavar="TYPE", help="Cloud instance, for its list price.")
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="NAME", help="Where that list price holds.", show_default=False)
-    ] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Where that list price holds.")] = None,
     own_nodes: Annotated[
-        int | None,
-        typer.Option("--own-nodes", min=0, metavar="COUNT", help="Buy so many; else what costs least.", show_default=False),
+        int | None, typer.Option("--own-nodes", min=0, metavar="COUNT", help="Buy so many; else what costs least.")
     ] = None,
     lead_months: Annotated[float, number_option("--lead-months", "Months from buying to running.")] = 0.0,
     purchase_price: Annotated[str | None, _number("--purchase-price", "Of one own node, GPUs included.")] = None,
     gpus_per_node: Annotated[str | None, _number("--gpus-per-node", "GPUs in an own node. Default: 8.")] = None,
-    gpu_model: Annotated[
-        str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU model in any spelling.", show_default=False)
-    ] = None,
+    gpu_model: Annotated[str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU model in any spelling.")] = None,
     years: Annotated[str | None, _number("--years", "Over which an own node is written off.")] = None,
     residual_percent: Annotated[str | None, _number("--residual-percent", "Of the purchase price, got back at the end.")] = None,
     gpu_watts: Annotated[str | None, _number("--gpu-watts", "Power of one GPU; else the model's rated power.")] = None,
@@ -177,8 +171,6 @@ def _tco(settings: Config, file: Path | None, options: dict[str, str]) -> Tco:
 
 
 def _own(costs: Tco, file: Path | None) -> Own:
-    from decimal import Decimal
-
     from gpucost.whatif.buy import Own
 
     inputs = costs.inputs
@@ -196,22 +188,20 @@ def _own(costs: Tco, file: Path | None) -> Own:
 
 def _cloud(
     settings: Config, own: Own, price: Decimal | None, per: PricePer, instance_type: str | None, region: str | None
-) -> Cloud:
+) -> Price:
     """What the cloud asks for as many GPUs as an own node has. Raises UsageError where no price is given or named."""
-    from decimal import Decimal
-
     from gpucost.cli.whatif import list_prices
-    from gpucost.whatif.buy import Cloud
+    from gpucost.whatif.fleet import Price
 
     if price is not None:
-        return Cloud(node_price(price, per, own.gpus), "option")
+        return Price(node_price(price, per, own.gpus), "option")
     if instance_type is None:
         raise UsageError("the cloud's price is missing", "--on-demand-price, or --instance-type and --region for the list price")
     with list_prices(settings) as listed:
         _, gpus, on_demand, _ = listed_type(listed, instance_type, region or "")
     if on_demand is None or not gpus:
         raise UsageError(f"no list price on demand of {instance_type} is known", "--on-demand-price gives it")
-    return Cloud(on_demand.price / Decimal(repr(gpus)) * Decimal(repr(own.gpus)), on_demand.source, on_demand.as_of)
+    return Price(on_demand.price / Decimal(repr(gpus)) * Decimal(repr(own.gpus)), on_demand.source, on_demand.as_of)
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
@@ -383,7 +373,6 @@ def whatif_reserve(
             "--commitment-price",
             metavar="TERMS=MONEY",
             help="Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.",
-            show_default=False,
         ),
     ] = None,
     commitment_discount: Annotated[
@@ -392,7 +381,6 @@ def whatif_reserve(
             "--commitment-discount",
             metavar="TERMS=PERCENT",
             help="The same as percent off the price on demand; for all families of the store. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     instance_type: Annotated[
@@ -429,6 +417,7 @@ def whatif_reserve(
       gpucost whatif reserve --nodes 4 --instance-type a2-highgpu-8g --region us-central1
     """
     from gpucost.cli.whatif import list_prices
+    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.reserve import answer
 
     prices = given_terms("--commitment-price", commitment_price)
@@ -466,29 +455,17 @@ def whatif_reserve(
             offers_to_choose(on_demand, offers, prices, discounts, price_per, per_node),
         )
         families: tuple[Family, ...] = (Family(provider, place, family_name(kind) if kind else "nodes", (use,)),)
-        existing, assumptions = Existing(is_bill_loaded=False), _of_options(period_name)
+        existing, assumptions = Existing(is_bill_loaded=False), (Assumption("usage", period_name, "nodes by hour", "option"),)
     else:
         families, existing, period_name, assumptions = stored_families(
             run, instance_type or (), region or (), prices, discounts, price_per
         )
     run.write(
         answer(
-            families,
-            existing,
-            run.cost_of,
-            currency=settings.currency,
-            period=period_name,
-            years=term_years or (),
-            payments=payment_option or (),
-            assumptions=assumptions,
-        ),
-    )
-
-
-def _of_options(period_name: str) -> tuple[Assumption, ...]:
-    from gpucost.whatif.answer import Assumption
-
-    return (Assumption("usage", period_name, "nodes by hour", "option"),)
+            families, existing, run.cost_of, currency=settings.currency, period=period_name, assumptions=assumptions,
+            years=term_years or (), payments=payment_option or (),
+        )
+    )  # fmt: skip
 
 
 def _check(years: Sequence[int] | None, payments: Sequence[str] | None) -> None:

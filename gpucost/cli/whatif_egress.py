@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpucost.cli.whatif import DaysOption, NodesOption, Run, amount_option, is_calculator, number_option, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.fleet import DAYS
-
-if TYPE_CHECKING:
-    from gpucost.whatif.answer import Assumption
 
 # Public list prices as generally known, looked up on no day that could be named; each can be given.
 _DOWNLOAD_PRICE = Decimal("0.09")
@@ -35,8 +32,7 @@ class SameData(StrEnum):
 @whatif_command()
 def whatif_egress(
     gb_per_start: Annotated[
-        Decimal | None,
-        amount_option("--gb-per-start", "Downloaded by each pod start.", metavar="GB", above=True),
+        Decimal | None, amount_option("--gb-per-start", "Downloaded by each pod start.", metavar="GB", above=True)
     ] = None,
     starts_per_day: Annotated[
         float | None, number_option("--starts-per-day", "Pod starts per day, of all nodes together.", above=True)
@@ -44,20 +40,17 @@ def whatif_egress(
     nodes: NodesOption = None,
     days: DaysOption = None,
     price_per_gb: Annotated[
-        Decimal | None,
-        amount_option("--price-per-gb", "Of a GB downloaded: between clouds, regions or zones. Default: 0.09."),
+        Decimal | None, amount_option("--price-per-gb", "Of a GB downloaded: between clouds, regions or zones. Default: 0.09.")
     ] = None,
     changes: Annotated[
         int,
         typer.Option("--changes", min=1, metavar="COUNT", help="Versions of the data in the period: the cache downloads each."),
     ] = 1,
     cache_price_per_gb_month: Annotated[
-        Decimal | None,
-        amount_option("--cache-price-per-gb-month", "Of a GB that the cache keeps for a month. Default: 0.30."),
+        Decimal | None, amount_option("--cache-price-per-gb-month", "Of a GB that the cache keeps for a month. Default: 0.30.")
     ] = None,
     cache_read_price_per_gb: Annotated[
-        Decimal | None,
-        amount_option("--cache-read-price-per-gb", "Of a GB read from it, as between zones. Default: 0."),
+        Decimal | None, amount_option("--cache-read-price-per-gb", "Of a GB read from it, as between zones. Default: 0.")
     ] = None,
     download_gbit_per_second: Annotated[
         float | None, number_option("--download-gbit-per-second", "Speed of a start's download. Default: 1.", above=True)
@@ -82,7 +75,7 @@ def whatif_egress(
       gpucost whatif egress --gb-per-start 40 --starts-per-day 300 --changes 4 --cache-price-per-gb-month 0.16
       gpucost whatif egress --gb-per-start 15 --month 2026-10 --same-data namespace
     """
-    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.answer import Assumption, assumed
     from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
 
     settings = run.settings
@@ -119,20 +112,13 @@ def whatif_egress(
     given = (
         Assumption("data", gb_per_start, "GB per start", "option"),
         counted,
-        _told("download", transfer.price_per_gb, "money per GB", price_per_gb, _DOWNLOAD_SOURCE),
-        _told("cache", transfer.cache_price_per_gb_month, "money per GB-month", cache_price_per_gb_month, _CACHE_SOURCE),
-        _told("cache reads", transfer.cache_read_price_per_gb, "money per GB", cache_read_price_per_gb, "default: one zone"),
-        _told("download speed", transfer.download_gbit_per_second, "Gbit/s", download_gbit_per_second, "default: a guess"),
-        _told("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
+        assumed("download", transfer.price_per_gb, "money per GB", price_per_gb, _DOWNLOAD_SOURCE),
+        assumed("cache", transfer.cache_price_per_gb_month, "money per GB-month", cache_price_per_gb_month, _CACHE_SOURCE),
+        assumed("cache reads", transfer.cache_read_price_per_gb, "money per GB", cache_read_price_per_gb, "default: one zone"),
+        assumed("download speed", transfer.download_gbit_per_second, "Gbit/s", download_gbit_per_second, "default: a guess"),
+        assumed("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
     )
     result = answer(
         downloads, transfer, run.cost_of, hours=hours, currency=settings.currency, period=period_name, assumptions=given
     )
     run.write(result)
-
-
-def _told(name: str, value: Decimal | float, unit: str, given: object, default: str) -> Assumption:
-    """Where a value comes from: an option, or what `default` says."""
-    from gpucost.whatif.answer import Assumption
-
-    return Assumption(name, value, unit, default if given is None else "option")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @whatif_command(without=SCOPE)
 def whatif_plan(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The plan, a TOML file.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The plan, a TOML file.")] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a plan to start from.")] = False,
     *,
     run: Run,

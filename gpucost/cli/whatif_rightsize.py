@@ -16,6 +16,7 @@ from gpucost.cli.whatif import (
     Run,
     is_calculator,
     number_option,
+    options_of,
     price_option,
     whatif_command,
 )
@@ -42,19 +43,14 @@ def whatif_rightsize(
         Decimal | None, price_option("--to-price", "Their price per hour, in --price-per (a node: of --to-gpus GPUs).")
     ] = None,
     to_gpus: Annotated[
-        int | None,
-        typer.Option("--to-gpus", min=1, metavar="COUNT", help="How many. Default: what costs least, up to 8."),
+        int | None, typer.Option("--to-gpus", min=1, metavar="COUNT", help="How many. Default: what costs least, up to 8.")
     ] = None,
     relative_speed: Annotated[
-        float | None,
-        number_option("--relative-speed", "One is so many times as fast. Default: the catalog's.", above=True),
+        float | None, number_option("--relative-speed", "One is so many times as fast. Default: the catalog's.", above=True)
     ] = None,
     serving: Annotated[bool, typer.Option("--serving", help="The work runs all its hours, however fast the GPUs.")] = False,
     speeds: Annotated[
-        Path | None,
-        typer.Option(
-            "--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.", show_default=False
-        ),
+        Path | None, typer.Option("--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.")
     ] = None,
     same_model: Annotated[bool, typer.Option("--same-model", help="Keep GPU models, and change counts only.")] = False,
     margin_percent: Annotated[
@@ -80,68 +76,53 @@ def whatif_rightsize(
       gpucost whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \\
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
+    from datetime import timedelta
+
+    from gpucost.price import load_offers
     from gpucost.store.connection import scratch_store
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.fleet import levels
     from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.rightsize import Margins, catalog_speeds, read_speeds
+    from gpucost.whatif.rightsize import (
+        Margins,
+        RightsizeOptions,
+        answer,
+        catalog_speeds,
+        described,
+        list_offers,
+        read_speeds,
+    )  # fmt: skip
 
     settings = run.settings
     with scratch_store() as con:
         facts = load_facts(con)
     speed_table = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
-    named = {
-        "margin_percent": margin_percent,
-        "headroom_percent": headroom_percent,
-        "max_slowdown": max_slowdown,
-        "speeds": speeds,
-    }
-    margins = Margins(
-        10.0 if margin_percent is None else margin_percent,
-        20.0 if headroom_percent is None else headroom_percent,
-        2.0 if max_slowdown is None else max_slowdown,
-    )
-    describing = {
-        "--gpu-model": gpu_model,
-        "--on-demand-price": on_demand_price,
-        "--gpus": gpus,
-        "--utilization-percent": utilization_percent,
-        "--memory-per-gpu-mib": memory_per_gpu_mib,
-        "--hours": hours,
-        "--to-gpu-model": to_gpu_model,
-        "--to-price": to_price,
-        "--to-gpus": to_gpus,
-        "--relative-speed": relative_speed,
-        "--serving": serving or None,
-    }
-    if is_calculator(describing, run.asked.given() | {"--same-model": same_model or None}):
-        from gpucost.whatif import rightsize
-        from gpucost.whatif.rightsize import described
-
-        options, speed_table = described(
-            facts=facts, speeds=speed_table, margins=margins, currency=settings.currency, gpu_model=gpu_model,
+    named = {"margin_percent": margin_percent, "headroom_percent": headroom_percent, "max_slowdown": max_slowdown}
+    values = {name: value for name, value in named.items() if value is not None}
+    margins, given = Margins(**values), frozenset(values) | ({"speeds"} if speeds else frozenset())
+    describing = options_of(
+        gpu_model=gpu_model, on_demand_price=on_demand_price, gpus=gpus, utilization_percent=utilization_percent,
+        memory_per_gpu_mib=memory_per_gpu_mib, hours=hours, to_gpu_model=to_gpu_model, to_price=to_price, to_gpus=to_gpus,
+        relative_speed=relative_speed, serving=serving,
+    )  # fmt: skip
+    if is_calculator(describing, run.asked.given() | options_of(same_model=same_model)):
+        options, fleet, measured, speed_table, offer = described(
+            facts=facts, speeds=speed_table, margins=margins, given=given, currency=settings.currency, gpu_model=gpu_model,
             on_demand_price=on_demand_price, price_per=price_per, gpus=gpus, utilization_percent=utilization_percent,
             memory_per_gpu_mib=memory_per_gpu_mib, hours=hours, to_gpu_model=to_gpu_model, to_price=to_price, to_gpus=to_gpus,
             relative_speed=relative_speed, serving=serving,
         )  # fmt: skip
-        run.write(rightsize.calculator_answer(options, facts, speed_table, run.cost_of))
+        run.write(answer(options, fleet, measured, facts, speed_table, [offer], run.cost_of))
         return
-
-    from datetime import timedelta
-
-    from gpucost.price import load_offers
-    from gpucost.whatif import rightsize
-    from gpucost.whatif.fleet import levels
-    from gpucost.whatif.rightsize import list_offers
-
     usage = run.usage()
     with run.store.read() as con:
         facts = load_facts(con)
         load_offers(con, settings)
         offers = list_offers(con)
     measured = run.read(lambda con: levels(con, settings.activity, usage.period))
-    given = frozenset(name for name, value in named.items() if value is not None)
     stale_before = (usage.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-    stored_options = rightsize.StoredRightsizeOptions(
-        settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, given
+    use = Assumption("usage, activity and today's prices", usage.period_name, "", "store")
+    options = RightsizeOptions(
+        settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, given, (use,)
     )
-    answer = rightsize.stored_answer(stored_options, usage.fleet, measured, facts, speed_table, offers, run.cost_of)
-    run.write(answer)
+    run.write(answer(options, usage.fleet, measured, facts, speed_table, offers, run.cost_of))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from gpucost.cli.whatif import (
     SpotPriceOption,
     is_calculator,
     number_option,
+    options_of,
     whatif_command,
 )
 from gpucost.errors import GpucostError
@@ -37,12 +38,10 @@ def whatif_schedule(
     active_hours_per_day: ActiveHoursPerDayOption = None,
     days: DaysOption = None,
     idle_minutes: Annotated[
-        float | None,
-        number_option("--idle-minutes", "Release any pod's GPUs once all were idle for so long.", above=True),
+        float | None, number_option("--idle-minutes", "Release any pod's GPUs once all were idle for so long.", above=True)
     ] = None,
     notebook_idle_minutes: Annotated[
-        float | None,
-        number_option("--notebook-idle-minutes", "The same of notebooks; 60 where no rule is given.", above=True),
+        float | None, number_option("--notebook-idle-minutes", "The same of notebooks; 60 where no rule is given.", above=True)
     ] = None,
     notebook: Annotated[
         list[str] | None,
@@ -76,43 +75,29 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace dev --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    from gpucost.whatif.schedule import OfficeHours
+    from dataclasses import replace
+
+    from gpucost.whatif.fleet import NOTEBOOKS, idle_stretches
+    from gpucost.whatif.schedule import OfficeHours, Rules, ScheduleOptions, answer, described, played
 
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
-    replayed = {
-        "--idle-minutes": idle_minutes,
-        "--notebook-idle-minutes": notebook_idle_minutes,
-        "--notebook": notebook or None,
-        "--empty-minutes": empty_minutes,
-        "--restart-minutes": restart_minutes,
-    }
-    describing = {
-        "--on-demand-price": on_demand_price,
-        "--spot-price": spot_price,
-        "--nodes": nodes,
-        "--gpus": gpus,
-        "--hours": hours,
-        "--active-hours-per-day": active_hours_per_day,
-        "--days": days,
-    }
+    replayed = options_of(
+        idle_minutes=idle_minutes, notebook_idle_minutes=notebook_idle_minutes, notebook=notebook, empty_minutes=empty_minutes,
+        restart_minutes=restart_minutes,
+    )  # fmt: skip
+    describing = options_of(
+        on_demand_price=on_demand_price, spot_price=spot_price, nodes=nodes, gpus=gpus, hours=hours,
+        active_hours_per_day=active_hours_per_day, days=days,
+    )  # fmt: skip
     if is_calculator(describing, run.asked.given() | replayed):
-        from gpucost.whatif import schedule
-        from gpucost.whatif.schedule import described
-
-        options = described(
+        options, fleet, then = described(
             on_demand_price=on_demand_price, spot_price=spot_price, price_per=price_per, nodes=nodes, gpus=gpus, hours=hours,
             active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
             currency=settings.currency,
         )  # fmt: skip
-        run.write(schedule.calculator_answer(options, run.cost_of))
+        run.write(answer(options, fleet, then, {}, run.cost_of))
         return
-
-    from dataclasses import replace
-
-    from gpucost.whatif import schedule
-    from gpucost.whatif.fleet import NOTEBOOKS, idle_stretches
-    from gpucost.whatif.schedule import Rules
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
     asked = run.asked
@@ -124,23 +109,18 @@ def whatif_schedule(
         if not fleet.nodes:
             named = ", ".join(sorted(set(asked.cluster or ())))
             raise GpucostError(f"nothing in {usage.period} was used in {named}", "gpucost report --by cluster lists them")
-    no_rule = idle_minutes is None and notebook_idle_minutes is None and office is None
-    rules = Rules(
-        idle_minutes=idle_minutes,
-        notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES if no_rule else notebook_idle_minutes,
-        notebooks=tuple(notebook) if notebook else NOTEBOOKS,
-        office=tuple(office.spans(usage.period, settings.tz)) if office else None,
-        empty_minutes=10.0 if empty_minutes is None else empty_minutes,
-        provision_minutes=5.0 if provision_minutes is None else provision_minutes,
-        restart_minutes=2.0 if restart_minutes is None else restart_minutes,
-    )
+    minutes = {
+        "empty_minutes": empty_minutes, "provision_minutes": provision_minutes, "restart_minutes": restart_minutes,
+        "idle_minutes": idle_minutes, "notebook_idle_minutes": notebook_idle_minutes,
+    }  # fmt: skip
+    values: dict[str, Any] = {name: value for name, value in minutes.items() if value is not None}
+    given = frozenset(values) | ({"notebooks"} if notebook else frozenset())
+    if idle_minutes is None and notebook_idle_minutes is None and office is None:
+        values["notebook_idle_minutes"] = _NOTEBOOK_IDLE_MINUTES
+    opening = tuple(office.spans(usage.period, settings.tz)) if office else None
+    rules = Rules(**values, notebooks=tuple(notebook or NOTEBOOKS), office=opening)
     at_least_ms = 0 if office else rules.shortest_idle_ms
     idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
-    given = {name.removeprefix("--").replace("-", "_") for name, value in replayed.items() if value is not None}
-    given |= {"notebooks"} if notebook else set()
-    given |= {"provision_minutes"} if provision_minutes is not None else set()
     scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
-    stored_options = schedule.StoredScheduleOptions(
-        rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given)
-    )
-    run.write(schedule.stored_answer(stored_options, fleet, idle, run.cost_of))
+    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, given)
+    run.write(answer(options, fleet, played(options, fleet, idle), idle, run.cost_of))

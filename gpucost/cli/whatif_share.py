@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from gpucost.cli.whatif import (
     Run,
     is_calculator,
     number_option,
+    options_of,
     whatif_command,
 )
 from gpucost.errors import UsageError
@@ -39,8 +40,7 @@ def whatif_share(
         float | None, number_option("--utilization-percent", "How busy each pod keeps a GPU.", highest=100)
     ] = None,
     gpus_per_pod: Annotated[
-        int | None,
-        typer.Option("--gpus-per-pod", min=1, metavar="COUNT", help="GPUs of each pod. Default: 1."),
+        int | None, typer.Option("--gpus-per-pod", min=1, metavar="COUNT", help="GPUs of each pod. Default: 1.")
     ] = None,
     memory_per_pod_mib: Annotated[
         float | None, number_option("--memory-per-pod-mib", "Memory that each pod fills of a GPU.", above=True)
@@ -68,55 +68,39 @@ def whatif_share(
       gpucost whatif share --team platform --across-teams
     """
     from gpucost.store.connection import scratch_store
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.fleet import levels
     from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.share import Sizing
+    from gpucost.whatif.share import ShareOptions, Sizing, answer, described
 
     settings = run.settings
     if method is Method.mig and ways is not None:
         raise UsageError("--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways")
-    named = {
-        "method": None if method is Method.time_slicing else method,
-        "ways": ways,
-        "margin_percent": margin_percent,
-        "headroom_percent": headroom_percent,
-    }
-    given = frozenset(name for name, value in named.items() if value is not None)
-    sizing = Sizing(
-        method,
-        4 if ways is None else ways,
-        10.0 if margin_percent is None else margin_percent,
-        20.0 if headroom_percent is None else headroom_percent,
-    )
-    describing = {
-        "--pods": pods,
-        "--utilization-percent": utilization_percent,
-        "--gpus-per-pod": gpus_per_pod,
-        "--memory-per-pod-mib": memory_per_pod_mib,
-        "--gpu-model": gpu_model,
-        "--on-demand-price": on_demand_price,
-        "--gpus": gpus,
-        "--hours": hours,
-    }
+    named = {"ways": ways, "margin_percent": margin_percent, "headroom_percent": headroom_percent}
+    values: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    sizing = Sizing(method, **values)
+    given = frozenset(values) | ({"method"} if method is not Method.time_slicing else frozenset())
+    describing = options_of(
+        pods=pods, utilization_percent=utilization_percent, gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib,
+        gpu_model=gpu_model, on_demand_price=on_demand_price, gpus=gpus, hours=hours,
+    )  # fmt: skip
     with scratch_store() as con:
         facts = load_facts(con)
-    if not is_calculator(describing, run.asked.given() | {"--across-teams": across_teams or None}):
-        from gpucost.whatif import share
-        from gpucost.whatif.fleet import levels
-
-        usage = run.usage()
-        measured = run.read(lambda con: levels(con, settings.activity, usage.period))
-        stored_options = share.StoredShareOptions(
-            sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given
-        )
-        run.write(share.stored_answer(stored_options, usage.fleet, measured, facts, run.cost_of))
+    if is_calculator(describing, run.asked.given() | options_of(across_teams=across_teams)):
+        options, fleet, measured = described(
+            sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, gpus_per_pod=gpus_per_pod,
+            utilization_percent=utilization_percent, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model,
+            on_demand_price=on_demand_price, price_per=price_per, gpus=gpus, hours=hours,
+        )  # fmt: skip
+        run.write(answer(options, fleet, measured, facts, lambda alike: run.cost_of(alike.folded())))
         return
-
-    from gpucost.whatif import share
-    from gpucost.whatif.share import described
-
-    options = described(
-        sizing=sizing, given=given, facts=facts, currency=settings.currency, pods=pods, utilization_percent=utilization_percent,
-        gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model, on_demand_price=on_demand_price,
-        price_per=price_per, gpus=gpus, hours=hours,
-    )  # fmt: skip
-    run.write(share.calculator_answer(options, run.cost_of))
+    usage = run.usage()
+    measured = run.read(lambda con: levels(con, settings.activity, usage.period))
+    assumptions = (
+        Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
+        Assumption("usage and prices", usage.period_name, "", "store"),
+    )
+    options = ShareOptions(
+        sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given, assumptions=assumptions
+    )
+    run.write(answer(options, usage.fleet, measured, facts, run.cost_of))

@@ -23,6 +23,8 @@ from gpucost.cli.whatif import (
     SpotPriceOption,
     is_calculator,
     number_option,
+    options_of,
+    store_or_empty,
     whatif_command,
 )
 from gpucost.errors import UsageError
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.spot.answer import Described
     from gpucost.whatif.spot.backtest import Replay
     from gpucost.whatif.spot.interruptions import Rate
-    from gpucost.whatif.spot.simulate import Options
+    from gpucost.whatif.spot.simulate import Options, Question
 
 
 def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
@@ -128,13 +130,10 @@ def whatif_spot(
     spot_price: SpotPriceOption = None,
     price_per: PricePerOption = PricePer.node,
     instance_type: Annotated[
-        str | None,
-        typer.Option("--instance-type", metavar="TYPE", help="Look prices, GPUs and interruptions of it up.", show_default=False),
+        str | None, typer.Option("--instance-type", metavar="TYPE", help="Look prices, GPUs and interruptions of it up.")
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="REGION", help="Of --instance-type.", show_default=False)
-    ] = None,
-    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of --instance-type.", show_default=False)] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="REGION", help="Of --instance-type.")] = None,
+    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of --instance-type.")] = None,
     nodes: NodesOption = None,
     gpus: GpusOption = None,
     hours: HoursOption = None,
@@ -146,12 +145,7 @@ def whatif_spot(
     ] = None,
     trace: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--trace",
-            metavar="PATH",
-            help="Estimate interruptions from traces: a file or directory; repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
     ] = None,
     checkpoint_minutes: Annotated[
         float | None, number_option("--checkpoint-minutes", "Work between two checkpoints. Default: 30.", above=True)
@@ -211,6 +205,8 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
+    from gpucost.price import load_offers
+    from gpucost.whatif.spot import answer
     from gpucost.whatif.spot.answer import Described
     from gpucost.whatif.spot.simulate import Options, Target
 
@@ -226,67 +222,38 @@ def whatif_spot(
         **times, first_hour_free=first_hour_free, runs=runs, seed=seed, to=Target(move_to.value), given=frozenset(times)
     )
     rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
-    described: dict[str, object] = {
-        "--on-demand-price": on_demand_price,
-        "--instance-type": instance_type,
-        "--region": region,
-        "--zone": zone,
-        "--nodes": nodes,
-        "--gpus": gpus,
-        "--hours": hours,
-        "--active-hours-per-day": active_hours_per_day,
-        "--days": days,
-    }
+    described = options_of(
+        on_demand_price=on_demand_price, instance_type=instance_type, region=region, zone=zone, nodes=nodes, gpus=gpus,
+        hours=hours, active_hours_per_day=active_hours_per_day, days=days,
+    )  # fmt: skip
     needed = hours_needed(hours, active_hours_per_day, days)
     fleet = Described(on_demand_price, spot_price, price_per, instance_type, region, zone, nodes, gpus, needed)
     if backtest:
-        answer = _backtest(run, options, rate, fleet, on_demand_share, described)
+        run.write(_backtest(run, options, rate, fleet, on_demand_share, described))
     elif is_calculator(described, run.asked.given()):
-        answer = _calculated(run, options, rate, fleet)
+        with store_or_empty(run.settings) as con:
+            load_offers(con, run.settings)
+            question = answer.described(con, run.settings, options, fleet, rate)
+        run.write(answer.answer(options, question, run.costs_of))
     else:
-        answer = _from_store(run, options, rate, fleet)
-    run.write(answer)
+        run.write(answer.answer(options, _from_store(run, rate, fleet), run.costs_of))
 
 
-def _calculated(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
-    from gpucost.cli.whatif import store_or_empty
+def _from_store(run: Run, rate: Rate | None, fleet: Described) -> Question:
     from gpucost.price import load_offers
-    from gpucost.whatif.spot import answer
-    from gpucost.whatif.spot.answer import quote_of
-    from gpucost.whatif.spot.market import typical_rate
-
-    with store_or_empty(run.settings) as con:
-        load_offers(con, run.settings)
-        quote, band = quote_of(con, run.settings, fleet)
-        chosen = rate or band or typical_rate(con)
-    return answer.calculator_answer(options, chosen, quote, run.cost_of)
-
-
-def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
-    from gpucost.price import load_offers
-    from gpucost.whatif.spot import answer
     from gpucost.whatif.spot.market import read_market, typical_rate
     from gpucost.whatif.spot.simulate import Question
 
-    usage = run.usage()
+    usage, settings = run.usage(), run.settings
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    settings = run.settings
     with run.store.read() as con:
         load_offers(con, settings)
         market = read_market(con, types, settings.currency, settings.prices.stale_after_days, usage.period)
         typical = typical_rate(con)
-    question = Question(
-        fleet=usage.fleet,
-        period_name=usage.period_name,
-        scope_name=usage.scope_name,
-        is_narrowed=usage.is_narrowed,
-        market=market,
-        typical=typical,
-        rate=rate,
-        price=fleet.spot_price,
-        price_per=fleet.price_per.value,
-    )
-    return answer.stored_answer(options, question, run.cost_of)
+    return Question(
+        usage.fleet, usage.period_name, usage.scope_name, usage.is_narrowed, market, typical, rate, fleet.spot_price,
+        fleet.price_per.value,
+    )  # fmt: skip
 
 
 def _backtest(

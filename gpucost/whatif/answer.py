@@ -54,6 +54,11 @@ class Assumption:
     as_of: str | None = None
 
 
+def assumed(name: str, value: Value, unit: str, given: object, default: str = "default") -> Assumption:
+    """A value that an option gave; where `given` is None it is the one that `default` names."""
+    return Assumption(name, value, unit, default if given is None else "option")
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """Between which values a figure lies, and what that means: `5 % to 95 % of 10,000 simulated runs`."""

@@ -12,7 +12,7 @@ from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet
+from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet, Price
 
 _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
@@ -32,15 +32,6 @@ class Own:
     years: float
     gpus: float
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cloud:
-    """What the cloud asks per hour for as many GPUs as an own node has."""
-
-    price: Decimal
-    source: str
-    as_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +57,7 @@ class _Split:
 
 def cloud_usage(
     fleet: Fleet, period: Period, gpu_model: str, own_gpus: float, cost_of: CostOf, *, is_narrowed: bool
-) -> tuple[Curve, Cloud]:
+) -> tuple[Curve, Price]:
     """What of the fleet own nodes of that model could have been, hour by hour, and what the cloud asked for it on the mean.
 
     In own nodes of `own_gpus` GPUs. `is_narrowed`: by what the fleet's pods hold; else by whole nodes, used or not.
@@ -93,14 +84,14 @@ def cloud_usage(
     price = kept(paid / Decimal(repr(gpu_hours)) * Decimal(repr(own_gpus)))
     kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
     days = [price.as_of for node in same.nodes for price in node.prices if price.as_of]
-    return counted(spans, period.start_ms, period.end_ms), Cloud(
+    return counted(spans, period.start_ms, period.end_ms), Price(
         price, f"store: mean of {', '.join(kinds)}", max(days, default=None)
     )
 
 
 def answer(
     own: Own,
-    cloud: Cloud,
+    cloud: Price,
     curve: Curve,
     cost_of: CostOf,
     *,
@@ -112,9 +103,10 @@ def answer(
 ) -> Answer:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
-    The number of own nodes is the one that costs least, unless `own_nodes` gives it. Own nodes are paid in all hours.
+    `cloud` is its price per hour of as many GPUs as an own node has. The number of own nodes is the one that costs least, unless
+    `own_nodes` gives it. Own nodes are paid in all hours.
     """
-    share = float(own.price / cloud.price)
+    share = float(own.price / cloud.per_node_hour)
     nodes = curve.best_level(share) if own_nodes is None else own_nodes
     today, splits = _costs(own, cloud, curve, _levels(curve, nodes), cost_of, currency)
     chosen, months = splits[nodes], curve.hours / HOURS_PER_MONTH
@@ -132,7 +124,7 @@ def answer(
             "own_nodes": nodes,
             "own_price": own.price,
             "own_running_price": own.running_price,
-            "cloud_price": cloud.price,
+            "cloud_price": cloud.per_node_hour,
             "capex": nodes * own.capex,
             "residual": nodes * own.residual,
             "break_even_month": None if when is None else math.ceil(round(when, 6)),
@@ -165,11 +157,11 @@ def _levels(curve: Curve, nodes: int) -> list[int]:
 
 
 def _costs(
-    own: Own, cloud: Cloud, curve: Curve, levels: Iterable[int], cost_of: CostOf, currency: str
+    own: Own, cloud: Price, curve: Curve, levels: Iterable[int], cost_of: CostOf, currency: str
 ) -> tuple[Position, dict[int, _Split]]:
-    groups = {"cloud": [Block(curve.node_hours, cloud.price, own.gpus)]}
+    groups = {"cloud": [Block(curve.node_hours, cloud.per_node_hour, own.gpus)]}
     for nodes in levels:
-        peaks = Block(max(0.0, curve.node_hours - curve.used(nodes)), cloud.price, own.gpus)
+        peaks = Block(max(0.0, curve.node_hours - curve.used(nodes)), cloud.per_node_hour, own.gpus)
         groups[f"{nodes} whole"] = [Block(nodes * curve.hours, own.price, own.gpus), peaks]
         groups[f"{nodes} running"] = [Block(nodes * curve.hours, own.running_price, own.gpus), peaks]
     told = positions(cost_of, currency, groups)
@@ -204,13 +196,13 @@ def _cash(own: Own, split: _Split, cloud: Position, months: float, lead: float) 
     )
 
 
-def _assumptions(own: Own, cloud: Cloud, curve: Curve, lead: float) -> list[Assumption]:
+def _assumptions(own: Own, cloud: Price, curve: Curve, lead: float) -> list[Assumption]:
     return [
         Assumption("own node, whole cost", own.price, "money per node-hour", own.source),
         Assumption("own node, as it runs", own.running_price, "money per node-hour", own.source),
         Assumption("own node, on the first day", own.capex, "money per node", own.source),
         Assumption("life of an own node", own.years, "years", own.source),
-        Assumption("cloud", cloud.price, f"money per hour of {own.gpus:g} GPUs", cloud.source, cloud.as_of),
+        Assumption("cloud", cloud.per_node_hour, f"money per hour of {own.gpus:g} GPUs", cloud.source, cloud.as_of),
         Assumption("mean use", round(curve.mean, 3), "nodes", "the curve"),
         Assumption("months from buying to running", lead, "months", "option" if lead else "default"),
         Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),

@@ -57,6 +57,14 @@ class Node:
         """Node-hours."""
         return (self.to_ms - self.from_ms) / MS_PER_HOUR
 
+    def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
+        """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
+        share = Decimal(str(gpus)) / Decimal(str(self.gpus))
+        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices)
+        return replace(
+            self, name=name, gpus=gpus, from_ms=held.from_ms, to_ms=held.to_ms, prices=prices, cluster=cluster or self.cluster
+        )
+
     @property
     def is_priced(self) -> bool:
         """Whether its price is known throughout; where it is not, its cost is counted as nothing."""
@@ -96,6 +104,33 @@ class Fleet:
             tuple(node for node in self.nodes if node.cluster in clusters),
             tuple(pod for pod in self.pods if pod.cluster in clusters),
         )
+
+    def folded(self) -> Fleet:
+        """Nodes that are alike in all but their names as one that costs their sum, and their pods as one: it costs the same.
+
+        For fleets whose nodes hold no more than they have; many equal nodes cost no time then.
+        """
+        alike: dict[Node, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            alike[replace(node, name="")].append(node)
+        name_of = {(node.cluster, node.name): several[0].name for several in alike.values() for node in several}
+        held: dict[tuple[str, str, int, int, str, str, str], float] = defaultdict(float)
+        for pod in self.pods:
+            name = name_of[pod.cluster, pod.node]
+            held[name, pod.workload, pod.from_ms, pod.to_ms, pod.namespace, pod.team, pod.cluster] += pod.gpus
+        nodes = (
+            replace(
+                several[0],
+                gpus=sum(node.gpus for node in several),
+                prices=tuple(replace(p, per_node_hour=round(p.per_node_hour * len(several), 9)) for p in several[0].prices),
+            )
+            for several in alike.values()
+        )
+        pods = (
+            Pod(node, workload, gpus, begin, end, namespace, team, f"{node}/{number}", cluster)
+            for number, ((node, workload, begin, end, namespace, team, cluster), gpus) in enumerate(held.items())
+        )
+        return Fleet(tuple(nodes), tuple(pods))
 
     def __add__(self, other: Fleet) -> Fleet:
         return Fleet(self.nodes + other.nodes, self.pods + other.pods)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -14,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gpucost.config.load import line_numbers
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
@@ -146,7 +145,7 @@ class _Reader:
     """One file: checks what stands in it, and knows on which line."""
 
     def __init__(self, path: str, text: str) -> None:
-        self.path, self.lines = path, text.splitlines()
+        self.path, self.lines = path, line_numbers(text)
 
     def plan(self, raw: Mapping[str, Any]) -> Plan:
         self._known(raw, _TOP, "", 0)
@@ -248,23 +247,11 @@ class _Reader:
         return exact
 
     def _fail(self, table: str, number: int, key: str | None, message: str, fix: str | None = None) -> NoReturn:
-        line = self._line(table, number, key)
+        at: tuple[str | int, ...] = (table, number) if table else ()
+        line = self.lines.get((*at, key) if key else at) or self.lines.get(at)
         where = f"{self.path}, line {line}" if line else self.path
         place = f" in [[{table}]] {number + 1}" if table else ""
         raise DataError(f"{where}{place}: {message}", fix or _HINT)
-
-    def _line(self, table: str, number: int, key: str | None) -> int | None:
-        """The line of a key of the n-th [[table]] (or of its header), counted from 1."""
-        at, seen, current = None, -1, ""
-        for count, line in enumerate(self.lines, start=1):
-            if found := re.match(r"\s*\[+\s*([\w.-]+)\s*\]+", line):
-                current = found.group(1)
-                seen += current == table
-                if current == table and seen == number:
-                    at = count
-            elif key and current == table and (not table or seen == number) and re.match(rf'\s*"?{re.escape(key)}"?\s*=', line):
-                return count
-        return at
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
@@ -304,10 +291,7 @@ def stored(group: Group, fleet: Fleet) -> Nodes:
     made = []
     for number, pod in enumerate(fleet.pods):
         node = nodes[pod.cluster, pod.node]
-        share = Decimal(str(pod.gpus)) / Decimal(str(node.gpus))
-        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in node.prices)
-        name = f"{group.name}/{number}"
-        made.append(replace(node, name=name, gpus=pod.gpus, from_ms=pod.from_ms, to_ms=pod.to_ms, prices=prices))
+        made.append(node.part(pod.gpus, pod, f"{group.name}/{number}"))
     return tuple(made)
 
 
@@ -470,31 +454,16 @@ def _stages(plan: Plan, start: Stage, steps: Sequence[Step], days: float) -> lis
 
 def _costs(stages: Sequence[Stage], cost_of: CostOf) -> list[dict[str, Decimal]]:
     """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
-    nodes, pods = [], []
+    fleet = Fleet()
     for number, stage in enumerate(stages):
-        cluster = f"stage-{number}"
         for group, own in stage.items():
-            for node in _folded(own):
-                nodes.append(replace(node, cluster=cluster))
-                pods.append(Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name, cluster=cluster))
-    told = cost_of(Fleet(tuple(nodes), tuple(pods))).by_workload if nodes else {}
+            nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
+            pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
+            fleet += Fleet(nodes, tuple(pods)).folded()
+    told = cost_of(fleet).by_workload if fleet.nodes else {}
     return [
         {group: told.get((f"stage-{number}", "default", group), Decimal(0)) for group in stage}
         for number, stage in enumerate(stages)
-    ]
-
-
-def _folded(nodes: Nodes) -> list[Node]:
-    """Nodes that are up at once and cost the same as one node that costs their sum: as exact, and a group may be large."""
-    alike = Counter((node.from_ms, node.to_ms, node.gpus, node.prices, node.capacity_type) for node in nodes)
-    first = {(node.from_ms, node.to_ms, node.gpus, node.prices, node.capacity_type): node for node in reversed(nodes)}
-    return [
-        replace(
-            first[key],
-            gpus=first[key].gpus * count,
-            prices=tuple(replace(price, per_node_hour=price.per_node_hour * count) for price in first[key].prices),
-        )
-        for key, count in alike.items()
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed
 from gpucost.whatif.fleet import (
     DAYS,
+    GPUS_PER_NODE,
     HOURS_PER_MONTH,
     NOTEBOOKS,
     CostOf,
@@ -29,7 +30,6 @@ from gpucost.whatif.fleet import (
     is_batch,
     is_notebook,
     node_price,
-    node_shape,
     uniform,
 )
 
@@ -208,10 +208,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The fleet as the schedule leaves it, and the waits that it causes, in order of time."""
+    """The fleet as the schedule leaves it, the waits that it causes, in order of time, and what pods hold of their time."""
 
     fleet: Fleet
     waits: tuple[Wait, ...]
+    kept: tuple[Piece, ...]
 
 
 def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: bool) -> Replay:
@@ -221,7 +222,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     Batch work that waited ends so much later; everything else ends when it did. Pods return to the node they had.
     """
     by_node: dict[tuple[str, str], list[Piece]] = defaultdict(list)
-    for piece in kept:
+    for piece in (kept := tuple(kept)):
         by_node[piece.pod.cluster, piece.pod.node].append(piece)
     nodes: list[Node] = []
     pods: list[Pod] = []
@@ -233,7 +234,8 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
         nodes += lives.nodes()
         pods += lives.pods
         waits += lives.waits
-    return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(sorted(waits, key=lambda wait: (wait.at_ms, wait.pod.uid))))
+    waits.sort(key=lambda wait: (wait.at_ms, wait.pod.uid))
+    return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(waits), kept)
 
 
 class _Lives:
@@ -302,79 +304,70 @@ class _Lives:
         return begin
 
 
-def waits_by_workload(waits: Sequence[Wait]) -> dict[str, list[Wait]]:
-    """The waits of each workload, those who waited longest in all first."""
-    grouped: dict[str, list[Wait]] = defaultdict(list)
-    for wait in waits:
-        grouped[wait.pod.workload].append(wait)
-    return dict(sorted(grouped.items(), key=lambda item: -sum(wait.hours for wait in item[1])))
+_WORKLOADS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOptions:
-    """Prices per node-hour. A node is needed `active_hours` of its `hours` today, and starts `starts` times meanwhile."""
+    """`is_narrowed`: only some of the nodes' pods are asked about, so that no node can be told to be empty.
 
-    nodes: int
-    gpus_per_node: int
-    on_demand_price: Decimal
-    active_hours: float
+    Of a described fleet, one node stands for `nodes` equal ones, and it saves while a node is needed for `break_even_hours`.
+    """
+
+    rules: Rules
     currency: str
-    hours: float = HOURS_PER_MONTH
-    spot_price: Decimal | None = None
-    starts: int = 0
-    provision_minutes: float = 0.0
-    told: tuple[Assumption, ...] = field(default_factory=tuple)
+    period: str
+    scope: str
+    is_narrowed: bool = False
+    given: frozenset[str] = field(default_factory=frozenset)
+    nodes: int = 1
+    break_even_hours: float | None = None
+    break_even: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
 
-def calculator_answer(options: ScheduleOptions, cost_of: CostOf) -> Answer:
-    """Today (on demand, up all the time) against up when needed, at the spot price where one is given."""
-    paid = min(options.active_hours + options.starts * options.provision_minutes / 60, options.hours)
-    price = options.spot_price or options.on_demand_price
-    today = _position(options, options.hours, options.on_demand_price, "on_demand", cost_of)
-    scenario = _position(options, paid, price, "spot" if options.spot_price else "on_demand", cost_of)
-    even = float(options.on_demand_price / price) * options.hours
-    reachable = even < options.hours
+def played(options: ScheduleOptions, fleet: Fleet, idle: Idle) -> Replay:
+    """The fleet under the rules."""
+    kept = [piece for pod in fleet.pods for piece in pieces(pod, options.rules, idle.get((pod.cluster, pod.uid), ()))]
+    return replay(fleet, kept, options.rules, remove_nodes=not options.is_narrowed)
+
+
+def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle, cost_of: CostOf) -> Answer:
+    """What the schedule saves in the period, and whom it makes wait."""
+    is_described, times = bool(options.assumptions), options.nodes
+
+    def position(of: Fleet) -> Position:
+        costs = cost_of(of)
+        held = Position.held(costs, options.currency, of) if options.is_narrowed else Position.of(costs, options.currency)
+        return held * times
+
+    today, scenario = position(fleet), position(then.fleet)
+    hours = [wait.hours for wait in then.waits]
+    waited, longest, saving = sum(hours) * times, max(hours, default=0.0) * 60, today.cost - scenario.cost
+    released = _held_hours(fleet.pods) - sum((p.to_ms - p.from_ms) * p.pod.gpus for p in then.kept) / MS_PER_HOUR
+    cut = _busy_hours_cut(fleet, options.rules, idle)
     return Answer(
         kind="schedule",
-        title="Nodes scaled to zero when they are not needed",
-        period=f"{options.hours:g} hours",
+        title=f"A schedule for {options.scope}",
+        period=options.period,
         today=today,
-        scenario=replace(scenario, more={"hours_per_node": round(paid, 6)}),
+        scenario=scenario,
         figures={
-            "waits": options.starts * options.nodes if options.provision_minutes else 0,
-            "wait_hours": round(options.starts * options.nodes * options.provision_minutes / 60, 6),
-            "longest_wait_minutes": options.provision_minutes if options.starts else 0.0,
-            "break_even_hours": round(min(even, options.hours), 6),
+            "released_gpu_hours": round(released * times, 6),
+            "removed_node_hours": None if options.is_narrowed else round(today.node_hours - scenario.node_hours, 6),
+            "waits": len(hours) * times,
+            "wait_hours": round(waited, 6),
+            "longest_wait_minutes": round(longest, 6),
+            "busy_gpu_hours_outside_office_hours": None if cut is None else round(cut, 6),
+            "break_even_hours": options.break_even_hours,
+            "break_even_cost_per_wait_hour": _per_hour(saving, waited),
         },
-        assumptions=options.told,
-        break_even=(
-            f"It saves as long as a node is needed less than {even:,.1f} of {options.hours:,.1f} hours."
-            if reachable
-            else f"It saves as long as a node is needed less than all of the {options.hours:,.1f} hours"
-            + (", and even then, as spot is cheaper." if even > options.hours else "."),
-        ),
-        time=_time(options),
+        assumptions=options.assumptions or _assumptions(options),
+        break_even=options.break_even or _break_even(saving, waited, options.currency),
+        time=_time(then.waits, cut, times, is_described=is_described),
+        findings=_findings(options, fleet, then.kept, idle),
+        tables=() if is_described else tuple(_tables(fleet, then.kept, then.waits)),
     )
-
-
-def _position(options: ScheduleOptions, hours: float, price: Decimal, capacity_type: str, cost_of: CostOf) -> Position:
-    """So many times one of the nodes: they are equal in all that a cost depends on."""
-    one = uniform(
-        "nodes",
-        nodes=1,
-        gpus_per_node=options.gpus_per_node,
-        hours=hours,
-        price=Price(price, "option"),
-        capacity_type=capacity_type,
-    )
-    return Position.of(cost_of(one), options.currency) * options.nodes
-
-
-def _time(options: ScheduleOptions) -> tuple[str, ...]:
-    if not options.provision_minutes:
-        return ("Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day.",)
-    minutes = options.provision_minutes
-    return (f"{options.starts} starts, each {minutes:g} minutes of waiting that are paid; a node's work begins so much later.",)
 
 
 def described(
@@ -390,8 +383,11 @@ def described(
     provision_minutes: float | None,
     office: OfficeHours | None,
     currency: str,
-) -> ScheduleOptions:
-    """The calculator's options. Raises UsageError where they do not say enough, or contradict."""
+) -> tuple[ScheduleOptions, Fleet, Replay]:
+    """One of the nodes that options describe, always on, and the same up when needed, at the spot price where one is given.
+
+    Raises UsageError where options do not say enough, or contradict.
+    """
     if on_demand_price is None:
         raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
     if (active_hours_per_day is None) == (office is None):
@@ -399,102 +395,59 @@ def described(
             "the hours that nodes are needed are told twice" if office else "the hours that nodes are needed are not told",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
-    count, per_node = node_shape(nodes, gpus)
+    count, per_node = nodes or 1, gpus or GPUS_PER_NODE
     counted = days_counted(days, active_hours_per_day)
     # more days than a month has are all of them today
     longest = max(HOURS_PER_MONTH, 24 * counted) if counted > DAYS else HOURS_PER_MONTH
     always = longest if hours is None else hours
-    told = [
+    assumptions = [
         Assumption("on-demand price", on_demand_price, f"per {price_per}-hour", "option"),
-        Assumption("always on", always, "hours", "default" if hours is None else "option"),
-        Assumption("nodes", count, "nodes", "default" if nodes is None else "option"),
-        Assumption("GPUs of a node", per_node, "GPUs", "default" if gpus is None else "option"),
+        assumed("always on", always, "hours", hours),
+        assumed("nodes", count, "nodes", nodes),
+        assumed("GPUs of a node", per_node, "GPUs", gpus),
     ]
     if spot_price is not None:
-        told.append(Assumption("spot price", spot_price, f"per {price_per}-hour", "option"))
+        assumptions.append(Assumption("spot price", spot_price, f"per {price_per}-hour", "option"))
     if office is not None:
-        active = always * office.share_of_week
-        starts = round(always / 168 * len(office.weekdays))
-        told.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
+        active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
+        assumptions.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
     else:
         active, starts = (active_hours_per_day or 0.0) * counted, counted
-        told.append(Assumption("needed", active_hours_per_day, "hours a day", "option"))
-        told.append(Assumption("days", counted, "days", "default" if days is None else "option"))
+        assumptions.append(Assumption("needed", active_hours_per_day, "hours a day", "option"))
+        assumptions.append(assumed("days", counted, "days", days))
         if active > always:
             raise UsageError(
                 f"{active_hours_per_day:g} hours on {counted} days are {active:g}, more than the {always:g} that nodes are on",
                 "--hours says how long nodes are on today, --days how many days are counted",
             )
-    told.append(
-        Assumption(
-            "a node is provisioned in", provision_minutes or 0.0, "minutes", "default" if provision_minutes is None else "option"
-        )
-    )
-    return ScheduleOptions(
-        nodes=count,
+    wait = (provision_minutes or 0.0) / 60
+    assumptions.append(assumed("a node is provisioned in", provision_minutes or 0.0, "minutes", provision_minutes))
+    price, then = (node_price(each, price_per, per_node) for each in (on_demand_price, spot_price or on_demand_price))
+    even = float(price / then) * always
+    limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"
+    more = "" if even < always else ", and even then, as spot is cheaper." if even > always else "."
+    fleet = uniform("nodes", nodes=1, gpus_per_node=per_node, hours=always, price=Price(price, "option"))
+    scenario = uniform(
+        "nodes",
+        nodes=1,
         gpus_per_node=per_node,
-        on_demand_price=node_price(on_demand_price, price_per, per_node),
-        active_hours=active,
-        currency=currency,
-        hours=always,
-        spot_price=node_price(spot_price, price_per, per_node) if spot_price is not None else None,
-        starts=starts,
-        provision_minutes=provision_minutes or 0.0,
-        told=tuple(told),
+        hours=min(active + starts * wait, always),
+        price=Price(then, "option"),
+        capacity_type="spot" if spot_price else "on_demand",
     )
-
-
-_WORKLOADS_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class StoredScheduleOptions:
-    """`is_narrowed`: only some of the nodes' pods are asked about, so that no node can be told to be empty."""
-
-    rules: Rules
-    currency: str
-    period: str
-    scope: str
-    is_narrowed: bool = False
-    given: frozenset[str] = field(default_factory=frozenset)
-
-
-def stored_answer(options: StoredScheduleOptions, fleet: Fleet, idle: Idle, cost_of: CostOf) -> Answer:
-    """What the rules would have saved in the period, and whom they would have made wait."""
-    rules = options.rules
-    kept = [piece for pod in fleet.pods for piece in pieces(pod, rules, idle.get((pod.cluster, pod.uid), ()))]
-    played = replay(fleet, kept, rules, remove_nodes=not options.is_narrowed)
-    position: Callable[[Fleet], Position]
-    if options.is_narrowed:
-        position = lambda f: Position.held(cost_of(f), options.currency, f)  # noqa: E731
-    else:
-        position = lambda f: Position.of(cost_of(f), options.currency)  # noqa: E731
-    today, scenario = position(fleet), position(played.fleet)
-    hours = [wait.hours for wait in played.waits]
-    released = _held_hours(fleet.pods) - sum((p.to_ms - p.from_ms) * p.pod.gpus for p in kept) / MS_PER_HOUR
-    cut = _busy_hours_cut(fleet, rules, idle)
-    figures = {
-        "released_gpu_hours": round(released, 6),
-        "removed_node_hours": None if options.is_narrowed else round(today.node_hours - scenario.node_hours, 6),
-        "waits": len(hours),
-        "wait_hours": round(sum(hours), 6),
-        "longest_wait_minutes": round(max(hours, default=0.0) * 60, 6),
-        "busy_gpu_hours_outside_office_hours": None if cut is None else round(cut, 6),
-        "break_even_cost_per_wait_hour": _per_hour(today.cost - scenario.cost, sum(hours)),
-    }
-    return Answer(
-        kind="schedule",
-        title=f"A schedule for {options.scope}",
-        period=options.period,
-        today=today,
-        scenario=scenario,
-        figures=figures,
-        assumptions=_assumptions(options),
-        break_even=_break_even(today.cost - scenario.cost, sum(hours), options.currency),
-        time=_stored_time(played.waits, cut),
-        findings=_findings(options, fleet, kept, idle),
-        tables=tuple(_tables(fleet, kept, played.waits)),
+    pod = fleet.pods[0]
+    options = ScheduleOptions(
+        Rules(),
+        currency,
+        f"{always:g} hours",
+        f"{count:,} node(s) scaled to zero",
+        nodes=count,
+        break_even_hours=round(min(even, always), 6),
+        break_even=(f"It saves as long as a node is needed less than {limit}{more}",),
+        assumptions=tuple(assumptions),
     )
+    waits = (Wait(pod, 0, wait),) * starts if wait else ()
+    return options, fleet, Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR), False),))
 
 
 def _held_hours(pods: tuple[Pod, ...]) -> float:
@@ -526,20 +479,23 @@ def _break_even(saving: Decimal, hours: float, currency: str) -> tuple[str, ...]
     return (f"It pays as long as an hour that somebody waits is worth less than {each:,.2f} {currency}.",)
 
 
-def _stored_time(waits: tuple[Wait, ...], cut: float | None) -> tuple[str, ...]:
+def _time(waits: tuple[Wait, ...], cut: float | None, times: int, *, is_described: bool) -> tuple[str, ...]:
     hours = [wait.hours for wait in waits]
     if hours:
-        told = [f"{len(hours):,} waits of {sum(hours):,.1f} hours in all, the longest {max(hours) * 60:,.1f} minutes."]
+        total = f"{len(hours) * times:,} waits of {sum(hours) * times:,.1f} hours in all"
+        sentences = [f"{total}, the longest {max(hours) * 60:,.1f} minutes."]
         if any(is_batch(wait.pod) for wait in waits):
-            told.append("Batch work that waited ends so much later; its later end is counted in the cost.")
+            sentences.append("Batch work that waited ends so much later; its later end is counted in the cost.")
+    elif is_described:
+        sentences = ["Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."]
     else:
-        told = ["Nobody would have waited."]
+        sentences = ["Nobody would have waited."]
     if cut is not None:
-        told.append(f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move.")
-    return tuple(told)
+        sentences.append(f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move.")
+    return tuple(sentences)
 
 
-def _findings(options: StoredScheduleOptions, fleet: Fleet, kept: list[Piece], idle: Idle) -> tuple[str, ...]:
+def _findings(options: ScheduleOptions, fleet: Fleet, kept: Sequence[Piece], idle: Idle) -> tuple[str, ...]:
     told = []
     if options.is_narrowed:
         told.append(
@@ -560,7 +516,7 @@ def _findings(options: StoredScheduleOptions, fleet: Fleet, kept: list[Piece], i
     return tuple(told)
 
 
-def _assumptions(options: StoredScheduleOptions) -> tuple[Assumption, ...]:
+def _assumptions(options: ScheduleOptions) -> tuple[Assumption, ...]:
     rules = options.rules
 
     def told(name: str, option: str, value: float | None) -> list[Assumption]:
@@ -584,24 +540,26 @@ def _assumptions(options: StoredScheduleOptions) -> tuple[Assumption, ...]:
     return tuple(lines)
 
 
-def _tables(fleet: Fleet, kept: list[Piece], waits: tuple[Wait, ...]) -> list[Rows]:
-    held: dict[str, float] = {}
+def _tables(fleet: Fleet, kept: Sequence[Piece], waits: tuple[Wait, ...]) -> list[Rows]:
+    held: dict[str, float] = defaultdict(float)
+    left: dict[str, float] = defaultdict(float)
     for pod in fleet.pods:
-        held[pod.workload] = held.get(pod.workload, 0.0) + (pod.to_ms - pod.from_ms) * pod.gpus / MS_PER_HOUR
-    left = dict.fromkeys(held, 0.0)
+        held[pod.workload] += (pod.to_ms - pod.from_ms) * pod.gpus / MS_PER_HOUR
     for piece in kept:
         left[piece.pod.workload] += (piece.to_ms - piece.from_ms) * piece.pod.gpus / MS_PER_HOUR
-    waited = waits_by_workload(waits)
+    waited: dict[str, list[float]] = defaultdict(list)
+    for wait in waits:
+        waited[wait.pod.workload].append(wait.hours)
     lines = [
         (
             workload,
             round(hours, 2),
             round(hours - left[workload], 2),
-            len(waited.get(workload, [])),
-            round(max((wait.hours for wait in waited.get(workload, [])), default=0.0) * 60, 1),
+            len(waited[workload]),
+            round(max(waited[workload], default=0.0) * 60, 1),
         )
         for workload, hours in held.items()
-        if hours - left[workload] > 0 or workload in waited
+        if hours - left[workload] > 0 or waited[workload]
     ]
     lines.sort(key=lambda line: (-line[2], -line[3], line[0]))
     hidden = len(lines) - _WORKLOADS_SHOWN

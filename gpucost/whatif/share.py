@@ -9,8 +9,10 @@ from decimal import Decimal
 from enum import StrEnum
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, assumed
 from gpucost.whatif.fleet import (
+    GPUS_PER_NODE,
     HOURS_PER_MONTH,
     CostOf,
     Fleet,
@@ -21,8 +23,6 @@ from gpucost.whatif.fleet import (
     Price,
     PricePer,
     node_price,
-    node_shape,
-    uniform,
 )
 from gpucost.whatif.gpu_specs import Facts, Model, Profile
 
@@ -252,93 +252,90 @@ def _nothing(_: object) -> bool:
     return False
 
 
+_LINES_SHOWN = 20
+_ROUNDING = 1e-6
+
+# GPUs that may be shared among each other: (cluster, model, capacity type, team or "" for all teams)
+Pool = tuple[str, str, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class ShareOptions:
-    """`pods` of `gpus_per_pod` GPUs each, every GPU `utilization_percent` busy and filled with `memory_mib` (None: not told)."""
+    """`across_teams`: pods of several teams may meet on one GPU. `assumptions` are those that the fleet rests on.
+
+    `is_described`: the fleet was made of options, so that what it lacks is told by options, too.
+    """
 
     sizing: Sizing
-    pods: int
-    utilization_percent: float
     currency: str
-    gpus_per_pod: int = 1
-    memory_mib: float | None = None
-    model: Model | None = None
-    price_per_gpu_hour: Decimal | None = None
-    hours: float = HOURS_PER_MONTH
-    told: tuple[Assumption, ...] = field(default_factory=tuple)
+    period: str
+    scope: str
+    across_teams: bool = False
+    given: frozenset[str] = field(default_factory=frozenset)
+    assumptions: tuple[Assumption, ...] = ()
+    is_described: bool = False
 
 
-def calculator_answer(options: ShareOptions, cost_of: CostOf) -> Answer:
-    """The GPUs held today against those needed when shared. Raises UsageError where a pod fits no GPU with the margins."""
-    sizing, count = options.sizing, options.pods * options.gpus_per_pod
-    level = Level(1, 1, 0, options.utilization_percent / 100, options.utilization_percent / 100, options.memory_mib)
-    activity, memory = sizing.need(level)
-    fits = sizing.fits(options.model, with_memory=options.memory_mib is not None)
-    items = [sizing.item(Item(f"pod-{number}", activity, memory)) for number in range(count)]
-    if options.memory_mib is not None and options.model and options.model.memory_mib and memory > options.model.memory_mib:
-        raise UsageError(
-            f"{options.memory_mib:g} MiB and the margin do not fit the {options.model.memory_mib:,} MiB of {options.model.name}",
-            "a GPU with more memory is needed first: gpucost whatif rightsize",
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    pool: Pool
+    gpus: list[Shared]
+    items: dict[str, Pod]
+
+
+def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts, cost_of: CostOf) -> Answer:
+    """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
+
+    Raises GpucostError where no pod was measured.
+    """
+    sizing = options.sizing
+    candidates = [pod for pod in fleet.pods if _has_one_gpu(pod) and (pod.cluster, pod.uid) in levels]
+    if not any((pod.cluster, pod.uid) in levels for pod in fleet.pods):
+        raise GpucostError(
+            f"no GPU of {options.scope} was measured in {options.period}",
+            "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    # a pod that leaves no room for the headroom keeps its GPU
-    needed = pack(items, fits) if fits(items[:1]) else []
-    shared = len(needed) if needed else count
-    today, scenario = (_position(options, gpus, cost_of) for gpus in (count, shared))
-    most = max((len(gpu.items) for gpu in needed), default=1)
-    lines: tuple[tuple[str, int, float, float | None], ...] = ()
-    if needed:
-        example = max(needed, key=lambda gpu: len(gpu.items))
-        layout = layout_name(options.model, example.items) if options.model and sizing.method is Method.mig else f"{most} pods"
-        used = round(sum(item.activity for item in example.items) * 100, 2)
-        full = round(memory * most, 1) if options.memory_mib is not None else None
-        lines = ((layout, shared, used, full),)
+    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    packed = _pack(options, fleet, candidates, nodes, levels, facts)
+    moved = [pod for pool in packed for pod in pool.items.values()]
+    gone = set(moved)
+    rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
+    shared = sum((_shared_fleet(pool, sizing, facts, nodes) for pool in packed), Fleet())
+    today = Position.held(cost_of(fleet), options.currency, fleet)
+    scenario = Position.held(cost_of(rest), options.currency, rest)
+    if shared.nodes:
+        scenario = scenario + Position.of(cost_of(shared), options.currency)
+    has_memory = any(level.high_memory_mib is not None for level in levels.values())
+    held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved or candidates)
+    needed = peak((gpu.from_ms, gpu.to_ms) for pool in packed for gpu in pool.gpus)[0] if moved else held
+    at_once = (peak((item.from_ms, item.to_ms) for item in gpu.items)[0] for pool in packed for gpu in pool.gpus)
+    is_mig = sizing.method is Method.mig
     return Answer(
         kind="share",
-        title=f"{options.pods} pods on shared GPUs",
-        period=f"{options.hours:g} hours",
+        title=f"Shared GPUs for {options.scope}",
+        period=options.period,
         today=today,
         scenario=scenario,
         figures={
-            "gpus_today": count,
-            "gpus_needed": shared,
-            "pods_per_gpu": most,
-            "gpus_saved_percent": round((count - shared) / count * 100, 6),
-            "break_even_utilization_percent": round(sizing.highest_percent, 6) if sizing.method is not Method.mig else None,
+            "gpus_today": held,
+            "gpus_needed": needed,
+            "gpus_saved_percent": round((held - needed) / held * 100, 6) if held else None,
+            "pods_shared": len({(pod.cluster, pod.uid) for pod in moved}),
+            "pods_per_gpu": max(at_once, default=1),
+            "break_even_utilization_percent": None if is_mig else round(sizing.highest_percent, 6),
+            "memory_measured": has_memory,
             "isolation": ISOLATION[sizing.method],
         },
-        assumptions=options.told,
-        break_even=_break_even(options),
+        assumptions=(*sizing.assumptions(options.given), *options.assumptions, *_model_facts(packed, facts)),
+        break_even=(
+            "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
+            if is_mig
+            else f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} %.",
+        ),
         time=(TIME[sizing.method],),
-        findings=_findings(options, needed=bool(needed)),
-        tables=(Rows("A GPU's share", ("layout", "gpus", "busy_percent_with_margin", "memory_mib_with_margin"), lines),)
-        if lines
-        else (),
+        findings=_findings(options, fleet, levels, has_memory=has_memory, moved=len(moved)),
+        tables=tuple(_tables(packed, sizing, facts)),
     )
-
-
-def _position(options: ShareOptions, gpus: int, cost_of: CostOf) -> Position:
-    """So many GPUs, always on, as one node: how they lie on nodes does not matter to what they cost."""
-    each = options.price_per_gpu_hour
-    price = Price(round((each or Decimal(0)) * gpus, 9), "option" if each else "none")
-    costs = cost_of(uniform("pods", nodes=1, gpus_per_node=gpus, hours=options.hours, price=price))
-    return Position.of(costs, options.currency, gpus=gpus)
-
-
-def _break_even(options: ShareOptions) -> tuple[str, ...]:
-    if options.sizing.method is Method.mig:
-        return ("Nothing is saved once a pod needs so much that one slice of it fills the GPU.",)
-    return (f"Two pods no longer share a GPU once each is busier than {options.sizing.highest_percent:.1f} %.",)
-
-
-def _findings(options: ShareOptions, *, needed: bool) -> tuple[str, ...]:
-    told = [ISOLATION[options.sizing.method]]
-    if not needed:
-        told.append("With the margins a pod leaves no room for another on its GPU: each keeps its own.")
-    if options.memory_mib is None:
-        told.append("Memory was not told: this goes by utilization alone. --memory-per-pod-mib and --gpu-model count it.")
-    if options.price_per_gpu_hour is None:
-        told.append("No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money.")
-    return tuple(told)
 
 
 def described(
@@ -356,10 +353,11 @@ def described(
     price_per: PricePer,
     gpus: int | None,
     hours: float | None,
-) -> ShareOptions:
-    """The calculator's options; `given` names those of `sizing` that are no defaults.
+) -> tuple[ShareOptions, Fleet, Levels]:
+    """The fleet that options describe, one pod per GPU, all equally busy; `given` names those of `sizing` that are no defaults.
 
-    Raises UsageError where they do not say enough, or a model is not known.
+    How GPUs lie on nodes does not matter to what they cost: all are on one. Raises UsageError where options do not say enough,
+    a model is not known, or its memory is too small.
     """
     if pods is None or utilization_percent is None:
         raise UsageError(
@@ -374,128 +372,57 @@ def described(
         )
     if memory_per_pod_mib is not None and (model is None or model.memory_mib is None):
         raise UsageError("how much memory a GPU has is not told", "--gpu-model names the GPUs")
-    _, per_node = node_shape(None, gpus)
+    busy = utilization_percent / 100
+    level = Level(1, 1, 0, busy, busy, memory_per_pod_mib)
+    if model is not None and model.memory_mib and sizing.need(level)[1] > model.memory_mib:
+        raise UsageError(
+            f"{memory_per_pod_mib:g} MiB and the margin do not fit the {model.memory_mib:,} MiB of {model.name}",
+            "a GPU with more memory is needed first: gpucost whatif rightsize",
+        )
     always = HOURS_PER_MONTH if hours is None else hours
-    told = [
+    assumptions = [
         Assumption("pods", pods, "pods", "option"),
         Assumption("each pod's GPUs are busy", utilization_percent, "percent", "option"),
-        Assumption("GPUs of a pod", gpus_per_pod or 1, "GPUs", "option" if gpus_per_pod else "default"),
-        *sizing.assumptions(given),
-        Assumption("hours", always, "hours", "default" if hours is None else "option"),
+        assumed("GPUs of a pod", gpus_per_pod or 1, "GPUs", gpus_per_pod),
+        assumed("hours", always, "hours", hours),
     ]
     if memory_per_pod_mib is not None:
-        told.append(Assumption("memory of a pod", memory_per_pod_mib, "MiB", "option"))
-    if model is not None:
-        told.append(Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of))
-    price = None
+        assumptions.append(Assumption("memory of a pod", memory_per_pod_mib, "MiB", "option"))
+    price, count = Price(Decimal(0), "none"), pods * (gpus_per_pod or 1)
     if on_demand_price is not None:
-        price = round(node_price(on_demand_price, price_per, per_node) / per_node, 12)
-        told.append(Assumption("price", on_demand_price, f"per {price_per}-hour", "option"))
-    return ShareOptions(
-        sizing=sizing,
-        pods=pods,
-        utilization_percent=utilization_percent,
-        currency=currency,
-        gpus_per_pod=gpus_per_pod or 1,
-        memory_mib=memory_per_pod_mib,
-        model=model,
-        price_per_gpu_hour=price,
-        hours=always,
-        told=tuple(told),
+        per_node = gpus or GPUS_PER_NODE
+        price = Price(round(node_price(on_demand_price, price_per, per_node) / per_node * count, 12), "option")
+        assumptions.append(Assumption("price", on_demand_price, f"per {price_per}-hour", "option"))
+    end = round(always * MS_PER_HOUR)
+    node = Node("node", count, 0, end, (price,), gpu_model=model.name if model else None)
+    each = Pod("node", "pods", 1, 0, end)
+    fleet = Fleet((node,), tuple(replace(each, uid=str(number // (gpus_per_pod or 1))) for number in range(count)))
+    options = ShareOptions(
+        sizing, currency, f"{always:g} hours", f"{pods} pods", given=given, assumptions=tuple(assumptions), is_described=True
     )
+    return options, fleet, {(pod.cluster, pod.uid): level for pod in fleet.pods}
 
 
-_LINES_SHOWN = 20
-_ROUNDING = 1e-6
-
-# GPUs that may be shared among each other: (cluster, model, capacity type, team or "" for all teams)
-Pool = tuple[str, str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredShareOptions:
-    """`across_teams`: pods of several teams may meet on one GPU."""
-
-    sizing: Sizing
-    currency: str
-    period: str
-    scope: str
-    across_teams: bool = False
-    given: frozenset[str] = field(default_factory=frozenset)
-
-
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    pool: Pool
-    gpus: list[Shared]
-    items: dict[str, Pod]
-
-
-def stored_answer(options: StoredShareOptions, fleet: Fleet, levels: Levels, facts: Facts, cost_of: CostOf) -> Answer:
-    """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
-
-    Raises GpucostError where no pod was measured.
-    """
-    if not any((pod.cluster, pod.uid) in levels for pod in fleet.pods):
-        raise GpucostError(
-            f"no GPU of {options.scope} was measured in {options.period}",
-            "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
-        )
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
-    packed = _pack(options, fleet, nodes, levels, facts)
-    moved = {pod for pool in packed for pod in pool.items.values()}
-    rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in moved))
-    shared = Fleet()
-    for pool in packed:
-        shared += _shared_fleet(pool, options.sizing, facts, nodes)
-    today = Position.held(cost_of(fleet), options.currency, fleet)
-    scenario = Position.held(cost_of(rest), options.currency, rest)
-    if shared.nodes:
-        scenario = scenario + Position.of(cost_of(shared), options.currency)
-    has_memory = any(level.high_memory_mib is not None for level in levels.values())
-    held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved)
-    needed, _ = peak((gpu.from_ms, gpu.to_ms) for pool in packed for gpu in pool.gpus)
-    return Answer(
-        kind="share",
-        title=f"Shared GPUs for {options.scope}",
-        period=options.period,
-        today=today,
-        scenario=scenario,
-        figures={
-            "gpus_today": held,
-            "gpus_needed": needed,
-            "pods_shared": len(moved),
-            "break_even_utilization_percent": round(options.sizing.highest_percent, 6)
-            if options.sizing.method is not Method.mig
-            else None,
-            "memory_measured": has_memory,
-            "isolation": ISOLATION[options.sizing.method],
-        },
-        assumptions=(
-            *options.sizing.assumptions(options.given),
-            Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
-            Assumption("usage and prices", options.period, "", "store"),
-            *_model_facts(packed, facts),
-        ),
-        break_even=_stored_break_even(options.sizing),
-        time=(TIME[options.sizing.method],),
-        findings=_stored_findings(options, fleet, levels, has_memory=has_memory, moved=len(moved)),
-        tables=tuple(_tables(packed, options.sizing, facts)),
-    )
+def _has_one_gpu(pod: Pod) -> bool:
+    return abs(pod.gpus - 1) < _ROUNDING
 
 
 def _pack(
-    options: StoredShareOptions, fleet: Fleet, nodes: Mapping[tuple[str, str], Node], levels: Levels, facts: Facts
+    options: ShareOptions,
+    fleet: Fleet,
+    candidates: Sequence[Pod],
+    nodes: Mapping[tuple[str, str], Node],
+    levels: Levels,
+    facts: Facts,
 ) -> list[_Packed]:
     sizing = options.sizing
     busiest = _busiest(fleet, levels)
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
     pools: dict[Pool, list[Pod]] = defaultdict(list)
-    for pod in fleet.pods:
-        if abs(pod.gpus - 1) < _ROUNDING and (pod.cluster, pod.uid) in levels:
-            node = nodes[pod.cluster, pod.node]
-            team = "" if options.across_teams else pod.team
-            pools[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
+    for pod in candidates:
+        node = nodes[pod.cluster, pod.node]
+        team = "" if options.across_teams else pod.team
+        pools[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
     result = []
     for pool, pods in sorted(pools.items()):
         fits = sizing.fits(facts.models.get(pool[1]), with_memory=True)
@@ -538,7 +465,7 @@ def _shared_fleet(pool: _Packed, sizing: Sizing, facts: Facts, nodes: Mapping[tu
         first = nodes[pool.items[gpu.items[0].key].cluster, pool.items[gpu.items[0].key].node]
         name = f"shared/{'/'.join(pool.pool[1:])}/{number}"
         prices = tuple(
-            Price(round(price.per_node_hour / round(first.gpus), 9), price.source, price.as_of, price.from_ms)
+            Price(round(price.per_node_hour / round(first.gpus), 12), price.source, price.as_of, price.from_ms)
             for price in first.prices
         )
         made.append(replace(first, name=name, gpus=1.0, from_ms=gpu.from_ms, to_ms=gpu.to_ms, prices=_reaching(prices)))
@@ -552,74 +479,62 @@ def _reaching(prices: tuple[Price, ...]) -> tuple[Price, ...]:
     return (replace(prices[0], from_ms=None), *prices[1:]) if prices else prices
 
 
-def _stored_break_even(sizing: Sizing) -> tuple[str, ...]:
-    if sizing.method is Method.mig:
-        return ("Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU.",)
-    return (f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} %.",)
-
-
-def _stored_findings(
-    options: StoredShareOptions, fleet: Fleet, levels: Levels, *, has_memory: bool, moved: int
-) -> tuple[str, ...]:
-    told = [ISOLATION[options.sizing.method]]
+def _findings(options: ShareOptions, fleet: Fleet, levels: Levels, *, has_memory: bool, moved: int) -> tuple[str, ...]:
+    findings = [ISOLATION[options.sizing.method]]
     if not has_memory:
-        told.append(
-            "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may not "
-            "fit the GPU's memory."
+        findings.append(
+            "Memory was not told: this goes by utilization alone. --memory-per-pod-mib and --gpu-model count it."
+            if options.is_described
+            else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
+            "not fit the GPU's memory."
         )
     if not moved:
-        told.append("No pod with a GPU of its own was idle enough to share it.")
-    else:
-        told.append("Counted are freed GPUs at their share of their nodes: money is saved once nodes go, or others use them.")
+        findings.append("With the margins no pod with a GPU of its own leaves room for another: each keeps its own.")
+    elif not options.is_described:
+        findings.append("Counted are freed GPUs at their share of their nodes: money is saved once nodes go, or others use them.")
+    if options.is_described and not all(node.is_priced for node in fleet.nodes):
+        findings.append("No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money.")
     several = sum(pod.gpus > 1 + _ROUNDING for pod in fleet.pods)
     parts = sum(pod.gpus < 1 - _ROUNDING for pod in fleet.pods)
     if several or parts:
-        told.append(f"Left as they are: {several} pods with several GPUs, {parts} pods that share one already.")
-    unmeasured = sum(abs(pod.gpus - 1) < _ROUNDING and (pod.cluster, pod.uid) not in levels for pod in fleet.pods)
+        findings.append(f"Left as they are: {several} pods with several GPUs, {parts} pods that share one already.")
+    unmeasured = sum(_has_one_gpu(pod) and (pod.cluster, pod.uid) not in levels for pod in fleet.pods)
     if unmeasured:
-        told.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
-    return tuple(told)
+        findings.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
+    return tuple(findings)
 
 
 def _model_facts(packed: list[_Packed], facts: Facts) -> list[Assumption]:
-    names = sorted({pool.pool[1] for pool in packed})
-    models = [facts.models[name] for name in names if name in facts.models]
+    models = [facts.models[name] for name in sorted({pool.pool[1] for pool in packed}) if name in facts.models]
     return [Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of) for model in models]
 
 
 def _tables(packed: list[_Packed], sizing: Sizing, facts: Facts) -> list[Rows]:
-    pools, layouts = [], []
+    """Each pool's GPUs at its busiest moment, and what lies on them then: GPUs that hold the same are one line."""
+    pools: list[tuple[Value, ...]] = []
+    layouts: Counter[tuple[Value, ...]] = Counter()
     for pool in packed:
         cluster, model, capacity, team = pool.pool
         before, _ = peak((pod.from_ms, pod.to_ms) for pod in pool.items.values())
         after, at = peak((gpu.from_ms, gpu.to_ms) for gpu in pool.gpus)
-        pools.append((team or "all teams", model, capacity, len(pool.items), before, after))
-        for number, gpu in enumerate(gpu for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
-            items = gpu.at(at)
-            known = facts.models.get(model)
-            layouts.append(
-                (
-                    f"{team or cluster} {model} {number + 1}",
-                    layout_name(known, items) if known and sizing.method is Method.mig else f"{len(items)} pods",
-                    round(sum(item.activity for item in items) * 100, 1),
-                    round(sum(item.memory_mib for item in items), 1) or None,
-                    ", ".join(sorted({pool.items[item.key].workload for item in items})),
-                )
-            )
+        pools.append((team or "all teams", model or "unknown", capacity, len(pool.items), before, after))
+        known = facts.models.get(model)
+        for items in (gpu.at(at) for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
+            layouts[
+                f"{team or cluster} {model}".strip(),
+                layout_name(known, items) if known and sizing.method is Method.mig else f"{len(items)} pods",
+                round(sum(item.activity for item in items) * 100, 1),
+                round(sum(item.memory_mib for item in items), 1) or None,
+                ", ".join(sorted({pool.items[item.key].workload for item in items})),
+            ] += 1
     if not pools:
         return []
-    hidden = len(layouts) - _LINES_SHOWN
-    columns = ("gpu", "layout", "busy_percent_with_margin", "memory_mib_with_margin", "workloads")
+    lines = [(line[0], count, *line[1:]) for line, count in layouts.items()]
+    hidden = len(lines) - _LINES_SHOWN
+    columns = ("pool", "gpus", "layout", "busy_percent_with_margin", "memory_mib_with_margin", "workloads")
+    note = f"{hidden} more." if hidden > 0 else None
+    summary = ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed")
     return [
-        Rows(
-            "GPUs at the busiest moment",
-            ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed"),
-            tuple(pools),
-        ),
-        Rows(
-            "A packing that fits, at that moment",
-            columns,
-            tuple(layouts[:_LINES_SHOWN]),
-            f"{hidden} more GPUs." if hidden > 0 else None,
-        ),
+        Rows("GPUs at the busiest moment", summary, tuple(pools)),
+        Rows("A packing that fits, at that moment", columns, tuple(lines[:_LINES_SHOWN]), note),
     ]

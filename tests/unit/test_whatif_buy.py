@@ -18,7 +18,7 @@ from gpucost.cli.app import app
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.buy import Cloud, Own, answer, cloud_usage
+from gpucost.whatif.buy import Own, answer, cloud_usage
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.unit.whatif_costs import plain_cost, stages_at_once
@@ -35,7 +35,7 @@ def _stages_at_once() -> Iterator[None]:
 
 
 def ask(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
-    return answer(own, Cloud(Decimal(cloud), "option"), curve, plain_cost, currency="USD", period="a test", **options)
+    return answer(own, Price(Decimal(cloud), "option"), curve, plain_cost, currency="USD", period="a test", **options)
 
 
 def run(*words: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_usage_of_the_store_counts_in_own_nodes() -> None:
     curve, cloud = cloud_usage(fleet(), PERIOD, "A100", 8, plain_cost, is_narrowed=False)
     assert curve.node_hours == pytest.approx(12 + 12)
     # 360 for 192 GPU-hours
-    assert cloud.price == Decimal("15")
+    assert cloud.per_node_hour == Decimal("15")
     assert curve.peak == pytest.approx(1.5)
     with pytest.raises(GpucostError, match="no H100 was used"):
         cloud_usage(fleet(), PERIOD, "H100", 8, plain_cost, is_narrowed=False)

@@ -172,6 +172,18 @@ def test_schedule_on_the_store(demo: Path) -> None:
     assert short["waits"] > long["waits"] > 0
 
 
+@pytest.mark.parametrize(
+    ("command", "described"),
+    [
+        ("share", ["--pods", "4", "--utilization-percent", "15"]),
+        ("schedule", ["--on-demand-price", "3", "--active-hours-per-day", "5"]),
+    ],
+)
+def test_fleets_of_the_store_and_of_options_have_one_answer(demo: Path, command: str, described: list[str]) -> None:
+    result = CliRunner().invoke(app, ["whatif", command, *described, "--store", str(demo.parent / "none"), "--format", "json"])
+    assert list(json.loads(result.stdout)) == list(run(demo, command))
+
+
 def test_notebooks_alone_by_default(demo: Path) -> None:
     touched = run(demo, "schedule")["tables"]["Whom it touches"]
     released = {line["workload"] for line in touched if line["released_gpu_hours"] > 0}

@@ -208,8 +208,8 @@ def node(model: str) -> Node:
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),))
     levels = {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)}
-    options = rightsize.StoredRightsizeOptions("USD", "test", "all", Margins())
-    answer = rightsize.stored_answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(cost.cost_of, Config()))
+    options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
+    answer = rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(cost.cost_of, Config()))
     assert answer.figures["workloads_with_unused_gpus"] == 1
     assert answer.today.cost == 120 and answer.scenario.cost == 60
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
@@ -218,24 +218,24 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
 def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b")))
     levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
-    options = rightsize.StoredRightsizeOptions("USD", "test", "all", Margins())
+    options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
     cost_of = partial(cost.cost_of, Config())
-    answer = rightsize.stored_answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
+    answer = rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
     assert answer.today.cost == 300 + 30
     assert answer.scenario.cost == 80 + 30
-    same = rightsize.stored_answer(
-        rightsize.StoredRightsizeOptions("USD", "test", "all", Margins(), same_model=True),
+    same = rightsize.answer(
+        rightsize.RightsizeOptions("USD", "test", "all", Margins(), same_model=True),
         fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of,
     )  # fmt: skip
     assert same.saving == 0
-    dear = rightsize.stored_answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")], cost_of)
+    dear = rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")], cost_of)
     assert dear.saving == 0 and "Nothing" in dear.break_even[0]
 
 
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/x", 2, 0, 5 * H, uid="b"),))
     with pytest.raises(GpucostError, match="measured"):
-        rightsize.stored_answer(
-            rightsize.StoredRightsizeOptions("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
+        rightsize.answer(
+            rightsize.RightsizeOptions("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
             partial(cost.cost_of, Config()),
         )  # fmt: skip

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.whatif import SCOPE, opened
+from gpucost.cli.whatif import SCOPE, opened, options_of
 from tests.unit.whatif_costs import stages_at_once
 
 SHARED = list(inspect.signature(opened).parameters)
@@ -50,3 +50,8 @@ def test_a_wrong_name_for_save_is_told_before_anything_is_computed(tmp_path: Pat
     kept = CliRunner().invoke(app, ["whatif", "schedule", *described, "--store", str(store), "--save", "x"])
     assert kept.exit_code == 0, kept.output
     assert (store.parent / "whatif" / "x.json").is_file()
+
+
+def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
+    options = options_of(headroom_percent=0.0, same_model=False, notebook=[], gpu_model=None)
+    assert options == {"--headroom-percent": 0.0, "--same-model": None, "--notebook": None, "--gpu-model": None}

@@ -184,9 +184,9 @@ def test_work_that_moved_waits_for_gpus() -> None:
 
 def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
     fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
-    options = schedule.StoredScheduleOptions(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
+    options = schedule.ScheduleOptions(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
     idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = schedule.stored_answer(options, fleet, idle, partial(cost.cost_of, Config()))
+    answer = schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle, partial(cost.cost_of, Config()))
     assert answer.today.cost == Decimal(50 * 10) * 2 / 8
     assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
     assert answer.figures["waits"] == 1

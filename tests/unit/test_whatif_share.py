@@ -20,7 +20,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import scratch_store
 from gpucost.whatif import cost, share
-from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price
+from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, PricePer
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
 from tests.unit.whatif_costs import stages_at_once
@@ -180,6 +180,42 @@ def test_peak() -> None:
     assert peak([]) == (0, 0)
 
 
+def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
+    cheap, dear = Price(Decimal("1.5"), "option"), Price(Decimal(4), "option")
+    nodes = (
+        Node("a", 1, 0, H, (cheap,)),
+        Node("b", 1, 0, H, (cheap,)),
+        Node("c", 1, 0, H, (dear,)),
+        Node("d", 1, 0, 2 * H, (cheap,)),
+    )
+    pods = [Pod("a", "w", 0.5, 0, H, uid="1"), Pod("b", "w", 0.5, 0, H, uid="2"), Pod("b", "x", 0.25, 0, H, uid="3")]
+    folded = Fleet(nodes, tuple(pods)).folded()
+    assert [(n.name, n.gpus, n.prices[0].per_node_hour) for n in folded.nodes] == [
+        ("a", 2, 3),
+        ("c", 1, 4),
+        ("d", 1, Decimal("1.5")),
+    ]
+    assert [(p.node, p.workload, p.gpus) for p in folded.pods] == [("a", "w", 1), ("a", "x", 0.25)]
+
+
+def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
+    asked: list[Fleet] = []
+
+    def cost_of(fleet: Fleet) -> Costs:
+        asked.append(fleet.folded())
+        return cost.cost_of(Config(), asked[-1])
+
+    options, fleet, levels = share.described(
+        sizing=Sizing(ways=6), given=frozenset(), facts=facts, currency="USD", pods=100, utilization_percent=10,
+        gpus_per_pod=10, memory_per_pod_mib=None, gpu_model=None, on_demand_price=Decimal(32), price_per=PricePer.node, gpus=None,
+        hours=None,
+    )  # fmt: skip
+    answer = share.answer(options, fleet, levels, facts, cost_of)
+    assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
+    assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
+    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in asked) <= 2
+
+
 def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
     node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "option"),), gpu_model="A100-SXM4-40GB")
     pods = [Pod("n", "Deployment/api", 1, 0, 100 * H, uid=str(number), team="a") for number in range(4)]
@@ -192,8 +228,8 @@ def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
 @pytest.mark.parametrize("method", list(Method))
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
     fleet, levels = _fleet()
-    options = share.StoredShareOptions(Sizing(method), "USD", "test", "all")
-    answer = share.stored_answer(options, fleet, levels, facts, partial(cost.cost_of, Config()))
+    options = share.ShareOptions(Sizing(method), "USD", "test", "all")
+    answer = share.answer(options, fleet, levels, facts, partial(cost.cost_of, Config()))
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
     assert answer.today.cost == Decimal(3) * (5 * 100 + 2 * 9)
@@ -203,9 +239,7 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 def test_memory_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    answer = share.stored_answer(
-        share.StoredShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(cost.cost_of, Config())
-    )
+    answer = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(cost.cost_of, Config()))
     assert answer.figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
 
 
@@ -215,16 +249,12 @@ def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
         fleet.nodes, tuple(Pod(p.node, p.workload, p.gpus, p.from_ms, p.to_ms, team=p.uid, uid=p.uid) for p in fleet.pods)
     )
     cost_of = partial(cost.cost_of, Config())
-    apart = share.stored_answer(share.StoredShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
-    together = share.stored_answer(
-        share.StoredShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of
-    )
+    apart = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
+    together = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of)
     assert apart.saving == 0 and together.saving > 0
 
 
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet, _ = _fleet()
     with pytest.raises(GpucostError, match="measured"):
-        share.stored_answer(
-            share.StoredShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(cost.cost_of, Config())
-        )
+        share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(cost.cost_of, Config()))

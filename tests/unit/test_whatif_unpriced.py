@@ -25,6 +25,7 @@ from tests.unit.whatif_costs import stages_at_once
 
 HOUR = MS_PER_HOUR
 COST_OF = partial(cost.cost_of, Config())
+COSTS_OF = partial(cost.costs_of, Config())
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
     "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
@@ -71,11 +72,11 @@ def question(found: Fleet) -> Question:
 
 def test_what_is_not_priced_does_not_move_to_spot() -> None:
     known = fleet(priced(0, 10)).nodes[0]
-    answer = stored.stored_answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b")))), COST_OF)
+    answer = stored.answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b")))), COSTS_OF)
     assert 0 < answer.saving < answer.today.cost == 200
     assert any("what p4d.24xlarge cost now is not known" in finding for finding in answer.findings)
     with pytest.raises(GpucostError, match="not known"):
-        stored.stored_answer(Options(runs=100), question(fleet()), COST_OF)
+        stored.answer(Options(runs=100), question(fleet()), COSTS_OF)
 
 
 def test_what_is_not_priced_is_no_offer() -> None:

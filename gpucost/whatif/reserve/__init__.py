@@ -638,17 +638,7 @@ def _break_even(chosen: dict[str, Choice]) -> tuple[str, ...]:
 
 
 def _sources(families: Sequence[Family], choices: Sequence[Choice]) -> list[Assumption]:
-    rows = [
-        Assumption(
-            f"on demand, {use.instance_type}",
-            use.on_demand.price,
-            "money per node-hour",
-            use.on_demand.source,
-            use.on_demand.as_of,
-        )
-        for family in families
-        for use in family.uses
-    ]
+    rows = [_price(f"on demand, {use.instance_type}", use.on_demand) for family in families for use in family.uses]
     for choice in choices:
         rows += [_price(f"{pool.of}, {choice.terms}", pool.offer) for pool in choice.pools]
     if any(choice.terms.payment == "partial_upfront" for choice in choices):

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, assumed
 from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
     CostOf,
     Fleet,
+    Level,
     Levels,
     Node,
     Pod,
@@ -40,7 +41,7 @@ PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "f
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each."""
+    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each, or exactly `count`, whether it fits or not."""
 
     provider: str | None
     region: str | None
@@ -51,6 +52,7 @@ class Offer:
     price_per_gpu_hour: Decimal
     source: str
     as_of: str | None = None
+    count: int | None = None
 
 
 def list_offers(con: DuckDBPyConnection) -> list[Offer]:
@@ -201,11 +203,12 @@ def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, marg
     for offer in offers:
         ratio = speeds.ratio(offer.gpu_model, load.model)
         model = facts.models.get(offer.gpu_model)
-        if ratio is None or model is None or not (speeds.across_vendors or _is_kin(load, model, facts)):
+        if ratio is None or model is None or not (offer.count or speeds.across_vendors or _is_kin(load, model, facts)):
             continue
-        for gpus in _counts(load, offer, ratio, margins):
+        for gpus in [offer.count] if offer.count else _counts(load, offer, ratio, margins):
             factor = time_factor(load, gpus, ratio)
-            if _holds(load, model, gpus, facts, margins) and (not load.is_batch or factor <= margins.max_slowdown + 1e-9):
+            in_time = not load.is_batch or factor <= margins.max_slowdown + 1e-9
+            if offer.count or (in_time and _holds(load, model, gpus, facts, margins)):
                 found.append(Fit(offer, gpus, factor))
     return sorted(found, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
 
@@ -312,6 +315,21 @@ class Move:
     load: Load
     fit: Fit
 
+    @property
+    def hours(self) -> float:
+        """Of the pods, today."""
+        return sum(pod.to_ms - pod.from_ms for pod in self.pods) / MS_PER_HOUR
+
+    @property
+    def work(self) -> Decimal:
+        """Units of work: active GPU-hours of today's model."""
+        return Decimal(str(round(self.hours * self.load.used * self.load.mean, 9)))
+
+    @property
+    def gpu_hours(self) -> Decimal:
+        """Of the GPUs chosen."""
+        return Decimal(str(self.hours * self.fit.gpus * self.fit.time_factor))
+
 
 def key(number: int) -> tuple[str, str, str]:
     """Under which workload costs are told of the move of this number."""
@@ -325,13 +343,8 @@ def alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
     for number, move in enumerate(moves):
         for index, pod in enumerate(move.pods):
             node = nodes[pod.cluster, pod.node]
-            prices = tuple(
-                replace(p, per_node_hour=round(p.per_node_hour * move.shape.gpus / round(node.gpus), 9)) for p in node.prices
-            )
             name = f"{number}/{index}"
-            made.append(
-                replace(node, cluster="moved", name=name, gpus=pod.gpus, from_ms=pod.from_ms, to_ms=pod.to_ms, prices=prices)
-            )
+            made.append(node.part(pod.gpus, pod, name, cluster="moved"))
             pods.append(replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name))
     return Fleet(tuple(made), tuple(pods))
 
@@ -361,96 +374,25 @@ def moved(moves: Sequence[Move]) -> Fleet:
     return Fleet(tuple(made), tuple(pods))
 
 
+_LINES_SHOWN = 20
+
+
 @dataclass(frozen=True, slots=True)
 class RightsizeOptions:
-    """Prices per GPU-hour. `to_gpus` None: as many as do the work at the lowest cost, of up to 8 on a node."""
+    """`same_model`: workloads stay on their GPU model, and counts change only. Prices before `stale_before` are pointed out.
 
-    load: Load
-    price_per_gpu_hour: Decimal
-    to_model: str
-    to_price_per_gpu_hour: Decimal
+    `assumptions` are those that the fleet rests on. `is_described`: it was made of options, to be compared with the one offer.
+    """
+
     currency: str
-    to_gpus: int | None = None
-    hours: float = HOURS_PER_MONTH
-    margins: Margins = field(default_factory=Margins)
-    told: tuple[Assumption, ...] = field(default_factory=tuple)
-
-
-def calculator_answer(options: RightsizeOptions, facts: Facts, speeds: Speeds, cost_of: CostOf) -> Answer:
-    """Today's GPUs against the others. Raises UsageError where the others cannot do the work."""
-    load = options.load
-    ratio = speeds.ratio(options.to_model, load.model)
-    if ratio is None:
-        raise UsageError(
-            f"how fast {options.to_model} is beside {load.model} is not known to {speeds.source}",
-            "--relative-speed 0.5 says it, or --speeds FILE",
-        )
-    gpus = options.to_gpus
-    if gpus is None:
-        offer = Offer(None, None, None, options.to_model, 8, "on_demand", options.to_price_per_gpu_hour, "option")
-        found = fits(load, [offer], facts, speeds, options.margins)
-        if not found:
-            raise UsageError(
-                f"no count up to 8 of {options.to_model} has the memory and the speed for this work",
-                "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
-            )
-        gpus = found[0].gpus
-    factor = time_factor(load, gpus, ratio)
-    today, scenario = (
-        Position.of(
-            cost_of(uniform("work", nodes=1, gpus_per_node=count, hours=hours, price=Price(round(price * count, 12), "option"))),
-            options.currency,
-            gpus=count,
-            gpu_model=model,
-        )
-        for model, count, hours, price in (
-            (load.model, load.gpus, options.hours, options.price_per_gpu_hour),
-            (options.to_model, gpus, options.hours * factor, options.to_price_per_gpu_hour),
-        )
-    )
-    work = Decimal(str(options.hours * load.used * load.mean))
-    even = options.price_per_gpu_hour * load.gpus / (gpus * Decimal(str(factor)))
-    return Answer(
-        kind="rightsize",
-        title=f"{load.gpus} x {load.model} against {gpus} x {options.to_model}",
-        period=f"{options.hours:g} hours",
-        today=today,
-        scenario=scenario,
-        figures={
-            "unit_of_work": f"active GPU-hour of {load.model}",
-            "units_of_work": round(float(work), 6),
-            "cost_per_unit_of_work_today": round(today.cost / work, 6) if work else None,
-            "cost_per_unit_of_work": round(scenario.cost / work, 6) if work else None,
-            "relative_speed": round(ratio, 6),
-            "time_factor": round(factor, 6),
-            "break_even_price_per_gpu_hour": round(even, 6),
-        },
-        assumptions=(
-            *options.told,
-            Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
-        ),
-        break_even=(f"It saves as long as a {options.to_model} costs less than {even:,.4f} {options.currency} per GPU-hour.",),
-        time=(
-            f"Each hour of work takes {factor:.2f} hours."
-            if load.is_batch
-            else "It runs as long as it did; requests take as long as one GPU's speed says.",
-        ),
-        findings=_findings(options, facts, gpus, factor),
-    )
-
-
-def _findings(options: RightsizeOptions, facts: Facts, gpus: int, factor: float) -> tuple[str, ...]:
-    load, told = options.load, []
-    each = load.memory_mib or facts.models[load.model].memory_mib
-    there = facts.models[options.to_model].memory_mib
-    if each and there and gpus * there < load.gpus * each:
-        filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
-        told.append(f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}.")
-    if load.is_batch and factor > options.margins.max_slowdown:
-        told.append(f"It takes more than {options.margins.max_slowdown:g} times as long (--max-slowdown).")
-    if max(load.gpus, gpus) > 1:
-        told.append("Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.")
-    return tuple(told)
+    period: str
+    scope: str
+    margins: Margins
+    same_model: bool = False
+    stale_before: str = ""
+    given: frozenset[str] = field(default_factory=frozenset)
+    assumptions: tuple[Assumption, ...] = ()
+    is_described: bool = False
 
 
 def described(
@@ -458,6 +400,7 @@ def described(
     facts: Facts,
     speeds: Speeds,
     margins: Margins,
+    given: frozenset[str],
     currency: str,
     gpu_model: str | None,
     on_demand_price: Decimal | None,
@@ -471,8 +414,11 @@ def described(
     to_gpus: int | None,
     relative_speed: float | None,
     serving: bool,
-) -> tuple[RightsizeOptions, Speeds]:
-    """The calculator's options and speeds. Raises UsageError where a model is not known, or what decides is not told."""
+) -> tuple[RightsizeOptions, Fleet, Levels, Speeds, Offer]:
+    """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
+
+    Raises UsageError where a model or its speed is not known, or what decides is not told.
+    """
     if gpu_model is None or to_gpu_model is None or on_demand_price is None or to_price is None:
         raise UsageError(
             "the GPUs to compare, or what they cost, are not told",
@@ -481,52 +427,48 @@ def described(
     if price_per is PricePer.node and to_gpus is None:
         raise UsageError("how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu")
     model, other = facts.model(gpu_model), facts.model(to_gpu_model, "--to-gpu-model")
-    count = gpus or GPUS_PER_NODE
-    busy = 1.0 if utilization_percent is None else utilization_percent / 100
     if relative_speed is not None:
         speeds = Speeds({model.name: 1.0, other.name: relative_speed}, "option", across_vendors=True)
-    load = Load(model.name, count, count, busy, busy, memory_per_gpu_mib, is_batch=not serving)
+    ratio = speeds.ratio(other.name, model.name)
+    if ratio is None:
+        raise UsageError(
+            f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
+            "--relative-speed 0.5 says it, or --speeds FILE",
+        )
+    count = gpus or GPUS_PER_NODE
+    busy = 1.0 if utilization_percent is None else utilization_percent / 100
     always = HOURS_PER_MONTH if hours is None else hours
-    told = (
+    assumptions = (
         Assumption("price today", on_demand_price, f"per {price_per}-hour", "option"),
         Assumption("price of the others", to_price, f"per {price_per}-hour", "option"),
-        Assumption("GPUs are busy", busy * 100, "percent", "default" if utilization_percent is None else "option"),
-        Assumption("hours of work", always, "hours", "default" if hours is None else "option"),
+        assumed("GPUs are busy", busy * 100, "percent", utilization_percent),
+        assumed("hours of work", always, "hours", hours),
         Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of),
         Assumption(f"memory of {other.name}", other.memory_mib, "MiB", "catalog", other.as_of),
+        Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
     )
-    options = RightsizeOptions(
-        load=load,
-        price_per_gpu_hour=round(node_price(on_demand_price, price_per, count) / count, 12),
-        to_model=other.name,
-        to_price_per_gpu_hour=round(node_price(to_price, price_per, to_gpus or 1) / (to_gpus or 1), 12),
-        currency=currency,
-        to_gpus=to_gpus,
+    offer = Offer(
+        None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand",
+        round(node_price(to_price, price_per, to_gpus or 1) / (to_gpus or 1), 12), "option", count=to_gpus,
+    )  # fmt: skip
+    fleet = uniform(
+        "Deployment/work" if serving else "Job/work",
+        nodes=1,
+        gpus_per_node=count,
         hours=always,
-        margins=margins,
-        told=told,
+        price=Price(node_price(on_demand_price, price_per, count), "option"),
+        gpu_model=model.name,
     )
-    return options, speeds
+    level = Level(count, count, _LEAST_HOURS, busy, busy, memory_per_gpu_mib)
+    scope = f"{count} x {model.name}"
+    options = RightsizeOptions(
+        currency, f"{always:g} hours", scope, margins, given=given, assumptions=assumptions, is_described=True
+    )
+    return options, fleet, {(pod.cluster, pod.uid): level for pod in fleet.pods}, speeds, offer
 
 
-_LINES_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRightsizeOptions:
-    """`same_model`: workloads stay on their GPU model, and counts change only. Prices before `stale_before` are pointed out."""
-
-    currency: str
-    period: str
-    scope: str
-    margins: Margins
-    same_model: bool = False
-    stale_before: str = ""
-    given: frozenset[str] = field(default_factory=frozenset)
-
-
-def stored_answer(
-    options: StoredRightsizeOptions,
+def answer(
+    options: RightsizeOptions,
     fleet: Fleet,
     levels: Levels,
     facts: Facts,
@@ -536,7 +478,8 @@ def stored_answer(
 ) -> Answer:
     """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
 
-    Raises GpucostError where nothing was measured.
+    Those of a described offer also where they cost more. Raises GpucostError where nothing was measured, UsageError where the
+    offer cannot do the work.
     """
     shapes = shapes_of(fleet)
     loads = {shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None}
@@ -545,51 +488,97 @@ def stored_answer(
             f"no pod of {options.scope} with whole GPUs was measured in {options.period}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    offers = merge(fleet_offers(fleet.nodes), list(listed))
+    offers = list(listed) if options.is_described else merge(fleet_offers(fleet.nodes), list(listed))
     moves = []
     for shape, load in loads.items():
         if load.used == 0:
             continue  # no work to size GPUs by
         found = fits(load, _near(shape, offers, same_model=options.same_model), facts, speeds, options.margins)
-        if found and (found[0].offer.gpu_model, found[0].gpus) != (shape.model, shape.gpus):
+        if found and (options.is_described or (found[0].offer.gpu_model, found[0].gpus) != (shape.model, shape.gpus)):
             moves.append(Move(shape, tuple(shapes[shape]), load, found[0]))
-    moves, before = _that_save(fleet, moves, cost_of)
+    if options.is_described and not moves:
+        raise UsageError(
+            f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
+            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
+        )
+    moves, before = _that_save(fleet, moves, cost_of, even_if_not=options.is_described)
     gone = {pod for move in moves for pod in move.pods}
     rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
     today = Position.held(cost_of(fleet), options.currency, fleet)
     scenario = Position.held(cost_of(rest), options.currency, rest)
-    lines: list[tuple[Value, ...]] = []
+    after: Sequence[Decimal] = ()
     if moves:
         costs = cost_of(moved(moves))
         scenario = scenario + Position.of(costs, options.currency)
-        lines = _lines(moves, before, costs.by_workload)
+        after = [costs.by_workload[key(number)] for number in range(len(moves))]
+    lines = _lines(moves, before, after)
     unused = {shape: shape.gpus - load.used for shape, load in loads.items() if 0 < load.used < shape.gpus}
     never = [shape for shape, load in loads.items() if load.used == 0]
     has_memory = any(load.memory_mib is not None for load in loads.values())
     hidden = len(lines) - _LINES_SHOWN
     columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor")
     note = "per_unit: cost per active GPU-hour of today's model." + (f" {hidden} more workloads." if hidden > 0 else "")
+    figures: dict[str, Value] = {
+        "workloads_measured": _workloads(loads),
+        "workloads_moved": _workloads(move.shape for move in moves),
+        "workloads_with_unused_gpus": _workloads(unused),
+        "memory_measured": has_memory,
+    }
+    if options.is_described:
+        (move,) = moves
+        figures |= _of_one(move, before[0], after[0], speeds)
+        today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
+        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.fit.offer.gpu_model})
     return Answer(
         kind="rightsize",
         title=f"Other GPUs for {options.scope}",
         period=options.period,
         today=today,
         scenario=scenario,
-        figures={
-            "workloads_measured": len({(shape.cluster, shape.namespace, shape.workload) for shape in loads}),
-            "workloads_moved": len({(m.shape.cluster, m.shape.namespace, m.shape.workload) for m in moves}),
-            "workloads_with_unused_gpus": len({(s.cluster, s.namespace, s.workload) for s in unused}),
-            "memory_measured": has_memory,
-        },
+        figures=figures,
         assumptions=_assumptions(options, speeds, moves),
-        break_even=_break_even(moves, before),
+        break_even=_break_even(options, moves, before),
         time=_time(moves),
         findings=(
             *_stale(options, moves),
-            *_stored_findings(unused, never, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors),
+            *(
+                _unfit(options, moves[0], facts)
+                if options.is_described
+                else _findings(unused, never, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
+            ),
         ),
         tables=(Rows("What would cost less per unit of work", columns, tuple(lines[:_LINES_SHOWN]), note),) if lines else (),
     )
+
+
+def _workloads(shapes: Iterable[Shape]) -> int:
+    return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
+
+
+def _of_one(move: Move, before: Decimal, after: Decimal, speeds: Speeds) -> dict[str, Value]:
+    """What a move of one workload comes to, per unit of its work."""
+    work = move.work
+    return {
+        "unit_of_work": f"active GPU-hour of {move.load.model}",
+        "units_of_work": round(float(work), 6),
+        "cost_per_unit_of_work_today": round(before / work, 6) if work else None,
+        "cost_per_unit_of_work": round(after / work, 6) if work else None,
+        "relative_speed": round(speeds.ratio(move.fit.offer.gpu_model, move.load.model) or 0.0, 6),
+        "time_factor": round(move.fit.time_factor, 6),
+        "break_even_price_per_gpu_hour": round(before / move.gpu_hours, 6),
+    }
+
+
+def _unfit(options: RightsizeOptions, move: Move, facts: Facts) -> list[str]:
+    """What speaks against a count that was asked for."""
+    load, gpus, findings = move.load, move.fit.gpus, []
+    each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.fit.offer.gpu_model].memory_mib
+    if each and there and gpus * there < load.gpus * each:
+        filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
+        findings.append(f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}.")
+    if load.is_batch and move.fit.time_factor > options.margins.max_slowdown:
+        findings.append(f"It takes more than {options.margins.max_slowdown:g} times as long (--max-slowdown).")
+    return findings
 
 
 def _near(shape: Shape, offers: Sequence[Offer], *, same_model: bool) -> list[Offer]:
@@ -603,52 +592,42 @@ def _near(shape: Shape, offers: Sequence[Offer], *, same_model: bool) -> list[Of
     ]
 
 
-def _that_save(fleet: Fleet, moves: list[Move], cost_of: CostOf) -> tuple[list[Move], list[Decimal]]:
-    """The moves that cost less than what they replace, and what that costs today."""
+def _that_save(fleet: Fleet, moves: list[Move], cost_of: CostOf, *, even_if_not: bool) -> tuple[list[Move], list[Decimal]]:
+    """The moves that cost less than what they replace, and what that costs today; all of them `even_if_not`."""
     if not moves:
         return [], []
-    before, after = cost_of(alone(fleet, moves)).by_workload, cost_of(moved(moves)).by_workload
-    kept = [number for number in range(len(moves)) if after[key(number)] < before[key(number)]]
+    before = cost_of(alone(fleet, moves)).by_workload
+    after = before if even_if_not else cost_of(moved(moves)).by_workload
+    kept = [number for number in range(len(moves)) if even_if_not or after[key(number)] < before[key(number)]]
     return [moves[number] for number in kept], [before[key(number)] for number in kept]
 
 
-def _lines(
-    moves: Sequence[Move], before: Sequence[Decimal], after: dict[tuple[str, str, str], Decimal]
-) -> list[tuple[Value, ...]]:
+def _lines(moves: Sequence[Move], before: Sequence[Decimal], after: Sequence[Decimal]) -> list[tuple[Value, ...]]:
     lines: list[tuple[Value, ...]] = []
-    for number, move in enumerate(moves):
-        was, now = before[number], after[key(number)]
-        hours = sum(pod.to_ms - pod.from_ms for pod in move.pods) / MS_PER_HOUR
-        work = Decimal(str(round(hours * move.load.used * move.load.mean, 9)))
+    for move, was, now in zip(moves, before, after, strict=True):
         bought = f"{move.fit.offer.instance_type or 'option'} {move.fit.offer.purchase_option} ({move.fit.offer.source})"
         lines.append(
             (
-                move.shape.workload,
-                f"{move.shape.gpus} x {move.shape.model}",
-                f"{move.fit.gpus} x {move.fit.offer.gpu_model}",
-                bought,
-                round(was, 2),
-                round(now, 2),
-                round(was / work, 4) if work else None,
-                round(now / work, 4) if work else None,
-                round(move.fit.time_factor, 3),
+                move.shape.workload, f"{move.shape.gpus} x {move.shape.model}", f"{move.fit.gpus} x {move.fit.offer.gpu_model}",
+                bought, round(was, 2), round(now, 2), round(was / move.work, 4) if move.work else None,
+                round(now / move.work, 4) if move.work else None, round(move.fit.time_factor, 3),
             )
-        )
+        )  # fmt: skip
     return sorted(lines, key=lambda line: (Decimal(str(line[5])) - Decimal(str(line[4])), str(line[0])))
 
 
-def _assumptions(options: StoredRightsizeOptions, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
+def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
     def source(name: str) -> str:
         return "option" if name in options.given else "default"
 
     margins = options.margins
     prices = {(m.fit.offer.instance_type, m.fit.offer.purchase_option): m.fit.offer for m in moves if m.fit.offer.instance_type}
     return (
-        Assumption("speed of GPU models", speeds.source, "", "option" if options.given & {"speeds"} else "catalog", speeds.as_of),
+        *(() if options.is_described else (_of_models(options, speeds),)),
         Assumption("added to memory and activity", margins.margin_percent, "percent", source("margin_percent")),
         Assumption("kept free of what serves", margins.headroom_percent, "percent", source("headroom_percent")),
         Assumption("batch work may take", margins.max_slowdown, "times as long", source("max_slowdown")),
-        Assumption("usage, activity and today's prices", options.period, "", "store"),
+        *options.assumptions,
         *(
             Assumption(f"a GPU of {kind}, {option}", round(offer.price_per_gpu_hour, 4), "per hour", offer.source, offer.as_of)
             for (kind, option), offer in sorted(prices.items(), key=lambda item: str(item[0]))
@@ -656,15 +635,19 @@ def _assumptions(options: StoredRightsizeOptions, speeds: Speeds, moves: Sequenc
     )
 
 
-def _break_even(moves: Sequence[Move], before: Sequence[Decimal]) -> tuple[str, ...]:
+def _of_models(options: RightsizeOptions, speeds: Speeds) -> Assumption:
+    source = "option" if "speeds" in options.given else "catalog"
+    return Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of)
+
+
+def _break_even(options: RightsizeOptions, moves: Sequence[Move], before: Sequence[Decimal]) -> tuple[str, ...]:
     if not moves:
         return ("Nothing with enough memory and speed costs less per unit of work than what runs today.",)
-    top, number = max((before[number], number) for number in range(len(moves)))
-    move = moves[number]
-    hours = Decimal(str(sum(pod.to_ms - pod.from_ms for pod in move.pods) / MS_PER_HOUR * move.fit.gpus * move.fit.time_factor))
+    top, move = max(zip(before, moves, strict=True), key=lambda pair: pair[0])
+    who = "It" if options.is_described else f"The largest, {move.shape.workload},"
     return (
-        f"The largest, {move.shape.workload}, saves as long as a {move.fit.offer.gpu_model} costs less than "
-        f"{top / hours:,.4f} per GPU-hour (now {move.fit.offer.price_per_gpu_hour:,.4f}).",
+        f"{who} saves as long as a {move.fit.offer.gpu_model} costs less than "
+        f"{top / move.gpu_hours:,.4f} per GPU-hour (now {move.fit.offer.price_per_gpu_hour:,.4f}).",
     )
 
 
@@ -672,13 +655,14 @@ def _time(moves: Sequence[Move]) -> tuple[str, ...]:
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
     if not factors:
         return ("What does not end by itself runs as long as it did.",)
+    span = " to ".join(sorted({f"{factor:.2f}" for factor in (min(factors), max(factors))}, key=float))
     return (
-        f"Batch work takes {min(factors):.2f} to {max(factors):.2f} times as long; the rest runs as long as it did.",
+        f"Batch work takes {span} times as long; the rest runs as long as it did.",
         "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.",
     )
 
 
-def _stale(options: StoredRightsizeOptions, moves: Sequence[Move]) -> list[str]:
+def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
     offers = {move.fit.offer for move in moves if move.fit.offer.source in ("catalog", "spot_history")}
     old = sorted(
         f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
@@ -688,29 +672,29 @@ def _stale(options: StoredRightsizeOptions, moves: Sequence[Move]) -> list[str]:
     return [f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones."] if old else []
 
 
-def _stored_findings(
+def _findings(
     unused: dict[Shape, int], never: list[Shape], fleet: Fleet, *, has_memory: bool, across_vendors: bool
 ) -> tuple[str, ...]:
-    told = [
+    findings = [
         f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {shape.gpus - count} of them."
         for shape, count in sorted(unused.items(), key=lambda item: (-item[1], item[0].workload))[:_LINES_SHOWN]
     ]
-    told += [
+    findings += [
         f"{shape.namespace}/{shape.workload} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
         for shape in never[:_LINES_SHOWN]
     ]
     if not has_memory:
-        told.append(
+        findings.append(
             "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
         )
     if not across_vendors:
-        told.append("Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in.")
+        findings.append("Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in.")
     counted = sum(map(has_whole_gpus, fleet.pods))
     if counted < len(fleet.pods):
-        told.append(f"{len(fleet.pods) - counted} pods that hold parts of GPUs are left as they are.")
+        findings.append(f"{len(fleet.pods) - counted} pods that hold parts of GPUs are left as they are.")
     reserved = {(node.cluster, node.name) for node in fleet.nodes if node.capacity_type not in PURCHASE}
     on_reserved = sum((pod.cluster, pod.node) in reserved for pod in fleet.pods)
     if on_reserved:
-        told.append(f"{on_reserved} pods on reserved capacity are left as they are: it is paid anyway.")
-    told.append("GPUs are counted at their share of an instance; money is saved once whole nodes change.")
-    return tuple(told)
+        findings.append(f"{on_reserved} pods on reserved capacity are left as they are: it is paid anyway.")
+    findings.append("GPUs are counted at their share of an instance; money is saved once whole nodes change.")
+    return tuple(findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from gpucost.errors import UsageError
 from gpucost.periods import to_ms
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
-from gpucost.whatif.fleet import GPUS_PER_NODE, HOURS_PER_MONTH, CostOf, Costs, Fleet, Price, PricePer, node_price, uniform
+from gpucost.whatif.fleet import GPUS_PER_NODE, HOURS_PER_MONTH, Costs, Fleet, Price, PricePer, node_price, uniform
 from gpucost.whatif.spot import simulate as formulas
-from gpucost.whatif.spot.interruptions import Rate, money
-from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
+from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.spot.market import Market, Place, find_instance, read_market, typical_rate
 from gpucost.whatif.spot.simulate import (
+    HOPELESS_RATIO,
     Makespans,
     Moved,
     Options,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+
+# What fleets cost, in their order.
+CostsOf = Callable[[Sequence[Fleet]], list[Costs]]
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 _SWEEP = re.compile(r"sweep|hpo|tune|tuning|ablation|trial|experiment|grid", re.IGNORECASE)
@@ -148,108 +152,6 @@ _PERCENTILES = (5, 50, 95)
 _NORMAL_999 = 3.29
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """Both prices of a node, how many there are and how long each is needed. `unit` GPUs are what shown prices are per."""
-
-    on_demand: Price
-    spot: Price
-    nodes: int
-    gpus: int
-    hours: float
-    currency: str
-    price_per: str = "node"
-    name: str = ""
-
-    @property
-    def unit(self) -> int:
-        return self.gpus if self.price_per == "gpu" else 1
-
-    def node(self, name: str, price: Decimal | float) -> Fleet:
-        """One of the nodes at this price."""
-        return uniform(
-            name,
-            nodes=1,
-            gpus_per_node=self.gpus,
-            hours=self.hours,
-            price=Price(money(price), "option"),
-            capacity_type="on_demand" if name == "on_demand" else "spot",
-        )
-
-    def costs(self, prices: Mapping[str, Decimal | float], cost_of: CostOf) -> dict[str, Decimal]:
-        """What the nodes cost at each of these prices, asked of the stages at once: every price is a team of its own.
-
-        The nodes are equal in all that a cost depends on, so one of them is asked for.
-        """
-        together = sum((self.node(name, price) for name, price in prices.items()), Fleet())
-        return {name: cost * self.nodes for name, cost in cost_of(together).by_team.items()}
-
-
-def calculator_answer(options: Options, rate: Rate, quote: Quote, cost_of: CostOf) -> Answer:
-    """What moving `quote` costs, by the exact effective price; first order beside it.
-
-    Raises UsageError where the checkpoint interval is longer than the job.
-    """
-    options.check(quote.hours)
-    work = options.work(rate.per_hour, quote.nodes)
-    spot, on_demand = float(quote.spot.per_node_hour), quote.on_demand.per_node_hour
-    exact, first = spot * _finite(formulas.exact(work)), spot * formulas.first_order(work)
-    simulated = simulate(work, quote.hours, options.wait_hours, options.runs, options.seed)
-    expected = _finite(expected_hours(work, quote.hours))
-    percentiles = _paid_percentiles(simulated)
-    prices: dict[str, Decimal | float] = {"on_demand": on_demand, "exact": exact, "first_order": first}
-    prices |= {name: exact * hours / expected for name, hours in percentiles.items()}
-    costs = quote.costs(prices, cost_of)
-    node_hours = sum(node.hours for node in quote.node("exact", exact).nodes) * quote.nodes
-    as_on_demand, as_spot = (
-        Position(costs[name], quote.currency, node_hours * quote.gpus, node_hours) for name in ("on_demand", "exact")
-    )
-    as_spot.more.update(price_per_node_hour=money(exact), cost_first_order=costs["first_order"])
-    to_spot = options.to is Target.spot
-    ratio = float(on_demand) / spot
-    even = formulas.break_even_exact(work, ratio), formulas.break_even_first_order(work, ratio)
-    figures: dict[str, Any] = {
-        "price_per": quote.price_per,
-        "on_demand_price": float(on_demand) / quote.unit,
-        "spot_price": spot / quote.unit,
-        "has_discount": spot < on_demand,
-        "effective_price_first_order": round(first / quote.unit, _DIGITS),
-        "effective_price_exact": round(exact / quote.unit, _DIGITS),
-        "effective_price_per_gpu_hour_first_order": round(first / quote.gpus, _DIGITS),
-        "effective_price_per_gpu_hour_exact": round(exact / quote.gpus, _DIGITS),
-        "interruptions_per_hour": rate.per_hour,
-        "break_even_interruptions_per_hour": even[0],
-        "break_even_interruptions_per_hour_first_order": even[1],
-        **checkpoint_figures(work),
-        **per_interruption(work, spot, float(on_demand)),
-        "makespan_hours": makespan_figures(quote.hours, expected, work, options.wait_hours, simulated),
-    }
-    return Answer(
-        kind="spot",
-        title=f"{quote.name or 'On demand'} to spot" if to_spot else f"{quote.name or 'Spot'} to on demand",
-        period=f"{quote.nodes:,} node(s) of {quote.gpus} GPUs, {quote.hours:,g} h each",
-        today=as_on_demand if to_spot else as_spot,
-        scenario=as_spot if to_spot else as_on_demand,
-        figures=figures,
-        assumptions=(
-            Assumption("on-demand price", on_demand, f"{quote.currency} per node-hour", *_origin(quote.on_demand)),
-            Assumption("spot price", quote.spot.per_node_hour, f"{quote.currency} per node-hour", *_origin(quote.spot)),
-            rate_assumption(rate),
-            *options.assumptions(),
-        ),
-        ranges=_ranges(options, rate, quote, simulated, [costs[name] for name in percentiles]),
-        break_even=break_even_sentences(
-            even[0], even[1], rate.per_hour, quote.nodes, is_cheaper=formulas.exact(options.work(0.0)) < ratio
-        ),
-        time=time_sentences(figures["makespan_hours"], figures["optimal_checkpoint_minutes"]),
-        findings=(
-            *no_discount(spot, float(on_demand)),
-            *free_first_hours(work, ratio, even[0]),
-            *_formulas(first, exact, quote),
-        ),
-    )
-
-
 def checkpoint_figures(work: Work) -> dict[str, float | None]:
     """The best intervals in minutes; None where checkpoints cost nothing, or nothing is lost."""
     best = formulas.best_checkpoints(work)
@@ -295,159 +197,140 @@ def makespan_figures(
     return figures | {f"p{at}": round(float(value), _DIGITS) for at, value in zip(_PERCENTILES, values, strict=True)}
 
 
-def _paid_percentiles(simulated: Makespans | None) -> dict[str, float]:
-    """Paid hours of a node that 5 % and 95 % of runs stay within."""
-    if simulated is None:
-        return {}
-    import numpy as np
-
-    low, high = np.percentile(simulated.paid, (5, 95))
-    return {"p5": float(low), "p95": float(high)}
-
-
-def _ranges(
-    options: Options, rate: Rate, quote: Quote, simulated: Makespans | None, costs: Sequence[Decimal]
-) -> tuple[Range, ...]:
-    spans = []
-    if simulated is not None:
-        import numpy as np
-
-        low, high = (float(value) for value in np.percentile(simulated.elapsed, (5, 95)))
-        meaning = f"5 % to 95 % of {len(simulated.paid):,} simulated runs"
-        spans.append(Range("makespan", round(low, 3), round(high, 3), "hours", meaning))
-        spans.append(Range("cost on spot", min(costs), max(costs), quote.currency, meaning))
-    if rate.low is not None and rate.high is not None:
-        ends = [formulas.exact(options.work(end, quote.nodes)) * float(quote.spot.per_node_hour) for end in (rate.low, rate.high)]
-        if all(price < float("inf") for price in ends):
-            shown = [round(price / quote.unit, _DIGITS) for price in ends]
-            unit = f"{quote.currency} per {quote.price_per}-hour"
-            spans.append(Range("effective price", min(shown), max(shown), unit, "at both ends of what is known of interruptions"))
-    return tuple(spans)
-
-
-def _formulas(first: float, exact: float, quote: Quote) -> tuple[str, ...]:
-    unit = f"{quote.currency} per useful {quote.price_per}-hour"
-    return (f"effective price: {first / quote.unit:,.4f} by first order, {exact / quote.unit:,.4f} exactly, {unit}",)
-
-
-def _origin(price: Price) -> tuple[str, str | None]:
-    return price.source, price.as_of
-
-
-def _finite(value: float) -> float:
-    """Raises UsageError for work that never ends."""
-    from gpucost.errors import UsageError
-
-    if value > 1e9:
-        raise UsageError(
-            "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
-        )
-    return value
-
-
 _SHOWN = 20
 
 
-def stored_answer(options: Options, question: Question, cost_of: CostOf) -> Answer:
-    """What moving the usage costs. Raises GpucostError where nothing can be moved."""
+def answer(options: Options, question: Question, costs_of: CostsOf) -> Answer:
+    """What moving the usage costs, by the exact effective price; first order beside it.
+
+    A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
+    """
+    is_back = question.is_described and options.to is Target.on_demand
+    options = replace(options, to=Target.spot) if is_back else options
     moved, stays = movable(options, question)
-    costs_today = cost_of(question.fleet)
-    costs_then = cost_of(edited(options, question, moved, formulas.exact))
-    first = cost_of(edited(options, question, moved, formulas.first_order))
-    today = _position(question, costs_today)
-    scenario = _position(question, costs_then, cost_first_order=_cost(question, first))
     # of nodes that others hold, too, only the part asked for counts
-    weights = [(item, item.node.hours * (item.held_share if question.is_narrowed else 1)) for item in moved.values()]
+    times = question.times
+    weights = [(item, item.node.hours * times * (item.held_share if question.is_narrowed else 1)) for item in moved.values()]
     hours = sum(weight for _, weight in weights)
     gpu_hours = sum(weight * item.node.gpus for item, weight in weights)
     to_spot = options.to is Target.spot
-    spot = sum((item.price if to_spot else item.today_price) * weight for item, weight in weights) / hours
-    on_demand = sum((item.today_price if to_spot else item.price) * weight for item, weight in weights) / hours
-    rate = sum(item.rate.per_hour * weight for item, weight in weights) / hours
+    there = _weighted([(item.price, weight) for item, weight in weights])
+    now = _weighted([(item.today_price, weight) for item, weight in weights])
+    spot, on_demand = (there, now) if to_spot else (now, there)
+    rate = _weighted([(item.rate.per_hour, weight) for item, weight in weights])
     gang = _typical_gang(moved)
-    effective = {
-        name: sum(
+    first, exact = (
+        sum(
             (item.price if to_spot else item.today_price) * item.overhead(options, item.rate.per_hour, formula) * weight
             for item, weight in weights
         )
         / gpu_hours
-        for name, formula in (("exact", formulas.exact), ("first_order", formulas.first_order))
-    }
-    unit = hours / gpu_hours if question.price_per == "gpu" else 1.0
-    per_unit = 1.0 if question.price_per == "gpu" else gpu_hours / hours
+        for formula in (formulas.first_order, formulas.exact)
+    )
+    gpus, share = (1.0, hours / gpu_hours) if question.price_per == "gpu" else (gpu_hours / hours, 1.0)
     work = options.work(rate, gang)
-    even = formulas.break_even_exact(work, on_demand / spot), formulas.break_even_first_order(work, on_demand / spot)
+    ratio = on_demand / spot
+    even = formulas.break_even_exact(work, ratio), formulas.break_even_first_order(work, ratio)
     # hours on spot hold what interruptions lost already: the work itself is less
     useful = hours / gang / (1 if to_spot else formulas.stretch(work))
     simulated = simulate(work, useful, options.wait_hours, options.runs, options.seed)
-    makespan = makespan_figures(useful, expected_hours(work, useful), work, options.wait_hours, simulated)
-    by_suitability, table = _by_workload(question, moved, costs_today, costs_then)
+    expected = expected_hours(work, useful)
+    makespan = makespan_figures(useful, expected, work, options.wait_hours, simulated)
+    spans = _spans(options, question, moved, simulated, expected)
+    costs_today, costs_then, costs_first, *ends = costs_of(
+        [
+            question.fleet,
+            edited(options, question, moved, formulas.exact),
+            edited(options, question, moved, formulas.first_order),
+            *(fleet for _, fleets in spans for fleet in fleets),
+        ]
+    )
+    currency = question.market.currency
+    today = _position(question, costs_today)
+    scenario = replace(_position(question, costs_then), more={"cost_first_order": _cost(question, costs_first)})
     figures: dict[str, Any] = {
         "price_per": question.price_per,
-        "on_demand_price": round(on_demand * unit, _DIGITS),
-        "spot_price": round(spot * unit, _DIGITS),
+        "on_demand_price": round(on_demand * share, 9),
+        "spot_price": round(spot * share, 9),
         "has_discount": spot < on_demand,
-        "effective_price_first_order": round(effective["first_order"] * per_unit, _DIGITS),
-        "effective_price_exact": round(effective["exact"] * per_unit, _DIGITS),
-        "effective_price_per_gpu_hour_first_order": round(effective["first_order"], _DIGITS),
-        "effective_price_per_gpu_hour_exact": round(effective["exact"], _DIGITS),
+        "effective_price_first_order": round(first * gpus, _DIGITS),
+        "effective_price_exact": round(exact * gpus, _DIGITS),
+        "effective_price_per_gpu_hour_first_order": round(first, _DIGITS),
+        "effective_price_per_gpu_hour_exact": round(exact, _DIGITS),
         "interruptions_per_hour": rate,
         "break_even_interruptions_per_hour": even[0],
         "break_even_interruptions_per_hour_first_order": even[1],
         **checkpoint_figures(work),
         **per_interruption(work, spot, on_demand),
         "makespan_hours": makespan,
-        "moved_nodes": len(moved),
-        "moved_node_hours": round(hours, _DIGITS),
-        "moved_gpu_hours": round(gpu_hours, _DIGITS),
-        "saving_by_suitability": by_suitability,
     }
-    currency = question.market.currency
+    findings = [
+        *no_discount(spot, on_demand),
+        *free_first_hours(work, ratio, even[0]),
+        f"effective price: {first * gpus:,.4f} by first order, {exact * gpus:,.4f} exactly,"
+        f" {currency} per useful {question.price_per}-hour",
+    ]
+    tables: tuple[Rows, ...] = ()
+    if not question.is_described:
+        savings, table = _by_workload(question, moved, costs_today, costs_then)
+        figures |= {
+            "moved_nodes": len(moved),
+            "moved_node_hours": round(hours, _DIGITS),
+            "moved_gpu_hours": round(gpu_hours, _DIGITS),
+            "saving_by_suitability": savings,
+        }
+        findings += _findings(savings, stays, currency, to_spot)
+        tables = (table,)
+    amounts = [_cost(question, costs) for costs in ends]
+    figure = "cost on spot" if question.is_described else "scenario cost"
+    ranges = [
+        Range(figure, min(pair), max(pair), currency, meaning)
+        for (meaning, _), pair in zip(spans, zip(amounts[::2], amounts[1::2], strict=True), strict=True)
+    ]
+    unit = "h" if question.is_described else "node-hours" if gang == 1 else f"hours of {gang} nodes"
     return Answer(
         kind="spot",
-        title=f"Usage of {question.scope_name}: {'on demand to spot' if to_spot else 'spot to on demand'}",
+        title=f"Usage of {question.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}",
         period=question.period_name,
-        today=today,
-        scenario=scenario,
+        today=scenario if is_back else today,
+        scenario=today if is_back else scenario,
         figures=figures,
-        assumptions=(*_price_assumptions(moved, currency), *_rate_assumptions(moved), *options.assumptions()),
-        ranges=_stored_ranges(options, question, moved, simulated, makespan, cost_of),
-        break_even=break_even_sentences(
-            even[0], even[1], rate, gang, is_cheaper=formulas.exact(options.work(0.0)) < on_demand / spot
+        assumptions=(
+            *(question.assumptions or _price_assumptions(moved, currency)),
+            *_rate_assumptions(moved),
+            *options.assumptions(),
         ),
-        time=time_sentences(
-            makespan, figures["optimal_checkpoint_minutes"], "node-hours" if gang == 1 else f"hours of {gang} nodes"
-        ),
-        findings=(
-            *no_discount(spot, on_demand),
-            *free_first_hours(work, on_demand / spot, even[0]),
-            *_findings(by_suitability, stays, currency, to_spot),
-        ),
-        tables=(table,),
+        ranges=tuple(ranges),
+        break_even=break_even_sentences(even[0], even[1], rate, gang, is_cheaper=formulas.exact(options.work(0.0)) < ratio),
+        time=time_sentences(makespan, figures["optimal_checkpoint_minutes"], unit),
+        findings=tuple(findings),
+        tables=tables,
     )
 
 
-def _stored_ranges(
-    options: Options,
-    question: Question,
-    moved: dict[tuple[str, str], Moved],
-    simulated: Any,
-    makespan: dict[str, Any],
-    cost_of: CostOf,
-) -> tuple[Range, ...]:
-    spans = []
-    currency = question.market.currency
-    if simulated is not None and makespan["expected_paid"]:
+def _weighted(values: Sequence[tuple[float, float]]) -> float:
+    """Their mean by weight; of equal ones that one, to the last digit."""
+    if len({value for value, _ in values}) == 1:
+        return values[0][0]
+    return sum(value * weight for value, weight in values) / sum(weight for _, weight in values)
+
+
+def _spans(
+    options: Options, question: Question, moved: dict[tuple[str, str], Moved], simulated: Makespans | None, expected: float
+) -> list[tuple[str, tuple[Fleet, Fleet]]]:
+    """What is known of the spread of the scenario's cost: a meaning, and the fleets at both ends."""
+    spans: list[tuple[str, tuple[Fleet, Fleet]]] = []
+    if simulated is not None and expected:
         import numpy as np
 
-        factors = [float(value) / makespan["expected_paid"] for value in np.percentile(simulated.paid, (5, 95))]
-        ends = [_cost(question, cost_of(edited(options, question, moved, formulas.exact, factor))) for factor in factors]
-        spans.append(Range("scenario cost", min(ends), max(ends), currency, f"5 % to 95 % of {options.runs:,} simulated runs"))
+        low, high = (float(value) / expected for value in np.percentile(simulated.paid, (5, 95)))
+        ends = edited(options, question, moved, formulas.exact, low), edited(options, question, moved, formulas.exact, high)
+        spans.append((f"5 % to 95 % of {options.runs:,} simulated runs", ends))
     if all(item.rate.low is not None and item.rate.high is not None for item in moved.values()):
-        rates: tuple[Callable[[Rate], float], ...] = (lambda rate: rate.low or 0.0, lambda rate: rate.high or 0.0)
-        ends = [_cost(question, cost_of(edited(options, question, moved, formulas.exact, rate_of=at))) for at in rates]
-        spans.append(Range("scenario cost", min(ends), max(ends), currency, "between the ends of what is known of interruptions"))
-    return tuple(spans)
+        least = edited(options, question, moved, formulas.exact, rate_of=lambda rate: rate.low or 0.0)
+        most = edited(options, question, moved, formulas.exact, rate_of=lambda rate: rate.high or 0.0)
+        spans.append(("between the ends of what is known of interruptions", (least, most)))
+    return spans
 
 
 def _by_workload(
@@ -529,14 +412,14 @@ def _typical_gang(moved: dict[tuple[str, str], Moved]) -> int:
     return max(1, round(sized / total))
 
 
-def _position(question: Question, costs: Costs, **more: Value) -> Position:
-    if question.is_narrowed:
-        return Position.held(costs, question.market.currency, question.fleet, **more)
-    return Position.of(costs, question.market.currency, **more)
+def _position(question: Question, costs: Costs) -> Position:
+    currency = question.market.currency
+    held = Position.held(costs, currency, question.fleet) if question.is_narrowed else Position.of(costs, currency)
+    return held * question.times
 
 
 def _cost(question: Question, costs: Costs) -> Decimal:
-    return costs.cost if question.is_narrowed else costs.node_cost
+    return (costs.cost if question.is_narrowed else costs.node_cost) * question.times
 
 
 def _cents(amount: Decimal) -> Decimal:
@@ -568,18 +451,21 @@ def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     return Place(instance.name, instance.provider, fleet.region, fleet.zone), int(instance.gpus)
 
 
-def quote_of(con: DuckDBPyConnection, settings: Config, fleet: Described) -> tuple[Quote, Rate | None]:
-    """Both prices of a node, from options first, and the rate of its catalog band. Raises UsageError where a price is missing."""
-    gpus, rate, market, place = fleet.gpus or GPUS_PER_NODE, None, None, None
+def described(con: DuckDBPyConnection, settings: Config, options: Options, fleet: Described, rate: Rate | None) -> Question:
+    """One of the nodes that options describe, moved to spot: its prices from options first, else of the store and the catalog.
+
+    Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
+    """
+    gpus, market, place = fleet.gpus or GPUS_PER_NODE, None, None
     if fleet.instance_type is not None:
         place, gpus = find_place(con, fleet)
         market = read_market(con, [fleet.instance_type], settings.currency, settings.prices.stale_after_days)
-        rate = market.band(place)
+        rate = rate or market.band(place)
     elif fleet.region or fleet.zone:
         raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
-    prices = {"on_demand": fleet.on_demand_price, "spot": fleet.spot_price}
+    rate = rate or typical_rate(con)
     found: dict[str, Price] = {}
-    for option, price in prices.items():
+    for option, price in (("on_demand", fleet.on_demand_price), ("spot", fleet.spot_price)):
         if price is not None:
             found[option] = Price(node_price(price, fleet.price_per, gpus), "option")
         elif market is not None and place is not None:
@@ -587,17 +473,28 @@ def quote_of(con: DuckDBPyConnection, settings: Config, fleet: Described) -> tup
         else:
             name = f"--{option.replace('_', '-')}-price"
             raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
-    quote = Quote(
-        on_demand=found["on_demand"],
-        spot=found["spot"],
-        nodes=fleet.nodes or 1,
-        gpus=gpus,
-        hours=fleet.hours or HOURS_PER_MONTH,
-        currency=settings.currency,
+    nodes, hours, unit = fleet.nodes or 1, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
+    options.check(hours)
+    if formulas.exact(options.work(rate.per_hour, nodes)) > HOPELESS_RATIO:
+        raise UsageError(
+            "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
+        )
+    name = f"{place.instance_type}{f' in {place.region}' if place.region else ''}" if place else "described nodes"
+    return Question(
+        fleet=uniform("Job/work", nodes=1, gpus_per_node=gpus, hours=hours, price=found["on_demand"]),
+        period_name=f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
+        scope_name=name,
+        is_narrowed=False,
+        market=Market(settings.currency),
+        typical=rate,
+        price=found["spot"].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1),
         price_per=fleet.price_per.value,
-        name=str(place.instance_type) + (f" in {place.region}" if place.region else "") if place else "",
+        times=nodes,
+        assumptions=tuple(
+            Assumption(f"{option.replace('_', '-')} price", price.per_node_hour, unit, price.source, price.as_of)
+            for option, price in found.items()
+        ),
     )
-    return quote, rate
 
 
 def known_price(market: Market, place: Place, option: str) -> Price:

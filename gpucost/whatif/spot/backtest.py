@@ -228,7 +228,7 @@ def answer(options: Options, question: Replay, cost_of: CostOf) -> Answer:
     """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
     overhead = simulate.stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
-    stretched = [_stretched(job, overhead) for job in question.jobs]
+    stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]
     replayed = [(job, bought) for job in stretched if (bought := replay(job, move, question.on_demand_share))]
     if not replayed:
         raise GpucostError("the spot price history is shorter than the job with its interruptions", "give fewer --hours")
@@ -268,10 +268,6 @@ def _clipped(zone: Changes, period: Period | None) -> Changes:
     return Changes(zone.region, zone.zone, zone.at_ms, zone.prices, end)
 
 
-def _stretched(job: Job, overhead: float) -> Job:
-    return replace(job, hours=job.hours * overhead)
-
-
 def _on_demand_unstretched(job: Job, ways: dict[str, Run], overhead: float) -> dict[str, Run]:
     """Nothing interrupts on demand: its hours are those of the work."""
     end = job.start_ms + round(job.hours / overhead * MS_PER_HOUR)
@@ -287,11 +283,7 @@ def _position(
 
 
 def _table(
-    question: Replay,
-    paid: dict[str, list[Decimal]],
-    means: dict[str, Decimal],
-    runs: Sequence[dict[str, Run]],
-    count: int,
+    question: Replay, paid: dict[str, list[Decimal]], means: dict[str, Decimal], runs: Sequence[dict[str, Run]], count: int
 ) -> Rows:
     today = means[ON_DEMAND]
     lines: list[tuple[Value, ...]] = []

@@ -194,7 +194,7 @@ def expected_hours(work: Work, hours: float) -> float:
     if work.is_noticed:
         clock = hours + work.write * (whole + (rest > 0))
         return clock * math.exp(rate * (work.restart + work.write))
-    last = stretch(_with_checkpoint(work, rest)) * rest if rest else 0.0
+    last = stretch(replace(work, checkpoint=rest)) * rest if rest else 0.0
     return whole * work.checkpoint * stretch(work) + last
 
 
@@ -256,12 +256,6 @@ def _lost_hours(rng: np.random.Generator, failures: NDArray[np.int64], span: flo
         counts = failures[many]
         lost[many] = np.maximum(counts * mean + np.sqrt(counts) * deviation * rng.standard_normal(len(counts)), 0.0)
     return lost
-
-
-def _with_checkpoint(work: Work, hours: float) -> Work:
-    from dataclasses import replace
-
-    return replace(work, checkpoint=hours)
 
 
 Workload = tuple[str, str, str]
@@ -370,12 +364,16 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
     return Assumption(name, rate.per_hour, "per node-hour", rate.source, rate.as_of)
 
 
-_HOPELESS = 1e9
+# Paid hours per useful hour beyond which work never ends.
+HOPELESS_RATIO = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whose usage, at which prices: `price` of a node (per node, or per GPU) wins over all that is known."""
+    """Whose usage, at which prices: `price` of a node (per node, or per GPU) wins over all that is known.
+
+    Of a described fleet each node stands for `times` equal ones that need each other, and `assumptions` say what it rests on.
+    """
 
     fleet: Fleet
     period_name: str
@@ -386,6 +384,12 @@ class Question:
     rate: Rate | None = None
     price: Decimal | None = None
     price_per: str = "node"
+    times: int = 1
+    assumptions: tuple[Assumption, ...] = ()
+
+    @property
+    def is_described(self) -> bool:
+        return bool(self.assumptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +427,7 @@ def movable(options: Options, question: Question) -> tuple[dict[tuple[str, str],
     gang_of = gangs(question.fleet)
     held: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for pod in question.fleet.pods:
-        held[pod.cluster, pod.node][gang_of[workload_of(pod)]] += (pod.to_ms - pod.from_ms) * pod.gpus
+        held[pod.cluster, pod.node][gang_of[workload_of(pod)] * question.times] += (pod.to_ms - pod.from_ms) * pod.gpus
     moved: dict[tuple[str, str], Moved] = {}
     stays: Counter[str] = Counter()
     for node in question.fleet.nodes:
@@ -484,7 +488,7 @@ def edited(
         if item is None:
             return node
         overhead = item.overhead(options, rate_of(item.rate), formula) * factor
-        if overhead > _HOPELESS:
+        if overhead > HOPELESS_RATIO:
             raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
         prices = tuple(
             replace(price, per_node_hour=money(float(price.per_node_hour) * (overhead if to_spot else 1 / overhead)))
