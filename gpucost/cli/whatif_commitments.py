@@ -455,7 +455,8 @@ def whatif_reserve(
             offers_to_choose(on_demand, offers, prices, discounts, price_per, per_node),
         )
         families: tuple[Family, ...] = (Family(provider, place, family_name(kind) if kind else "nodes", (use,)),)
-        existing, assumptions = Existing(is_bill_loaded=False), (Assumption("usage", period_name, "nodes by hour", "option"),)
+        existing = Existing(is_bill_loaded=False)
+        assumptions: tuple[Assumption, ...] = (Assumption("usage", period_name, "nodes by hour", "option"),)
     else:
         families, existing, period_name, assumptions = stored_families(
             run, instance_type or (), region or (), prices, discounts, price_per
