@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.render.schema import Shape, Summary
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
@@ -205,7 +206,7 @@ class PriceSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Shape):
     """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
 
     'not_collected' may be signed, by whom and why; 'bridged' is short enough to count as collected; of 'partial' time an answer
@@ -219,8 +220,17 @@ class Gap:
     hours: float
     families: tuple[str, ...]
     reason: str
-    accepted_by: str | None = None
-    accepted_why: str | None = None
+    accepted_by: str | None
+    accepted_why: str | None
+
+    HIDDEN = ("kind", "accepted_by", "accepted_why")
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTime(Gap):
+    """A gap of kind 'not_collected'."""
+
+    HIDDEN = ("kind",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +243,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Summary):
     """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
 
     `gaps` tell of what; `is_complete` where the period is over and nobody needs to sign any more of them.
@@ -258,13 +268,56 @@ class Coverage:
     cost_basis: str
     billed_cost: Decimal
     estimated_cost: Decimal
-    state: str | None = None
+    state: Literal["final", "estimate"] | None = None
     reasons: tuple[str, ...] = ()
     reconciliation: str | None = None
 
     def of_kind(self, kind: str) -> list[Gap]:
         """The gaps of one kind."""
         return [gap for gap in self.gaps if gap.kind == kind]
+
+    def printed(self) -> CoverageAnswer:
+        """As the JSON contracts say it."""
+        return CoverageAnswer(
+            state=self.state,
+            reasons=self.reasons if self.state else None,
+            reconciliation=self.reconciliation or None,
+            measured_ratio=self.measured_ratio,
+            price_sources={source.name: source.share for source in self.price_sources},
+            price_as_of=self.price_as_of,
+            not_collected_hours=self.not_collected_hours,
+            bridged_hours=self.bridged_hours,
+            not_collected=[gap for gap in self.gaps if isinstance(gap, MissingTime)],
+            bridged=self.of_kind("bridged"),
+            partial=self.of_kind("partial"),
+            off=self.of_kind("off"),
+            unknown_capacity_gpu_hours=self.unknown_capacity_gpu_hours,
+            unpriced_gpu_hours=self.unpriced_gpu_hours,
+            cost_basis=self.cost_basis if self.cost_basis != "node" else None,
+            warnings=self.warnings,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageAnswer(Shape):
+    """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
+
+    state: Literal["final", "estimate"] | None = None
+    reasons: tuple[str, ...] | None = None
+    reconciliation: str | None = None
+    measured_ratio: float | None
+    price_sources: dict[str, float]
+    price_as_of: date | None
+    not_collected_hours: float
+    bridged_hours: float
+    not_collected: list[MissingTime]
+    bridged: list[Gap]
+    partial: list[Gap]
+    off: list[Gap]
+    unknown_capacity_gpu_hours: float
+    unpriced_gpu_hours: float
+    cost_basis: str | None = None
+    warnings: tuple[Notice, ...]
 
 
 @dataclass(frozen=True, slots=True)

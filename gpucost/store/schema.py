@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
@@ -13,9 +15,6 @@ from gpucost.periods import from_ms
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
     import duckdb
 
 
