@@ -329,7 +329,6 @@ def _forecast_table(rows: list[Forecast]) -> Table:
     )
 
 
-
 class LevelOption(StrEnum):
     """Whose days are looked at."""
 

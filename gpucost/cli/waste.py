@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
 
 
-
 @handle_errors
 def waste(
     team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
@@ -154,7 +153,6 @@ def _write_waste(
 def _waste_title(view: ReportView, workloads: tuple[str, ...]) -> str:
     about = view.title.split(": ", 1)[1]
     return f"GPU waste: {', '.join((*workloads, about))}"
-
 
 
 _BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
@@ -271,8 +269,6 @@ def _memory(work: WorkloadWaste) -> str | None:
 
 def _part(part: Decimal, whole: Decimal) -> float | None:
     return round(float(part / whole), 6) if whole else None
-
-
 
 
 @handle_errors
@@ -472,8 +468,6 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
         return answer(families, existing, cost_of, currency=config.currency, period=name, assumptions=assumptions)
 
     return ask
-
-
 
 
 @handle_errors

@@ -42,12 +42,12 @@ class Shape:
         def dump(answer: Any, inner: core_schema.SerializerFunctionWrapHandler) -> dict[str, Any]:
             row: dict[str, Any] = {}
             for name, value in inner(answer).items():
-                if name in cls.HIDDEN:
-                    continue
                 if name in cls.FLAT:
                     row |= _renamed(value or {}) if name == "period" else value or {}
                 elif value is not None or name not in optional:
                     row[_KEYS.get(name, name)] = value
+            for name in cls.HIDDEN:
+                row.pop(name, None)
             return row
 
         schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(dump)  # type: ignore[index, typeddict-unknown-key]
@@ -59,8 +59,6 @@ class Shape:
         whole = handler.resolve_ref_schema(reference)
         required, properties = set(whole.get("required", ())), {}
         for name, shape in whole["properties"].items():
-            if name in cls.HIDDEN:
-                continue
             if name not in cls.FLAT:
                 properties[_KEYS.get(name, name)] = shape
                 continue
@@ -76,6 +74,8 @@ class Shape:
                 whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in names})
             else:
                 required |= names
+        for name in cls.HIDDEN:
+            properties.pop(name)
         required = {_KEYS.get(name, name) for name in required}
         whole |= {"properties": properties, "required": [name for name in properties if name in required]}
         return reference
@@ -187,7 +187,7 @@ ANSWERS = {
     "explain.team": "gpucost.report.explained:TeamExplained",
     "explain.namespace": "gpucost.report.explained:NamespaceExplained",
     "explain.workload": "gpucost.report.explained:WorkloadExplained",
-    "explain.node": "gpucost.price.explain:NodeExplained",
+    "explain.node": "gpucost.report.explained:NodeExplained",
     "unit.epoch": "gpucost.report.units.work:Epochs",
     "unit.experiment": "gpucost.report.units.work:Experiments",
     "unit.requests": "gpucost.report.units.serving:Requests",

@@ -188,7 +188,7 @@ class Side(Shape):
 
 @dataclass(frozen=True, slots=True)
 class DiffRow(Shape):
-    """One combination of dimension values: what it used before and after, `parts` why its cost changed, which add up to the change.
+    """One combination of dimension values: what it used before and after, and why its cost changed, in parts that add up to that.
 
     Rows of kind 'unallocated' are of GPUs that nobody held, those of 'not_collected' of what was billed while nobody saw who did.
     """
@@ -245,9 +245,7 @@ def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tupl
         cost_change_per_day=_less(sides[1].cost_per_day, sides[0].cost_per_day),
         parts=sum(parts.values(), Parts()),
         rows=_rows(uses0, uses1, parts, by, days, after.currency),
-        workloads=tuple(
-            row for row in _rows(uses0, uses1, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"
-        ),
+        workloads=tuple(row for row in _rows(uses0, uses1, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"),
     )
 
 
