@@ -202,6 +202,7 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
 
     from gpucost.periods import month_period
     from gpucost.reconcile import reconcile as account
+    from gpucost.render.view import MissingTime
     from gpucost.report.coverage import gaps_of
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
@@ -209,7 +210,7 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
         price.load_fx_rates(con, config)
         found = account(con, month, config.currency, by)
-        return replace(found, not_collected=tuple(gap for gap in gaps if gap.kind == "not_collected"))
+        return replace(found, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
 
     return read_attributed(config, store, read)
 

@@ -12,7 +12,19 @@ from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.periods import from_ms, to_ms
-from gpucost.reconcile.view import BASES, LINES, Cause, ClassRow, Invoice, LineRow, Machine, Reconciliation, Statement
+from gpucost.reconcile.view import (
+    BASES,
+    LINES,
+    Beside,
+    Cause,
+    ClassRow,
+    Invoice,
+    LineRow,
+    Machine,
+    Reconciliation,
+    Statement,
+    problems_of,
+)
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -42,47 +54,53 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     (total,) = _ask(con, "41_total", {})
     start, end = _utc_month(month)
     named = {row["line"]: Decimal(row["cost"]) for row in sums}
+    lines = {line: named.get(line, Decimal(0)) for line in LINES}
+    statements, explained = tuple(_statements(con, currency)), tuple(_cause(row) for row in causes)
+    problems = problems_of(statements, explained, float(total["unexplained_hours"]))
+    cost, is_final = Decimal(total["effective_cost"]), all(row["is_final"] for row in causes)
+    unbilled = tuple(
+        Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
+        for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
+    )
     return Reconciliation(
         month=month,
         currency=currency,
         providers=tuple(sorted({row["provider"] for row in causes})),
-        is_final=all(row["is_final"] for row in causes),
-        statements=tuple(_statements(con, currency)),
+        is_final=is_final,
+        is_exact=not problems,
+        problems=problems,
+        statements=statements,
         invoices=tuple(Invoice(**row) for row in _ask(con, "44_invoices", {"month": month})),
-        effective_cost=Decimal(total["effective_cost"]),
+        effective_cost=cost,
         instance_hours=float(total["instance_hours"]),
         machines=int(total["machines"]),
-        lines={line: named.get(line, Decimal(0)) for line in LINES},
+        lines=lines,
+        difference=cost - sum(lines.values(), Decimal(0)),
+        by=by,
         rows=tuple(
             LineRow(row["line"], {key: _text(row[key]) for key in by}, Decimal(row["cost"]))
             for row in _ask(con, "40_lines", {"by": list(by)})
         )
         if by
         else (),
-        by=by,
-        causes=tuple(
-            Cause(
-                row["provider"],
-                row["currency"],
-                row["kind"],
-                row["cause"],
-                row["rows"],
-                Decimal(row["billed_cost"]),
-                Decimal(row["effective_cost"]),
-            )
-            for row in causes
+        causes=explained,
+        beside=tuple(
+            Beside(row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})
         ),
-        beside=tuple((row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})),
         unseen=tuple(
             Machine(row["instance_key"], row["instance_type"], float(row["instance_hours"]), Decimal(row["cost"]))
             for row in _ask(con, "50_unseen_machines", {})
         ),
-        unbilled=tuple(
-            Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
-            for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
-        ),
-        unexplained_hours=float(total["unexplained_hours"]),
+        unbilled=unbilled,
+        not_collected=(),
+        final_cost=cost if is_final else Decimal(0),
+        estimated_cost=sum((machine.cost for machine in unbilled), Decimal(0)),
     )
+
+
+def _cause(row: dict[str, Any]) -> Cause:
+    billed, effective = Decimal(row["billed_cost"]), Decimal(row["effective_cost"])
+    return Cause(row["provider"], row["currency"], row["kind"], row["cause"], row["rows"], billed, effective, billed - effective)
 
 
 def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:

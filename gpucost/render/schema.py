@@ -181,7 +181,7 @@ ANSWERS = {
     "budget": "gpucost.report.budget:BudgetAnswer",
     "forecast": "gpucost.report.forecast:ForecastAnswer",
     "anomalies": "gpucost.report.anomalies:AnomaliesAnswer",
-    "reconcile": "gpucost.reconcile.view:Account",
+    "reconcile": "gpucost.reconcile.view:Reconciliation",
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
     "explain.team": "gpucost.report.explained:TeamExplained",
