@@ -119,9 +119,9 @@ class _Schemas(GenerateJsonSchema):
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         return super().dataclass_schema(schema) | {"additionalProperties": False}
 
-    def field_is_required(self, field: Any, *, total: bool) -> bool:  # noqa: ARG002
-        inner = field.get("schema", {})
-        return not (inner.get("type") == "default" and inner.get("default", ...) is None)
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return super().typed_dict_schema(schema) | {"additionalProperties": False}
+
 
 
 @cache
@@ -150,7 +150,8 @@ def columns_of(row: type) -> list[str]:
 
 def to_json(answer: Any, name: str) -> str:
     """The answer as the JSON contract gpucost.NAME/1, of the table below. Raises TypeError for what has no place there."""
-    return json_text({"schema": f"gpucost.{name}/1", **to_dict(answer)})
+    shown = _answer(name).dump_python(answer, by_alias=True, warnings=False)
+    return json_text({"schema": f"gpucost.{name}/1", **shown})
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -199,10 +200,14 @@ def schema(name: str) -> str:
     """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError for a name that there is none of."""
     if name not in ANSWERS:
         raise UsageError(f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}")
-    module, _, answer = ANSWERS[name].partition(":")
-    shape = _adapter(getattr(import_module(module), answer)).json_schema(schema_generator=_Schemas)
+    shape = _answer(name).json_schema(schema_generator=_Schemas)
     contract = f"gpucost.{name}/1"
     shape["properties"] = {"schema": {"const": contract}} | shape["properties"]
     shape["required"] = ["schema", *shape["required"]]
     shape = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": contract}
     return json.dumps(shape, indent=2, ensure_ascii=False) + "\n"
+
+
+def _answer(name: str) -> TypeAdapter[Any]:
+    module, _, answer = ANSWERS[name].partition(":")
+    return _adapter(getattr(import_module(module), answer))
