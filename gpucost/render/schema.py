@@ -19,6 +19,7 @@ from pydantic_core import core_schema
 from gpucost.errors import UsageError
 from gpucost.periods import iso
 
+_PENDING = "gpucost"
 # `from` is a word of Python's
 _KEYS = {"start": "from", "end": "to"}
 
@@ -56,28 +57,8 @@ class Shape:
     @classmethod
     def __get_pydantic_json_schema__(cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         reference = handler(core)
-        whole = handler.resolve_ref_schema(reference)
-        required, properties = set(whole.get("required", ())), {}
-        for name, shape in whole["properties"].items():
-            if name not in cls.FLAT:
-                properties[_KEYS.get(name, name)] = shape
-                continue
-            is_optional = "anyOf" in shape
-            if is_optional:
-                (shape,) = (one for one in shape["anyOf"] if one.get("type") != "null")
-            inner = handler.resolve_ref_schema(shape)
-            names = set(inner.get("required", ()))
-            properties |= _renamed(inner.get("properties", {}))
-            if inner.get("additionalProperties"):
-                whole["additionalProperties"] = inner["additionalProperties"]
-            if is_optional:  # all of it or nothing
-                whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in names})
-            else:
-                required |= names
-        for name in cls.HIDDEN:
-            properties.pop(name)
-        required = {_KEYS.get(name, name) for name in required}
-        whole |= {"properties": properties, "required": [name for name in properties if name in required]}
+        # what it names may have no schema yet
+        handler.resolve_ref_schema(reference)[_PENDING] = cls
         return reference
 
 
@@ -93,15 +74,13 @@ class Summary:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         shape = handler.generate_schema(get_type_hints(source.printed)["return"])
-        return core_schema.any_schema(
+        return core_schema.no_info_before_validator_function(
+            lambda answer: answer,
+            shape,
             serialization=core_schema.wrap_serializer_function_ser_schema(
                 lambda answer, inner: inner(answer.printed()), schema=shape
-            )
+            ),
         )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return handler(core["serialization"]["schema"])
 
 
 class _Schemas(GenerateJsonSchema):
@@ -121,7 +100,6 @@ class _Schemas(GenerateJsonSchema):
 
     def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
         return super().typed_dict_schema(schema) | {"additionalProperties": False}
-
 
 
 @cache
@@ -174,7 +152,7 @@ def plain(value: object) -> object:
 
 #: Every answer that has a schema: the class that is its shape.
 ANSWERS = {
-    "report": "gpucost.render.data:ReportAnswer",
+    "report": "gpucost.render.view:ReportView",
     "waste": "gpucost.findings:WasteAnswer",
     "findings": "gpucost.findings:FindingsAnswer",
     "queue": "gpucost.report.queue:Queues",
@@ -201,11 +179,62 @@ def schema(name: str) -> str:
     if name not in ANSWERS:
         raise UsageError(f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}")
     shape = _answer(name).json_schema(schema_generator=_Schemas)
+    defs = shape.pop("$defs", {})
+    for one in (shape, *list(defs.values())):
+        _settle(one, defs)
     contract = f"gpucost.{name}/1"
     shape["properties"] = {"schema": {"const": contract}} | shape["properties"]
     shape["required"] = ["schema", *shape["required"]]
     shape = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": contract}
+    if used := _used(shape, defs):
+        shape["$defs"] = {one: defs[one] for one in sorted(used)}
     return json.dumps(shape, indent=2, ensure_ascii=False) + "\n"
+
+
+def _settle(whole: Any, defs: dict[str, Any]) -> None:
+    """Does in a schema, and in all it is made of, what FLAT, HIDDEN and the names of Shape say."""
+    for part in whole.values() if isinstance(whole, dict) else whole:
+        if isinstance(part, dict | list):
+            _settle(part, defs)
+    if not isinstance(whole, dict) or _PENDING not in whole:
+        return
+    cls = whole.pop(_PENDING)
+    required, properties = set(whole.get("required", ())), {}
+    for name, shape in whole["properties"].items():
+        if name not in cls.FLAT:
+            properties[_KEYS.get(name, name)] = shape
+            continue
+        (inner,) = (one for one in shape.get("anyOf", [shape]) if one.get("type") != "null")
+        inner = defs[inner["$ref"].removeprefix("#/$defs/")] if "$ref" in inner else inner
+        _settle(inner, defs)
+        names = set(inner.get("required", ()))
+        properties |= _renamed(inner.get("properties", {}))
+        if inner.get("additionalProperties"):
+            whole["additionalProperties"] = inner["additionalProperties"]
+        if "anyOf" in shape:  # all of it or nothing
+            whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in sorted(names)})
+        else:
+            required |= names
+            whole.setdefault("dependentRequired", {}).update(inner.get("dependentRequired", {}))
+    for name in cls.HIDDEN:
+        properties.pop(name)
+    required = {_KEYS.get(name, name) for name in required}
+    whole |= {"properties": properties, "required": [name for name in properties if name in required]}
+    if not whole.get("dependentRequired", True):
+        del whole["dependentRequired"]
+
+
+def _used(shape: Any, defs: dict[str, Any]) -> set[str]:
+    """The definitions that a schema comes to."""
+    found: set[str] = set()
+    queue = [shape]
+    while queue:
+        part = queue.pop()
+        if isinstance(part, dict) and (name := part.get("$ref", "").removeprefix("#/$defs/")) and name not in found:
+            found.add(name)
+            queue.append(defs[name])
+        queue += part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
+    return found
 
 
 def _answer(name: str) -> TypeAdapter[Any]:

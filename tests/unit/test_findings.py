@@ -21,7 +21,7 @@ from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.findings import Answered, Candidate, Claim, Finding, Findings, Question, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
-from gpucost.render.schema import columns_of, table
+from gpucost.render.schema import columns_of
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
