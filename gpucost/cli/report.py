@@ -513,7 +513,7 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
 
 
 def _per_unit(view: UnitView, words: str) -> Block | None:
-    name = view.schema.removeprefix("gpucost.unit.").partition("/")[0]
+    name = view.name.removeprefix("unit.")
     section, columns = _COLUMNS[name]
     rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
     if not rows:

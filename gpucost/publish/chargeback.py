@@ -67,7 +67,7 @@ class State:
         return not self.reasons
 
     @property
-    def name(self) -> str:
+    def name(self) -> Literal["final", "estimate"]:
         return "final" if self.is_final else "estimate"
 
 

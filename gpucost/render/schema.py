@@ -51,7 +51,7 @@ class Shape:
                 row.pop(name, None)
             return row
 
-        schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(dump)  # type: ignore[index, typeddict-unknown-key]
+        schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(dump)  # type: ignore[index]
         return schema
 
     @classmethod
@@ -110,7 +110,8 @@ def _adapter(answer: Any) -> TypeAdapter[Any]:
 def to_dict(answer: Any) -> dict[str, Any]:
     """What to_json prints, without its schema; money still Decimal, moments as they are."""
     # a value of another type is printed as it is: tests hold answers against their schemas
-    found: dict[str, Any] = _adapter(type(answer)).dump_python(answer, by_alias=True, warnings=False)
+    kind: Any = type(answer)
+    found: dict[str, Any] = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
     return found
 
 
@@ -121,9 +122,9 @@ def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], 
     return names, [[iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found]
 
 
-def columns_of(row: type) -> list[str]:
+def columns_of(row: Any) -> list[str]:
     """What rows of a class have, but for dimensions."""
-    return list(_adapter(row).json_schema(schema_generator=_Schemas)["properties"])
+    return list(_schema_of(_adapter(row))["properties"])
 
 
 def to_json(answer: Any, name: str) -> str:
@@ -178,17 +179,21 @@ def schema(name: str) -> str:
     """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError for a name that there is none of."""
     if name not in ANSWERS:
         raise UsageError(f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}")
-    shape = _answer(name).json_schema(schema_generator=_Schemas)
-    defs = shape.pop("$defs", {})
-    for one in (shape, *list(defs.values())):
-        _settle(one, defs)
+    shape = _schema_of(_answer(name))
     contract = f"gpucost.{name}/1"
     shape["properties"] = {"schema": {"const": contract}} | shape["properties"]
     shape["required"] = ["schema", *shape["required"]]
     shape = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": contract}
-    if used := _used(shape, defs):
-        shape["$defs"] = {one: defs[one] for one in sorted(used)}
     return json.dumps(shape, indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    shape = adapter.json_schema(schema_generator=_Schemas)
+    defs = shape.pop("$defs", {})
+    for one in (shape, *defs.values()):
+        _settle(one, defs)
+    used = _used(shape, defs)
+    return shape | ({"$defs": {name: defs[name] for name in sorted(used)}} if used else {})
 
 
 def _settle(whole: Any, defs: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Literal
+from typing import ClassVar, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.render.schema import Shape, Summary
@@ -149,7 +149,7 @@ class Shared(Summary):
 
 @dataclass(frozen=True, slots=True)
 class _UnallocatedShares:
-    shared_unallocated_cost: Decimal
+    shared_unallocated_cost: Decimal | None
     remaining_unallocated_cost: Decimal | None
 
 
@@ -274,7 +274,7 @@ class Gap(Shape):
     accepted_by: str | None
     accepted_why: str | None
 
-    HIDDEN = ("kind", "accepted_by", "accepted_why")
+    HIDDEN: ClassVar[tuple[str, ...]] = ("kind", "accepted_by", "accepted_why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +458,7 @@ class ReportView(Summary):
     def printed(self) -> ReportAnswer:
         """What programs read of it."""
         names = [field.name for field in fields(NodeTotals)]
-        changes, shared = self.changes, self.totals_shared
+        changes = self.changes
         return ReportAnswer(
             period=self.period,
             currency=self.currency,
@@ -467,11 +467,11 @@ class ReportView(Summary):
             totals=TotalsAnswer(
                 measures=self.totals,
                 **{name: getattr(self.node_totals, name, None) for name in names},
-                shared=shared and shared.as_total(),
-                change=changes and changes.cost,
-                previous=changes and _PreviousTotals(*(one and one.previous_cost for one in changes.of_nodes)),
+                shared=self.totals_shared.as_total() if self.totals_shared else None,
+                change=changes.cost if changes else None,
+                previous=_PreviousTotals(*(one.previous_cost if one else None for one in changes.of_nodes)) if changes else None,
             ),
-            previous=changes and PreviousPeriod(changes.period_name, changes.period),
+            previous=PreviousPeriod(changes.period_name, changes.period) if changes else None,
             waste=self.waste,
             coverage=self.coverage,
         )

@@ -83,9 +83,24 @@ class AnomalyRow:
     @classmethod
     def of(cls, one: Anomaly, currency: str) -> AnomalyRow:
         """The row of an anomaly."""
-        part = (one.part.workload[-1], one.part.change) if one.part else (None, None)
-        money = one.cost, one.expected, one.excess, round(one.score, 6)
-        return cls(one.series.level, one.day, one.series.team, *one.place, one.direction, *money, one.basis_days, *part, currency)
+        cluster, namespace, workload = one.place
+        return cls(
+            level=one.series.level,
+            day=one.day,
+            team=one.series.team,
+            cluster=cluster,
+            namespace=namespace,
+            workload=workload,
+            direction=one.direction,
+            cost=one.cost,
+            expected_cost=one.expected,
+            excess_cost=one.excess,
+            score=round(one.score, 6),
+            basis_days=one.basis_days,
+            main_workload=one.part.workload[-1] if one.part else None,
+            main_workload_change=one.part.change if one.part else None,
+            currency=currency,
+        )
 
 
 @dataclass(frozen=True, slots=True)
