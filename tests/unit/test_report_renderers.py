@@ -70,6 +70,15 @@ def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tu
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
 
 
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[1].glob("golden/report/*.json")), ids=lambda path: path.stem)
+def test_golden_reports_are_as_their_schema_says(path: Path) -> None:
+    schema = json.loads(schema_of("report"))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(told | {"surprise": 1}, schema)
+
+
 def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) -> None:
     schema = json.loads(schema_of("report"))
     told = json.loads(to_json(view(con, "team")))
