@@ -205,6 +205,7 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
     from zoneinfo import ZoneInfo
 
     from gpucost.periods import month_period
+    from gpucost.render.view import MissingTime
     from gpucost.report.coverage import gaps_of
     from gpucost.report.reconcile import reconcile as account
 
@@ -213,7 +214,7 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
         price.load_fx_rates(con, config)
         found = account(con, month, config.currency, by)
-        return replace(found, not_collected=tuple(gap for gap in gaps if gap.kind == "not_collected"))
+        return replace(found, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
 
     return read_attributed(config, store, read)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -272,7 +271,6 @@ def _prices(settings: Config, opened: Store, period: Period, now: datetime, *, q
         raise typer.Exit(1)
 
 
-SCHEMA = "gpucost.reconcile/1"
 _SHOWN = 10
 _FIGURES = ("rows", "bill rows", "billed", "effective", "difference", "cost", "hours")
 # In a narrow terminal the number of rows goes first, then the provider.
@@ -315,6 +313,7 @@ def reconcile(
     from gpucost import pipeline
     from gpucost.cli.output import line_width
     from gpucost.errors import UsageError
+    from gpucost.render.schema import to_json
     from gpucost.report.reconcile import DIMENSIONS
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
@@ -330,7 +329,11 @@ def reconcile(
         write_rows(*_flat(account), format, target)
     else:
         is_json = format is RowFormat.json
-        text = _json(account) if is_json else _text(account, line_width(output), markdown=format is RowFormat.markdown)
+        text = (
+            to_json(account, "reconcile")
+            if is_json
+            else _text(account, line_width(output), markdown=format is RowFormat.markdown)
+        )
         put_or_write(text, target)
     from gpucost.cli.command import tell_error
     from gpucost.render.formatting import missing_text
@@ -351,60 +354,6 @@ def _is_over(month: str) -> bool:
     from datetime import UTC, datetime
 
     return month < f"{datetime.now(UTC):%Y-%m}"
-
-
-def as_dict(account: Reconciliation) -> dict[str, Any]:
-    """The account as JSON holds it; money still Decimal."""
-    from dataclasses import asdict
-
-    from gpucost.render.data import gap_dict
-    from gpucost.report.reconcile import statement_dict
-
-    return {
-        "schema": SCHEMA,
-        "month": account.month,
-        "currency": account.currency,
-        "providers": list(account.providers),
-        "is_final": account.is_final,
-        "is_exact": not account.problems,
-        "problems": list(account.problems),
-        "statements": [statement_dict(one) for one in account.statements],
-        "invoices": [asdict(one) for one in account.invoices],
-        "effective_cost": account.effective_cost,
-        "instance_hours": account.instance_hours,
-        "instances": account.machines,
-        "lines": account.lines,
-        "difference": account.difference,
-        "by": list(account.by),
-        "rows": [{"line": row.line, **row.keys, "cost": row.cost} for row in account.rows],
-        "billed_minus_effective": [
-            {
-                "provider": cause.provider,
-                "currency": cause.currency,
-                "kind": cause.kind,
-                "cause": cause.cause,
-                "rows": cause.rows,
-                "billed_cost": cause.billed_cost,
-                "effective_cost": cause.effective_cost,
-                "difference": cause.difference,
-            }
-            for cause in account.causes
-        ],
-        "beside": [{"kind": kind, "currency": currency, "cost": cost} for kind, currency, cost in account.beside],
-        "instances_without_metrics": [_machine(machine) for machine in account.unseen],
-        "nodes_without_bill": [_machine(machine) for machine in account.unbilled],
-        "not_collected": [gap_dict(gap) for gap in account.not_collected],
-        "final_cost": account.effective_cost if account.is_final else Decimal(0),
-        "estimated_cost": sum((machine.cost for machine in account.unbilled), Decimal(0)),
-    }
-
-
-def _machine(machine: Any) -> dict[str, Any]:
-    return {"name": machine.name, "instance_type": machine.instance_type, "hours": machine.hours, "cost": machine.cost}
-
-
-def _json(account: Reconciliation) -> str:
-    return json.dumps(as_dict(account), indent=2, ensure_ascii=False, default=float) + "\n"
 
 
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
@@ -495,7 +444,7 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
     if account.beside:
         parts += [
             _section("Of it, on GPU instances beside their hours", markdown),
-            table(("kind", "cost", "currency"), [(kind, _money(cost), currency) for kind, currency, cost in account.beside]),
+            table(("kind", "cost", "currency"), [(one.kind, _money(one.cost), one.currency) for one in account.beside]),
         ]
     if account.not_collected:
         from gpucost.render.formatting import alike_gaps, signed_text

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from gpucost.report.forecast import Days, Forecast
     from gpucost.store.connection import Store
 
-_BUDGET_CHECK = "gpucost.budget/1"
 MISSED = 3
 _RANKS = ("ok", "warn", "over")
 
@@ -86,9 +84,9 @@ def budget_check(
 
     from gpucost import pipeline
     from gpucost.errors import ConfigError
-    from gpucost.periods import iso
+    from gpucost.render.schema import to_dict
     from gpucost.report import Query
-    from gpucost.report.budget import check
+    from gpucost.report.budget import BudgetAnswer, check
 
     target = output_file(output)
     settings, opened = load(config, store)
@@ -106,23 +104,14 @@ def budget_check(
     month_days = local_days_of(settings, period)
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
-    rows = [_budget_row(state, settings.currency) for state in states]
-    whole: dict[str, Any] = {
-        "schema": _BUDGET_CHECK,
-        "month": f"{month_days[0]:%Y-%m}",
-        "from": iso(period.start),
-        "to": iso(period.end),
-        "currency": settings.currency,
-        "status": worst,
-        "budgets": [row | {"targets": _targets(state)} for row, state in zip(rows, states, strict=True)],
-    }
+    whole = BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage)
     title = f"Budgets: {name}"
     subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
-    lines = [
-        row | {"reasons": "; ".join(row["reasons"]), **_target_columns(state)} for row, state in zip(rows, states, strict=True)
-    ]
+    lines = [to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states]
+    columns = [name for name in lines[0] if name != "targets"]
     sections = [table for table in (_money_table(states), _target_table(states)) if table.lines]
-    write_answer(view, title, subtitle, sections, whole, lines, list(lines[0]), format, target)
+    rows = columns, [[line[name] for name in columns] for line in lines]
+    write_answer(view, title, subtitle, sections, whole, "budget", rows, format, target)
     if target:
         note(f"{title}: written to {target}", quiet=quiet)
     known = [series.team for series in days.costs if series.level == "team" and series.team]
@@ -141,28 +130,6 @@ def _meant(team: str | None, known: list[str]) -> str:
     from gpucost.report.query import nearest
 
     return f"; there are {', '.join(nearest(team, known)[:5])}" if team and known and team not in known else ""
-
-
-def _budget_row(state: BudgetState, currency: str) -> dict[str, Any]:
-
-    return {
-        "name": state.name,
-        "team": state.team,
-        "status": state.status,
-        "amount": state.amount,
-        "amount_status": state.amount_status,
-        "spent_percent": state.spent_percent,
-        **forecast_fields(state.forecast),
-        "currency": currency,
-        "reasons": list(state.reasons),
-    }
-
-
-def _targets(state: BudgetState) -> list[dict[str, Any]]:
-    return [
-        {"name": one.name, "target": one.limit, "value": one.value, "status": one.status, "note": one.note}
-        for one in state.targets
-    ]
 
 
 def _target_columns(state: BudgetState) -> dict[str, Any]:
@@ -253,7 +220,6 @@ def _ratio(percent: Decimal | None) -> float | None:
     return None if percent is None else float(percent) / 100
 
 
-_FORECAST = "gpucost.forecast/1"
 _METHOD = (
     "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
     "Four in five months end within the range."
@@ -284,8 +250,8 @@ def forecast(
     """
     from datetime import UTC, datetime
 
-    from gpucost.periods import iso
-    from gpucost.report.forecast import HISTORY_DAYS, RANGE, Series
+    from gpucost.render.schema import table as as_table
+    from gpucost.report.forecast import HISTORY_DAYS, RANGE, ForecastAnswer, ForecastRow, Series
     from gpucost.report.forecast import forecast as foretell
 
     target = output_file(output)
@@ -299,23 +265,21 @@ def forecast(
     chosen = [known[name] for name in team] if team else [*known.values(), Series("unallocated"), Series("fleet")]
     rows = [foretell(days, series, month_days) for series in chosen]
     rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))
-    flat = [{"level": row.series.level, "team": row.series.team, **forecast_fields(row)} for row in rows]
-    whole: dict[str, Any] = {
-        "schema": _FORECAST,
-        "month": f"{month_days[0]:%Y-%m}",
-        "from": iso(period.start),
-        "to": iso(period.end),
-        "currency": settings.currency,
-        "method": "damped trend and weekdays",
-        "history_days": HISTORY_DAYS,
-        "range": RANGE,
-        "rows": flat,
-    }
-    columns = [*flat[0], "currency"]
-    lines = [row | {"currency": settings.currency} for row in flat]
+    whole = ForecastAnswer(
+        f"{month_days[0]:%Y-%m}",
+        period,
+        settings.currency,
+        "damped trend and weekdays",
+        HISTORY_DAYS,
+        RANGE,
+        [ForecastRow(row.series.level, row.series.team, row) for row in rows],
+        view.coverage,
+    )
+    columns, lines = as_table(whole.rows)
+    flat = [*columns, "currency"], [[*line, settings.currency] for line in lines]
     title = f"Forecast: {', '.join(team or ()) or 'all teams'}, {name.removesuffix(' so far')}"
     subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
-    write_answer(view, title, subtitle, [_forecast_table(rows)], whole, lines, columns, format, target)
+    write_answer(view, title, subtitle, [_forecast_table(rows)], whole, "forecast", flat, format, target)
     if target:
         note(f"{title}: written to {target}", quiet=quiet)
 
@@ -365,9 +329,6 @@ def _forecast_table(rows: list[Forecast]) -> Table:
     )
 
 
-_ANOMALIES = "gpucost.anomalies/1"
-
-
 class LevelOption(StrEnum):
     """Whose days are looked at."""
 
@@ -409,7 +370,9 @@ def anomalies(
     """
     from datetime import UTC, datetime
 
-    from gpucost.periods import iso
+    from gpucost.render.schema import columns_of
+    from gpucost.render.schema import table as as_table
+    from gpucost.report.anomalies import AnomaliesAnswer, AnomalyRow
     from gpucost.report.anomalies import anomalies as unusual
 
     target = output_file(output)
@@ -423,27 +386,15 @@ def anomalies(
     found = unusual(days, wanted, Decimal(repr(least)))
     if level:
         found = [one for one in found if one.series.level in level]
-    rows = [_anomaly_row(one, settings.currency) for one in found]
-    whole: dict[str, Any] = {
-        "schema": _ANOMALIES,
-        "from": iso(period.start),
-        "to": iso(period.end),
-        "currency": settings.currency,
-        "min_cost": least,
-        "rows": rows,
-    }
+    rows = [AnomalyRow.of(one, settings.currency) for one in found]
+    whole = AnomaliesAnswer(period, settings.currency, least, rows, view.coverage)
+    flat = as_table(rows, columns_of(AnomalyRow))
     known = sum(day in days.complete for day in wanted)
     title = f"Days that broke their pattern: {name}"
     subtitle = f"{known} of {len(wanted)} days were collected in full and looked at"
-    write_answer(view, title, subtitle, [_anomaly_table(found)], whole, rows, list(_COLUMNS), format, target)
+    write_answer(view, title, subtitle, [_anomaly_table(found)], whole, "anomalies", flat, format, target)
     if target:
         note(f"{title}: written to {target}", quiet=quiet)
-
-
-_COLUMNS = (
-    "level", "day", "team", "cluster", "namespace", "workload", "direction", "cost", "expected_cost", "excess_cost", "score",
-    "basis_days", "main_workload", "main_workload_change", "currency",
-)  # fmt: skip
 
 
 _NOTE = (
@@ -452,22 +403,12 @@ _NOTE = (
 )
 
 
-def _anomaly_row(one: Anomaly, currency: str) -> dict[str, Any]:
-    _, cluster, namespace, workload = one.series.workload or (None, None, None, None)
-    part = (one.part.workload[-1], one.part.change) if one.part else (None, None)
-    values = (
-        one.series.level, one.day, one.series.team, cluster, namespace, workload, one.direction, one.cost, one.expected,
-        one.excess, round(one.score, 6), one.basis_days, *part, currency,
-    )  # fmt: skip
-    return dict(zip(_COLUMNS, values, strict=True))
-
-
 def _anomaly_table(found: list[Anomaly]) -> Table:
     from gpucost.render.view import Column, Line, Table
 
     lines = []
     for one in found:
-        _, cluster, namespace, workload = one.series.workload or (None, None, None, None)
+        cluster, namespace, workload = one.place
         who = workload or one.series.team or ("Unallocated" if one.series.level == "unallocated" else "All GPU nodes")
         where = "/".join(part for part in (cluster, namespace) if part)
         why = f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else ""
@@ -551,49 +492,26 @@ def local_days_of(config: Config, period: Period) -> tuple[date, ...]:
     return tuple(local_days(period, config.tz))
 
 
-def forecast_fields(forecast: Forecast) -> dict[str, Any]:
-    """A forecast as programs read it, money still Decimal."""
-    return {
-        "cost_to_date": forecast.to_date,
-        "forecast": forecast.expected,
-        "forecast_low": forecast.low,
-        "forecast_high": forecast.high,
-        "open_days": forecast.open_days,
-        "history_days": forecast.history_days,
-    }
-
-
 def write_answer(
     view: ReportView,
     title: str,
     subtitle: str,
     sections: Sequence[Table | Figures],
-    whole: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str],
+    answer: object,
+    name: str,
+    rows: tuple[Sequence[str], Sequence[Sequence[Any]]],
     format: RowFormat,
     target: Path | None,
 ) -> None:
-    """Write `sections` for people, `whole` as JSON with the coverage of `view`, or `rows` in `columns` as CSV or Parquet."""
+    """Write `sections` for people, `answer` as JSON of the schema `name`, or `rows`, columns and values, as CSV or Parquet."""
     if format in FLAT:
-        write_rows(columns, [[row[name] for name in columns] for row in rows], format, target)
+        write_rows(*rows, format, target)
     elif format is RowFormat.json:
-        from gpucost.render.data import coverage_dict
+        from gpucost.render.schema import to_json
 
-        text = (
-            json.dumps({**whole, "coverage": coverage_dict(view.coverage)}, indent=2, ensure_ascii=False, default=_plain) + "\n"
-        )
-        put_or_write(text, target)
+        put_or_write(to_json(answer, name), target)
     else:
         from gpucost.cli.report import ReportFormat, write_report
 
         shown = replace(view, title=title, subtitle=subtitle, sections=tuple(sections))
         write_report(shown, ReportFormat(format.value), target)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no place in an answer")

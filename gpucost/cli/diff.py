@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,8 +26,9 @@ from gpucost.cli.command import (
 )
 from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, write_rows
 from gpucost.errors import UsageError
+from gpucost.render.schema import table, to_json
 from gpucost.render.view import Column, Line, ReportView, Table, Value
-from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Parts, Side, per_day
+from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Parts, Side
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -106,7 +106,6 @@ def diff(
         note(f"what changed from {found.before.name} to {found.after.name}: written to {target}", quiet=quiet)
 
 
-SCHEMA = "gpucost.diff/1"
 _ZERO = Decimal(0)
 _SHOWN = Decimal("0.005")
 _WORDS = {
@@ -134,36 +133,15 @@ def chosen_dimensions(by: list[str] | None, *, narrowed: bool) -> tuple[str, ...
 def write(view: ReportView, diff: Diff, whose: str, format: RowFormat, target: Path | None, top: int) -> None:
     """The change in `format` to `target`, or to stdout. `view` is the later period's report, for its coverage."""
     if format is RowFormat.json:
-        from gpucost.render.data import number
-
-        text = json.dumps(as_dict(diff), indent=2, ensure_ascii=False, default=number) + "\n"
-        put_or_write(text, target)
+        put_or_write(to_json(diff, "diff"), target)
         return
     if format in FLAT:
-        flat = [_flat(row, diff) for row in diff.rows]
-        columns = list(_columns(diff))
-        write_rows(columns, [[row[name] for name in columns] for row in flat], format, target)
+        write_rows(*table(diff.rows, _columns(diff)), format, target)
         return
     from gpucost.cli.report import ReportFormat, write_report
 
     shown = replace(view, title=_title(diff, whose), subtitle=_subtitle(diff), sections=tables(diff, top))
     write_report(shown, ReportFormat(format.value), target)
-
-
-def as_dict(diff: Diff) -> dict[str, Any]:
-    """What programs read, money still Decimal."""
-    return {
-        "schema": SCHEMA,
-        "currency": diff.currency,
-        "by": list(diff.by),
-        "before": _side(diff.before),
-        "after": _side(diff.after),
-        "cost_change": diff.change,
-        "cost_change_per_day": _per_day_change(diff.before.cost, diff.after.cost, diff),
-        "parts": _parts(diff.parts),
-        "rows": [_flat(row, diff) for row in diff.rows],
-        "workloads": [_flat(row, diff) for row in diff.workloads],
-    }
 
 
 def tables(diff: Diff, top: int) -> tuple[Table, ...]:
@@ -174,52 +152,10 @@ def tables(diff: Diff, top: int) -> tuple[Table, ...]:
     return tuple(found)
 
 
-def _side(side: Side) -> dict[str, Any]:
-    from gpucost.periods import iso
-    from gpucost.render.data import coverage_dict
-
-    return {
-        "name": side.name,
-        "from": iso(side.period.start),
-        "to": iso(side.period.end),
-        "days": side.days,
-        "gpu_hours": side.gpu_hours,
-        "cost": side.cost,
-        "cost_per_day": per_day(side.cost, side.days),
-        "coverage": coverage_dict(side.coverage),
-    }
-
-
-def _parts(parts: Parts) -> dict[str, Decimal]:
-    return {name: getattr(parts, name) for name in PARTS}
-
-
 def _columns(diff: Diff) -> tuple[str, ...]:
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
     daily = ("cost_per_day_before", "cost_per_day_after", "cost_per_day_change")
     return ("kind", *diff.by, *figures, *daily, *PARTS, "currency")
-
-
-def _flat(row: DiffRow, diff: Diff) -> dict[str, Any]:
-    return {
-        "kind": row.kind,
-        **row.keys,
-        "gpu_hours_before": float(row.before.hours),
-        "gpu_hours_after": float(row.after.hours),
-        "cost_before": row.before.cost,
-        "cost_after": row.after.cost,
-        "cost_change": row.change,
-        "cost_per_day_before": per_day(row.before.cost, diff.before.days),
-        "cost_per_day_after": per_day(row.after.cost, diff.after.days),
-        "cost_per_day_change": _per_day_change(row.before.cost, row.after.cost, diff),
-        **_parts(row.parts),
-        "currency": diff.currency,
-    }
-
-
-def _per_day_change(before: Decimal, after: Decimal, diff: Diff) -> Decimal | None:
-    first, second = per_day(before, diff.before.days), per_day(after, diff.after.days)
-    return None if first is None or second is None else second - first
 
 
 def _title(diff: Diff, whose: str) -> str:
@@ -244,14 +180,14 @@ def _differ_in_length(diff: Diff) -> bool:
 
 def _why(diff: Diff) -> Table:
     has_days = _differ_in_length(diff)
-    lines = [_total_line(diff.before.name, diff.before.cost, diff.before.days, has_days)]
+    lines = [_total_line(diff.before, has_days)]
     for name, (title, meaning) in _WORDS.items():
         amount: Decimal = getattr(diff.parts, name)
         if abs(amount) >= _SHOWN:
             lines.append(Line((title, meaning, amount, *([""] if has_days else []))))
-    lines.append(_total_line(diff.after.name, diff.after.cost, diff.after.days, has_days))
-    change = _per_day_change(diff.before.cost, diff.after.cost, diff)
-    lines.append(Line(("Change", "", diff.change, *([change] if has_days else [])), is_sum=True))
+    lines.append(_total_line(diff.after, has_days))
+    daily = [diff.cost_change_per_day] if has_days else []
+    lines.append(Line(("Change", "", diff.cost_change, *daily), is_sum=True))
     return Table(
         "Why the cost changed",
         (
@@ -267,15 +203,15 @@ def _why(diff: Diff) -> Table:
     )
 
 
-def _total_line(name: str, cost: Decimal, days: float, has_days: bool) -> Line:
-    return Line((name, "", cost, *([per_day(cost, days)] if has_days else [])), is_sum=True)
+def _total_line(side: Side, has_days: bool) -> Line:
+    return Line((side.name, "", side.cost, *([side.cost_per_day] if has_days else [])), is_sum=True)
 
 
 def _by_rows(diff: Diff) -> Table:
     lines = _lines(diff.rows, diff.by, diff)
-    total = DiffRow("", {}, *_whole(diff.rows), diff.parts)
     blank = ("",) * (len(diff.by) - 1)
-    lines.append(Line(("Total", *blank, *_figures(total, diff)), is_sum=True))
+    costs = (diff.before.cost, diff.after.cost, diff.cost_change)
+    lines.append(Line(("Total", *blank, *_figures(costs, diff.cost_change_per_day, diff.parts, diff)), is_sum=True))
     return Table(f"By {' and '.join(_phrase(name) for name in diff.by)}", _heads(diff.by, diff), tuple(lines))
 
 
@@ -285,18 +221,9 @@ def _workloads(diff: Diff, top: int) -> Table:
         keys.append("cluster")
     shown = diff.workloads[:top]
     left = diff.workloads[top:]
-    rest = sum((row.change for row in left), _ZERO)
+    rest = sum((row.cost_change for row in left), _ZERO)
     note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}" if left else None
     return Table("Workloads that changed most", _heads(keys, diff), tuple(_lines(shown, keys, diff)), note=note)
-
-
-def _whole(rows: Sequence[DiffRow]) -> tuple[Any, Any]:
-    from gpucost.report.diff import Use
-
-    def total(uses: list[Use]) -> Use:
-        return Use(*(sum((getattr(use, name) for use in uses), _ZERO) for name in ("hours", "idle_hours", "cost")))
-
-    return total([row.before for row in rows]), total([row.after for row in rows])
 
 
 def _shown_parts(diff: Diff) -> tuple[str, ...]:
@@ -320,16 +247,18 @@ def _heads(keys: Sequence[str], diff: Diff) -> tuple[Column, ...]:
 
 
 def _lines(rows: Sequence[DiffRow], keys: Sequence[str], diff: Diff) -> list[Line]:
-    return [
-        Line((*(_label(row, name, index) for index, name in enumerate(keys)), *_figures(row, diff)), _flag(row)) for row in rows
-    ]
+    lines = []
+    for row in rows:
+        costs = (row.cost_before, row.cost_after, row.cost_change)
+        cells = (*(_label(row, name, index) for index, name in enumerate(keys)),)
+        lines.append(Line((*cells, *_figures(costs, row.cost_per_day_change, row.parts, diff)), _flag(row)))
+    return lines
 
 
-def _figures(row: DiffRow, diff: Diff) -> tuple[Value, ...]:
-    daily = [_per_day_change(row.before.cost, row.after.cost, diff)] if _differ_in_length(diff) else []
+def _figures(costs: tuple[Decimal, ...], daily: Decimal | None, parts: Parts, diff: Diff) -> tuple[Value, ...]:
     # blank where there is none of it: the parts that there are stand out
-    parts = [getattr(row.parts, name) or "" for name in _shown_parts(diff)]
-    return (row.before.cost, row.after.cost, row.change, *daily, *parts)
+    named = [getattr(parts, name) or "" for name in _shown_parts(diff)]
+    return (*costs, *([daily] if _differ_in_length(diff) else []), *named)
 
 
 def _label(row: DiffRow, name: str, index: int) -> Value:
@@ -344,9 +273,9 @@ def _label(row: DiffRow, name: str, index: int) -> Value:
 def _flag(row: DiffRow) -> str | None:
     if row.kind != "allocated" and any(row.keys.values()):
         return _WORDS[row.kind][0].lower()
-    if row.parts.new and row.parts.new == row.change:
+    if row.parts.new and row.parts.new == row.cost_change:
         return "new"
-    return "gone" if row.parts.gone and row.parts.gone == row.change else None
+    return "gone" if row.parts.gone and row.parts.gone == row.cost_change else None
 
 
 def _phrase(key: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -174,7 +172,9 @@ def explain(
     from datetime import UTC
 
     from gpucost import pipeline
+    from gpucost.render.schema import to_json
     from gpucost.report import Query, default_period
+    from gpucost.report.explained import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
 
     settings, opened = load(config, store)
     now = datetime.now(UTC)
@@ -194,7 +194,9 @@ def explain(
     answer = pipeline.explain_cost(settings, opened, query, rows, (name,) if kind == "workload" else ())
     note_gaps(settings, opened, query.period, query.clusters, quiet=quiet)
     if format is ExplainFormat.json:
-        put(json.dumps(as_dict(kind, name, answer), indent=2, ensure_ascii=False, default=_plain))
+        shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
+        decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
+        put(to_json(shape(name, answer, decided), f"explain.{kind}"), nl=False)
     else:
         _print(kind, name, answer, top, rows)
 
@@ -213,57 +215,6 @@ def _period(month: str | None, day: str | None, tz: ZoneInfo, now: datetime) -> 
         raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
     parse_instant("--day", f"{asked}", tz)
     return parse_period(tz, now, start=f"{asked}", end=f"{asked + timedelta(days=1)}")
-
-
-def as_dict(kind: str, name: str, answer: CostExplained) -> dict[str, Any]:
-    """The answer as JSON holds it; money still Decimal."""
-    from gpucost.periods import iso
-
-    return {
-        "schema": f"gpucost.explain.{kind}/1",
-        kind: name,
-        "from": iso(answer.period.start),
-        "to": iso(answer.period.end),
-        "currency": answer.currency,
-        "cost_basis": answer.cost_basis,
-        "allocated_gpu_hours": answer.allocated_gpu_hours,
-        "cost": answer.cost,
-        "estimated_cost": answer.estimated_cost,
-        "workloads": [asdict(row) for row in answer.workloads],
-        "nodes": [_node(node) for node in answer.nodes],
-        "pods": [_span(pod) for pod in answer.pods],
-        "stages": [{"decides": what, "file": f"gpucost/{file}"} for what, file in stages(answer)],
-    }
-
-
-def _node(node: NodeCost) -> dict[str, Any]:
-    machines = [
-        {
-            **{key: value for key, value in asdict(machine).items() if key != "first_rows"},
-            "first_rows": [_span(row) for row in machine.first_rows],
-            "more_rows": machine.more_rows,
-            "more_cost": machine.more_cost,
-        }
-        for machine in node.bill
-    ]
-    return asdict(node) | {"prices": [_span(price) for price in node.prices], "bill": machines}
-
-
-def _span(row: Any) -> dict[str, Any]:
-    fields = asdict(row)
-    return {"from": fields.pop("start"), "to": fields.pop("end"), **fields}
-
-
-def _plain(value: object) -> object:
-    from gpucost.periods import iso
-
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, datetime):
-        return iso(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no place in an answer")
 
 
 def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> None:
@@ -462,12 +413,14 @@ def explain_node(
       gpucost explain node gpu-7 --format json
     """
     from gpucost import pipeline
+    from gpucost.render.schema import to_json
+    from gpucost.report.explained import NodeExplained
 
     settings, opened = load(config, store)
     moment = parse_instant("--at", at, settings.tz) if at is not None else None
     answer = pipeline.explain_node(settings, opened, name, moment, cluster)
     if format is ExplainFormat.json:
-        put(json.dumps(_document(answer), indent=2, ensure_ascii=False))
+        put(to_json(NodeExplained.of(answer), "explain.node"), nl=False)
     else:
         _print_node_price(answer)
 
@@ -507,42 +460,8 @@ def _print_node_price(answer: NodePrice) -> None:
         put(f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour")
 
 
-def _document(answer: NodePrice) -> dict[str, Any]:
-    winner = answer.candidates[0] if answer.candidates else None
-    document = {
-        "schema": "gpucost.explain.node/1",
-        **{key: value for key, value in asdict(answer.node).items() if key != "node_id"},
-        "at": answer.at,
-        "currency": answer.currency,
-        "price_per_hour": answer.price_per_hour,
-        "price_per_gpu_hour": answer.price_per_gpu_hour,
-        "price_source": winner.price_source if winner else "none",
-        "price_as_of": winner.price_as_of if winner else None,
-        "candidates": [asdict(candidate) for candidate in answer.candidates],
-        "steps": [asdict(step) for step in answer.steps],
-        "fix": answer.fix,
-    }
-    return {key: _plain_node(value) for key, value in document.items()}
-
-
 def _digits(value: Decimal) -> str:
     return f"{value.normalize():f}"
-
-
-def _plain_node(value: Any) -> Any:
-    from gpucost.periods import iso
-
-    if isinstance(value, datetime):
-        return iso(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, dict):
-        return {key: _plain_node(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain_node(item) for item in value]
-    return value
 
 
 @handle_errors

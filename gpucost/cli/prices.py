@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
@@ -28,7 +27,7 @@ from gpucost.cli.command import (
     put_or_write,
     write_text,
 )
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, fitted, natural_width, plain_value, write_rows
+from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, fitted, natural_width, write_rows
 from gpucost.errors import ConfigError, GpucostError
 from gpucost.price.listing import ListedPrice, Listing, Overview
 
@@ -188,9 +187,11 @@ FIELDS = (
 
 def listing_json(answer: Listing | Overview) -> str:
     """Schema gpucost.prices/1: of one name its prices as `rows` and `superseded`; of all, a row per GPU model."""
+    from gpucost.render.schema import json_text
+
     document: dict[str, Any] = {
         "schema": _PRICES,
-        "today": answer.today.isoformat(),
+        "today": answer.today,
         "currency": answer.currency,
         "stale_after_days": answer.stale_after_days,
     }
@@ -198,19 +199,19 @@ def listing_json(answer: Listing | Overview) -> str:
         document |= {
             "name": answer.name,
             "gpu_models": list(answer.gpu_models),
-            "rows": [_listing_record(row) for row in answer.rows],
-            "superseded": [_listing_record(row) for row in answer.superseded],
+            "rows": [_fields(row) for row in answer.rows],
+            "superseded": [_fields(row) for row in answer.superseded],
             "not_sold_on_demand": list(answer.not_sold_on_demand),
         }
     else:
         document["rows"] = [
             {
                 "gpu_model": model,
-                **{option: _listing_record(found[option]) if option in found else None for option in answer.purchase_options},
+                **{option: _fields(found[option]) if option in found else None for option in answer.purchase_options},
             }
             for model, found in answer.rows
         ]
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_text(document)
 
 
 def listing_rows(
@@ -344,10 +345,6 @@ def _fields(row: ListedPrice) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FIELDS}
 
 
-def _listing_record(row: ListedPrice) -> dict[str, Any]:
-    return {name: plain_value(value) for name, value in _fields(row).items()}
-
-
 def bought(row: ListedPrice, *, tight: bool = False) -> str:
     """`reserved, 3 years, no upfront, standard`, or where there is little room `reserved 3y no upfront standard`."""
     years = f"{row.term_years} year{'s' if row.term_years > 1 else ''}" if row.term_years else None
@@ -450,10 +447,6 @@ def _decimals(zone: ZoneHistory) -> dict[str, Any]:
     return _zone_record(zone, _rounded)
 
 
-def _float(value: Decimal | None) -> float | None:
-    return None if value is None else float(value)
-
-
 def _rounded(value: Decimal | None) -> Decimal | None:
     """Without the zeros behind the sixth decimal."""
     from decimal import Decimal
@@ -465,11 +458,10 @@ def _rounded(value: Decimal | None) -> Decimal | None:
     return rounded if rounded == value else value.normalize()
 
 
-def _zone_record(zone: ZoneHistory, number: Callable[[Decimal | None], Any] | None = None) -> dict[str, Any]:
-    """A zone's figures by name, in the order in which they are written; `number` makes decimals what the format knows."""
+def _zone_record(zone: ZoneHistory, plain: Callable[[Decimal | None], Any] = lambda value: value) -> dict[str, Any]:
+    """A zone's figures by name, in the order in which they are written; `plain` makes decimals what the format knows."""
     from gpucost.periods import iso
 
-    plain = number or _float
     return {
         "provider": zone.provider,
         "region": zone.region,
@@ -497,19 +489,19 @@ def _zone_record(zone: ZoneHistory, number: Callable[[Decimal | None], Any] | No
 
 def _json(zones: list[ZoneHistory]) -> str:
     """One object; a zone that stands alone has its figures at the top, too."""
-    from gpucost.periods import iso
+    from gpucost.render.schema import json_text
 
     first = zones[0]
     top: dict[str, Any] = {
         "schema": _SCHEMA,
         "instance_type": first.instance_type,
-        "from": iso(first.start),
-        "to": iso(first.end),
+        "from": first.start,
+        "to": first.end,
     }
     if len(zones) == 1:
         top |= _zone_record(first)
     top["zones"] = [_zone_record(zone) for zone in zones]
-    return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
+    return json_text(top)
 
 
 def _table(zones: list[ZoneHistory]) -> str:
@@ -748,15 +740,11 @@ def tco_json(answer: Tco, saved: BookEntry | None) -> str:
     """Schema gpucost.tco/1: the parts, whose sum the price of a node-hour is, the prices, and what they were reckoned from."""
     from dataclasses import asdict
 
-    from gpucost.cli.output import plain_value
+    from gpucost.render.schema import json_text
 
-    document = {"schema": _TCO, "currency": answer.inputs.currency, **asdict(answer), "not_given": answer.inputs.not_given}
-    return (
-        json.dumps(
-            {**plain_value(document), "saved": plain_value(asdict(saved)) if saved else None}, indent=2, ensure_ascii=False
-        )
-        + "\n"
-    )
+    head = {"schema": _TCO, "currency": answer.inputs.currency}
+    tail = {"not_given": answer.inputs.not_given, "saved": asdict(saved) if saved else None}
+    return json_text({**head, **asdict(answer), **tail})
 
 
 def tco_rows(answer: Tco) -> tuple[list[str], list[list[Any]]]:

@@ -492,7 +492,7 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
     rows = [row for row in waste.buckets if row.cost or row.gpu_hours]
     if not rows:
         return None
-    is_priced = bool(waste.cost)
+    is_priced = bool(waste.totals.cost)
     bars = tuple(
         Bar(
             _BUCKETS[row.bucket].title,
@@ -503,7 +503,8 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
         )
         for row in rows
     )
-    part, whole = (waste.wasted_cost, waste.cost) if is_priced else (waste.wasted_gpu_hours, waste.gpu_hours)
+    all_of = waste.totals
+    part, whole = (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
     told, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
     kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
     but = f": every bar but {' and '.join(kept)}" if kept else ""
@@ -512,7 +513,7 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
 
 
 def _per_unit(view: UnitView, words: str) -> Block | None:
-    name = view.schema.removeprefix("gpucost.unit.").partition("/")[0]
+    name = view.name.removeprefix("unit.")
     section, columns = _COLUMNS[name]
     rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
     if not rows:

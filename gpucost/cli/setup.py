@@ -320,9 +320,10 @@ def schema(
       gpucost schema report
       gpucost schema unit.epoch -o epoch.schema.json
     """
-    from gpucost import schemas
+    from gpucost.render.schema import ANSWERS
+    from gpucost.render.schema import schema as schema_of
 
-    text = "".join(f"{one}\n" for one in schemas.names()) if name is None else schemas.schema(name)
+    text = "".join(f"{one}\n" for one in ANSWERS) if name is None else schema_of(name)
     deliver(text, output, "JSON Schema", quiet=quiet)
 
 
@@ -352,9 +353,6 @@ def sql(
     write_rows(columns, rows, format, target)
 
 
-SCHEMA = "gpucost.store/1"
-
-
 @handle_errors
 def store_info(
     format: FormatOption = RowFormat.table,
@@ -372,11 +370,13 @@ def store_info(
       gpucost store info --store october.duckdb --format json
       gpucost store info --format csv -o sources.csv
     """
+    from gpucost.render.schema import to_json
+
     _, opened = load(config, store)
     answer = opened.info()
     target = output_file(output)
     if format is RowFormat.json:
-        text = json.dumps({"schema": SCHEMA} | asdict(answer), indent=2, default=_plain) + "\n"
+        text = to_json(answer, "store")
     elif format is RowFormat.table:
         text = _text(answer, verbose=verbose)
     else:
@@ -427,13 +427,3 @@ def size(count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
-
-
-def _plain(value: Any) -> str:
-    from gpucost.periods import iso
-
-    if isinstance(value, datetime):
-        return iso(value)
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")

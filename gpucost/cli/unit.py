@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -163,24 +162,12 @@ def rendered(
 ) -> str:
     """The answer as JSON, or as text for people."""
     if format is RowFormat.json:
-        from gpucost.render.data import number
+        from gpucost.render.schema import to_json
 
-        return json.dumps(as_dict(view), indent=2, ensure_ascii=False, default=number) + "\n"
+        span = {"from": iso(view.ask.period.start), "to": iso(view.ask.period.end), "currency": view.ask.currency}
+        whole = {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes}
+        return to_json(span | whole, view.name)
     return _text(view, format, line_width(target), with_rows=with_rows, most=most)
-
-
-def as_dict(view: UnitView) -> Item:
-    """The JSON contract gpucost.unit.*/1, money still Decimal."""
-    return {
-        "schema": view.schema,
-        "from": iso(view.ask.period.start),
-        "to": iso(view.ask.period.end),
-        "currency": view.ask.currency,
-        "rows": view.rows,
-        "totals": view.totals,
-        **view.sections,
-        "notes": view.notes,
-    }
 
 
 def _text(view: UnitView, format: RowFormat, width: int | None, *, with_rows: bool | None, most: int | None) -> str:

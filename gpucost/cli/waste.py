@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,8 +33,9 @@ from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, rend
 from gpucost.cli.whatif import decimal_number
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
+from gpucost.render.schema import columns_of, table, to_dict, to_json
 from gpucost.render.view import Column, Figures, Line, ReportView, Table
-from gpucost.report.waste import BUCKETS, Waste, WasteRow, WorkloadWaste
+from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from gpucost.report.queue import Queue
     from gpucost.savings import Ask
     from gpucost.store.connection import Store
-
-_WASTE = "gpucost.waste/1"
 
 
 @handle_errors
@@ -137,13 +136,13 @@ def waste(
 def _write_waste(
     view: ReportView, found: Waste, format: RowFormat, target: Path | None, advice: Findings | None, count: int
 ) -> None:
-
     from gpucost.cli.report import ReportFormat, write_report
+    from gpucost.findings import WasteAnswer
 
     if format is RowFormat.json:
-        told = {"findings": findings_dict(advice, count)["findings"]} if advice else {}
-        text = _waste_json(view, waste_dict(found) | told)
-        put_or_write(text, target)
+        shown = advice.findings[:count] if advice else None
+        whole = WasteAnswer(period=view.period, currency=view.currency, waste=found, findings=shown, coverage=view.coverage)
+        put_or_write(to_json(whole, "waste"), target)
     elif format in FLAT:
         write_rows(*waste_rows(found), format, target)
     else:
@@ -156,17 +155,6 @@ def _waste_title(view: ReportView, workloads: tuple[str, ...]) -> str:
     return f"GPU waste: {', '.join((*workloads, about))}"
 
 
-def _waste_json(view: ReportView, found: dict[str, object]) -> str:
-    import json
-
-    from gpucost.periods import iso
-    from gpucost.render.data import coverage_dict, number
-
-    head = {"schema": _WASTE, "from": iso(view.period.start), "to": iso(view.period.end), "currency": view.currency}
-    whole = head | found | {"coverage": coverage_dict(view.coverage)}
-    return json.dumps(whole, indent=2, ensure_ascii=False, default=number) + "\n"
-
-
 _BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
 _BLANK = ""
 
@@ -174,7 +162,7 @@ _BLANK = ""
 def with_waste(view: ReportView, waste: Waste) -> ReportView:
     """The report with the anatomy of waste after its own sections, and for programs beside its rows."""
     sections: tuple[Table | Figures, ...] = (*view.sections, *waste_tables(waste)) if view.sections else ()
-    return replace(view, sections=sections, waste=waste_dict(waste))
+    return replace(view, sections=sections, waste=to_dict(waste))
 
 
 def waste_tables(waste: Waste) -> tuple[Table, ...]:
@@ -184,50 +172,20 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
     return (_anatomy(waste), *by_rows, *workloads)
 
 
-def waste_dict(waste: Waste) -> dict[str, Any]:
-    """What programs read, money still Decimal; ratios 0-1, null for 0/0."""
-    return {
-        "by": list(waste.by),
-        "buckets": [
-            {
-                "bucket": row.bucket,
-                "of": _BUCKETS[row.bucket].whose,
-                "is_waste": _BUCKETS[row.bucket].is_waste,
-                "gpu_hours": row.gpu_hours,
-                "cost": row.cost,
-            }
-            for row in waste.buckets
-        ],
-        "rows": [_waste_row(row) for row in waste.rows],
-        "totals": {
-            "gpu_hours": waste.gpu_hours,
-            "cost": waste.cost,
-            "wasted_gpu_hours": waste.wasted_gpu_hours,
-            "wasted_cost": waste.wasted_cost,
-            "waste_ratio": _part(waste.wasted_cost, waste.cost),
-        },
-        "workloads": [asdict(workload) for workload in waste.workloads],
-    }
-
-
 def waste_rows(waste: Waste) -> tuple[list[str], list[list[Any]]]:
     """Columns and rows for CSV: by the dimensions asked for, else one row per bucket."""
-    columns = ["bucket", *waste.by, "gpu_hours", "cost"]
-    return columns, [[_waste_row(row)[name] for name in columns] for row in (waste.rows if waste.by else waste.buckets)]
-
-
-def _waste_row(row: WasteRow) -> dict[str, Any]:
-    return {"bucket": row.bucket, **row.keys, "gpu_hours": row.gpu_hours, "cost": row.cost}
+    return table(waste.rows if waste.by else waste.buckets, ("bucket", *waste.by, "gpu_hours", "cost"))
 
 
 def _anatomy(waste: Waste) -> Table:
     lines = [
-        Line((kind.title, kind.whose, kind.meaning, row.gpu_hours, row.cost, _part(row.cost, waste.cost)))
+        Line((kind.title, kind.whose, kind.meaning, row.gpu_hours, row.cost, _part(row.cost, waste.totals.cost)))
         for row in waste.buckets
         if (kind := _BUCKETS[row.bucket]) and (row.gpu_hours or row.cost)
     ]
-    wasted = ("Wasted", _BLANK, _BLANK, waste.wasted_gpu_hours, waste.wasted_cost, _part(waste.wasted_cost, waste.cost))
-    total = ("Total", _BLANK, _BLANK, waste.gpu_hours, waste.cost, _part(waste.cost, waste.cost))
+    sums = waste.totals
+    wasted = ("Wasted", _BLANK, _BLANK, sums.wasted_gpu_hours, sums.wasted_cost, sums.waste_ratio)
+    total = ("Total", _BLANK, _BLANK, sums.gpu_hours, sums.cost, _part(sums.cost, sums.cost))
     return Table(
         "Where GPU time went",
         (
@@ -313,9 +271,6 @@ def _part(part: Decimal, whole: Decimal) -> float | None:
     return round(float(part / whole), 6) if whole else None
 
 
-_FINDINGS = "gpucost.findings/1"
-
-
 @handle_errors
 def findings(
     team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team's; repeatable.")] = None,
@@ -370,29 +325,24 @@ def findings(
     note_gaps(settings, opened, period, quiet=quiet)
     title = f"Findings: {', '.join((*(team or ()), *(namespace or ()), name))}"
     if format in FLAT:
-        write_rows(finding_columns(), finding_rows(found, top), format, target)
+        from gpucost.findings import Finding
+
+        columns = columns_of(Finding)
+        write_rows(columns, table(found.findings[:top], columns)[1], format, target)
         return
     if format is RowFormat.json:
-        written = _findings_json(found, period, settings.currency, top)
+        from gpucost.findings import FindingsAnswer
+
+        sums = found.minimum_per_month, found.saving_per_month, found.passed_over
+        written = to_json(FindingsAnswer(period, settings.currency, *sums, found.findings[:top]), "findings")
     else:
         write = findings_markdown if format is RowFormat.markdown else findings_text
         written = write(found, title, settings.currency, top)
     put_or_write(written, target)
 
 
-def _findings_json(found: Findings, period: Period, currency: str, top: int | None) -> str:
-    import json
-
-    from gpucost.periods import iso
-    from gpucost.render.data import number
-
-    head = {"schema": _FINDINGS, "from": iso(period.start), "to": iso(period.end), "currency": currency}
-    return json.dumps(head | findings_dict(found, top), indent=2, ensure_ascii=False, default=number) + "\n"
-
-
 TITLE = "What to do about it"
 _WIDTH = 100
-_LABELS = {"begins": "from", "ends": "to"}
 
 
 def read_findings(config: Config, store: Store, period: Period) -> Findings:
@@ -412,28 +362,6 @@ def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], c
         and (not clusters or one.cluster in clusters)
     )
     return replace(found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over)
-
-
-def findings_dict(findings: Findings, top: int | None = None) -> dict[str, Any]:
-    """What programs read, money still Decimal; `saving` is of the period."""
-    return {
-        "minimum_per_month": findings.minimum_per_month,
-        "saving_per_month": findings.saving_per_month,
-        "passed_over": findings.passed_over,
-        "findings": [dict(zip(finding_columns(), values, strict=True)) for values in finding_rows(findings, top)],
-    }
-
-
-def finding_columns() -> list[str]:
-    """The figures of a finding, by name."""
-    from gpucost.findings import Finding
-
-    return [_LABELS.get(field.name, field.name) for field in fields(Finding)]
-
-
-def finding_rows(findings: Findings, top: int | None = None) -> list[list[Any]]:
-    """One row per finding, as columns() names them."""
-    return [[_plain(getattr(one, field.name)) for field in fields(one)] for one in findings.findings[:top]]
 
 
 def findings_text(findings: Findings, title: str, currency: str, top: int | None = None) -> str:
@@ -519,12 +447,6 @@ def _money(amount: Decimal, currency: str) -> str:
     return figure_text(amount, "money", currency, 2)
 
 
-def _plain(value: Any) -> Any:
-    from datetime import datetime
-
-    return iso(value) if isinstance(value, datetime) else value
-
-
 def _commit(config: Config, period: Period, question: Question) -> Ask:
     """`whatif reserve` about the question's workloads."""
     from gpucost.cli.whatif import Run, StoreOptions
@@ -546,9 +468,6 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
         return answer(families, existing, cost_of, currency=config.currency, period=name, assumptions=assumptions)
 
     return ask
-
-
-_QUEUE = "gpucost.queue/1"
 
 
 @handle_errors
@@ -581,7 +500,7 @@ def queue(
     """
     from datetime import UTC, datetime
 
-    from gpucost.report.queue import queues
+    from gpucost.report.queue import Queues, queues
 
     target = output_file(output)
     settings, opened = load(config, store)
@@ -597,10 +516,9 @@ def queue(
             "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md says which metrics",
         )
     if format in FLAT:
-        rows = [_queue_row(one) for one in found]
-        write_rows(list(rows[0]), [list(row.values()) for row in rows], format, target)
+        write_rows(*table(found), format, target)
         return
-    written = _queue_json(found, period) if format is RowFormat.json else _queue_rows(found, format)
+    written = to_json(Queues(period, found), "queue") if format is RowFormat.json else _queue_rows(found, format)
     if target is None:
         if format is RowFormat.table:
             note(f"ClusterQueues, {period_name}; recent: the last 7 days, half-life 2 days", quiet=quiet)
@@ -629,31 +547,15 @@ def _queue_rows(found: list[Queue], format: RowFormat) -> str:
             _number(one.borrowed_average),
             _number(one.pending_average),
             f"{one.waits.admitted:.0f}",
-            _time(one.waits.mean_seconds),
-            _time(one.waits.p50_seconds),
-            _time(one.waits.p95_seconds),
+            _time(one.waits.wait_mean_seconds),
+            _time(one.waits.wait_p50_seconds),
+            _time(one.waits.wait_p95_seconds),
             _percent(one.share_of_quota),
             _percent(one.share_of_use),
         ]
         for one in found
     ]
     return render_rows(columns, lines, format)
-
-
-def _queue_row(one: Queue) -> dict[str, Any]:
-    """A queue as programs read it: the waits beside the rest."""
-    row = asdict(one)
-    waits = row.pop("waits")
-    return row | {"admitted": waits.pop("admitted")} | {f"wait_{name}": value for name, value in waits.items()}
-
-
-def _queue_json(found: list[Queue], period: Period) -> str:
-    import json
-
-    from gpucost.periods import iso
-
-    whole = {"schema": _QUEUE, "from": iso(period.start), "to": iso(period.end), "queues": [_queue_row(one) for one in found]}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def _number(value: float | None) -> str:

@@ -13,7 +13,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
-from gpucost.periods import MS_PER_HOUR, from_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms
+from gpucost.render.schema import Shape
+from gpucost.render.view import Coverage
+from gpucost.report.waste import Waste
 from gpucost.store.usage import load_devices
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Activity, Config
-    from gpucost.periods import Period
 
 # An hour of the day counts as idle where GPUs were idle for so much of it, and is worth turning off in runs of so many.
 _IDLE = 0.8
@@ -217,7 +219,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Shape):
     """`saving` is of the period, and what `command` shows; `saving_per_month` the same of 730 hours (a whole month: as it is).
 
     `is_bound`: no command shows it: what the waste cost, so that no more than that can be saved. `utilization` is 0-1 over
@@ -232,8 +234,8 @@ class Finding:
     team: str | None
     subject: str
     evidence: str
-    begins: datetime
-    ends: datetime
+    start: datetime
+    end: datetime
     gpu_hours: float
     waste_gpu_hours: float
     utilization: float | None
@@ -257,6 +259,33 @@ class Findings:
     def saving_per_month(self) -> Decimal:
         """Of those that a command shows: what only bounds a saving is not added to it."""
         return sum((found.saving_per_month for found in self.findings if not found.is_bound), Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsAnswer(Shape):
+    """What `gpucost findings` prints: sums of all findings, and the first of them."""
+
+    period: Period
+    currency: str
+    minimum_per_month: Decimal
+    saving_per_month: Decimal
+    passed_over: int
+    findings: tuple[Finding, ...]
+
+    FLAT = ("period",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasteAnswer(Shape):
+    """What `gpucost waste` prints, findings where they are asked for."""
+
+    period: Period
+    currency: str
+    waste: Waste
+    findings: tuple[Finding, ...] | None = None
+    coverage: Coverage
+
+    FLAT = ("period", "waste")
 
 
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
@@ -560,8 +589,8 @@ def _finding(
         team=one.team,
         subject=one.subject,
         evidence=one.evidence,
-        begins=one.begins,
-        ends=one.ends,
+        start=one.begins,
+        end=one.ends,
         gpu_hours=one.gpu_hours,
         waste_gpu_hours=one.waste_gpu_hours,
         utilization=one.utilization,

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -21,19 +21,20 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.errors import GpucostError, IncompleteError, StoreError
-from gpucost.periods import iso, slots
+from gpucost.periods import Period, slots
 from gpucost.publish import focus
-from gpucost.render.data import coverage_dict, number, to_csv, to_parquet
+from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
+from gpucost.render.schema import Shape, json_text, to_dict, to_json
 from gpucost.render.view import Coverage, ReportView, Row
 from gpucost.report import Query
 from gpucost.report import build as build_report
-from gpucost.report.reconcile import CENT, class_words, in_cents, reconcile, statement_dict
+from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
 from gpucost.report.units import known
 from gpucost.report.units.query import UnitAsk
 from gpucost.report.waste import build as dissect
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.publish.focus import FocusTotals
     from gpucost.report.reconcile import Reconciliation
     from gpucost.report.units.query import UnitView
@@ -66,7 +66,7 @@ class State:
         return not self.reasons
 
     @property
-    def name(self) -> str:
+    def name(self) -> Literal["final", "estimate"]:
         return "final" if self.is_final else "estimate"
 
 
@@ -379,6 +379,150 @@ def _is_safe(team: str) -> bool:
     return re.fullmatch(rf"[a-z0-9][a-z0-9_-]{{0,{_LONGEST - 1}}}", team) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class TeamCharge:
+    """What a team pays: its cost and its shares. `file` is that of its files, without the suffix."""
+
+    team: str
+    file: str
+    charge: Decimal
+    cost: Decimal
+    shared_cost: Decimal
+    estimated_cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    efficiency: float | None
+    spot_ratio: float | None
+    measured_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeTotals:
+    """What all teams pay, and what the nodes cost; None where the latter is not known."""
+
+    charge: Decimal
+    cost: Decimal
+    shared_cost: Decimal
+    idle_cost: Decimal
+    unallocated_cost: Decimal | None
+    not_collected_cost: Decimal | None
+    node_cost: Decimal | None
+    estimated_cost: Decimal
+    allocated_gpu_hours: float
+    capacity_gpu_hours: float | None
+    efficiency: float | None
+    spot_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The reconciliation, in short."""
+
+    sentence: str
+    providers: tuple[str, ...]
+    is_final: bool
+    is_exact: bool
+    problems: tuple[str, ...]
+    effective_cost: Decimal
+    lines: dict[str, Decimal]
+    difference: Decimal
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceLine:
+    """`charged`, what is not the bill's of that, then classes of the bill's rows; docs/chargeback.md."""
+
+    line: str
+    rows: int | None
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceBridge:
+    """How the charge leads to the invoice: `lines` and `difference` add up to `billed_cost`."""
+
+    billed_cost: Decimal
+    effective_cost: Decimal
+    rows: int
+    difference: Decimal
+    lines: list[InvoiceLine]
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What the FOCUS file holds; costs by currency."""
+
+    version: str
+    charges: int
+    rows: int
+    billed_cost: dict[str, Decimal]
+    effective_cost: dict[str, Decimal]
+    estimated_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of the bundle before and of this one."""
+
+    before: float | None
+    after: float | None
+    adjustment: float
+
+
+@dataclass(frozen=True, slots=True)
+class TeamChange:
+    """What a team paid and pays."""
+
+    team: str
+    before: float
+    after: float
+    adjustment: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What the figures differ from: those of the bundle that stood there before."""
+
+    state: Literal["final", "estimate"]
+    teams: list[TeamChange]
+    totals: dict[str, Change]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the bundle."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Shape):
+    """A bundle's index.json. `reasons` are why the figures are an estimate, `missing` what a month that is over lacks."""
+
+    month: str
+    period: Period
+    timezone: str
+    currency: str
+    share_unallocated: Literal["proportional", "even"] | None
+    state: Literal["final", "estimate"]
+    is_over: bool
+    reasons: tuple[str, ...]
+    missing: tuple[str, ...]
+    teams: list[TeamCharge]
+    totals: ChargeTotals
+    coverage: Coverage
+    invoice: InvoiceBridge | None
+    reconciliation: Account | None
+    focus: Focus
+    replaces: Replaced | None
+    files: tuple[File, ...]
+
+    FLAT = ("period",)
+
+
 SCHEMA = "gpucost.chargeback/1"
 FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
@@ -391,38 +535,34 @@ def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, An
     same, whatever that one differed from, so that running again changes nothing.
     """
     view, ask = bundle.overview, bundle.ask
-    made: dict[str, Any] = {
-        "schema": SCHEMA,
-        "month": ask.month,
-        "from": iso(view.period.start),
-        "to": iso(view.period.end),
-        "timezone": bundle.timezone,
-        "currency": view.currency,
-        "share_unallocated": ask.share_unallocated,
-        "state": bundle.state.name,
-        "is_over": bundle.state.is_over,
-        "reasons": list(bundle.state.reasons),
-        "missing": list(bundle.state.missing),
-        "teams": _teams(bundle),
-        "totals": _totals(bundle),
-        "coverage": coverage_dict(view.coverage),
-        "invoice": _invoice(bundle),
-        "reconciliation": _reconciliation(bundle),
-        "focus": {
-            "version": ask.focus_version,
-            "charges": bundle.focus.charges,
-            "rows": bundle.focus.billed_rows + bundle.focus.estimated_rows,
-            "billed_cost": bundle.focus.billed_cost,
-            "effective_cost": bundle.focus.effective_cost,
-            "estimated_cost": bundle.focus.estimated_cost,
-        },
-    }
-    plain: dict[str, Any] = json.loads(to_json(made))
+    made = Index(
+        month=ask.month,
+        period=view.period,
+        timezone=bundle.timezone,
+        currency=view.currency,
+        share_unallocated=ask.share_unallocated,
+        state=bundle.state.name,
+        is_over=bundle.state.is_over,
+        reasons=bundle.state.reasons,
+        missing=bundle.state.missing,
+        teams=_teams(bundle),
+        totals=_totals(bundle),
+        coverage=view.coverage,
+        invoice=_invoice(bundle),
+        reconciliation=_reconciliation(bundle),
+        focus=Focus(
+            version=ask.focus_version,
+            charges=bundle.focus.charges,
+            rows=bundle.focus.billed_rows + bundle.focus.estimated_rows,
+            billed_cost=bundle.focus.billed_cost,
+            effective_cost=bundle.focus.effective_cost,
+            estimated_cost=bundle.focus.estimated_cost,
+        ),
+        replaces=None,
+        files=(),
+    )
+    plain: dict[str, Any] = json.loads(to_json(made, "chargeback"))
     return plain | {"replaces": _replaces(plain, previous)}
-
-
-def to_json(manifest: dict[str, Any]) -> str:
-    return json.dumps(manifest, indent=2, ensure_ascii=False, default=number) + "\n"
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -441,67 +581,55 @@ def read(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-def _teams(bundle: Bundle) -> list[dict[str, Any]]:
+def _teams(bundle: Bundle) -> list[TeamCharge]:
     names = file_names(bundle.teams)
-    by_team: dict[str, dict[str, Any]] = {}
+    by_team: dict[str, TeamCharge] = {}
     for row in bundle.overview.rows:
         team = row.keys["team"]
         if team is None:
             continue
         # a team without GPUs has a row of kind 'shared'; none has two
-        by_team[team] = {
-            "team": team,
-            "file": f"teams/{names[team]}",
-            "charge": charge(row),
-            "cost": row.measures.cost,
-            "shared_cost": charge(row) - row.measures.cost,
-            "estimated_cost": row.measures.estimated_cost,
-            "idle_cost": row.measures.idle_cost,
-            "allocated_gpu_hours": row.measures.allocated_gpu_hours,
-            "efficiency": row.measures.efficiency,
-            "spot_ratio": row.measures.spot_ratio,
-            "measured_ratio": row.measures.measured_ratio,
-        }
-    return sorted(by_team.values(), key=lambda one: (-one["charge"], one["team"]))
+        by_team[team] = TeamCharge(
+            team=team,
+            file=f"teams/{names[team]}",
+            charge=charge(row),
+            cost=row.measures.cost,
+            shared_cost=charge(row) - row.measures.cost,
+            estimated_cost=row.measures.estimated_cost,
+            idle_cost=row.measures.idle_cost,
+            allocated_gpu_hours=row.measures.allocated_gpu_hours,
+            efficiency=row.measures.efficiency,
+            spot_ratio=row.measures.spot_ratio,
+            measured_ratio=row.measures.measured_ratio,
+        )
+    return sorted(by_team.values(), key=lambda one: (-one.charge, one.team))
 
 
-def _totals(bundle: Bundle) -> dict[str, Any]:
+def _totals(bundle: Bundle) -> ChargeTotals:
     view, nodes = bundle.overview, bundle.overview.node_totals
     charged = sum((charge(row) for row in view.rows if row.keys["team"] is not None), Decimal(0))
-    return {
-        "charge": charged,
-        "cost": view.totals.cost,
-        "shared_cost": charged - view.totals.cost,
-        "idle_cost": view.totals.idle_cost,
-        "unallocated_cost": nodes.unallocated_cost if nodes else None,
-        "not_collected_cost": nodes.not_collected_cost if nodes else None,
-        "node_cost": nodes.node_cost if nodes else None,
-        "estimated_cost": view.totals.estimated_cost,
-        "allocated_gpu_hours": view.totals.allocated_gpu_hours,
-        "capacity_gpu_hours": nodes.capacity_gpu_hours if nodes else None,
-        "efficiency": view.totals.efficiency,
-        "spot_ratio": view.totals.spot_ratio,
-    }
+    return ChargeTotals(
+        charge=charged,
+        cost=view.totals.cost,
+        shared_cost=charged - view.totals.cost,
+        idle_cost=view.totals.idle_cost,
+        unallocated_cost=nodes.unallocated_cost if nodes else None,
+        not_collected_cost=nodes.not_collected_cost if nodes else None,
+        node_cost=nodes.node_cost if nodes else None,
+        estimated_cost=view.totals.estimated_cost,
+        allocated_gpu_hours=view.totals.allocated_gpu_hours,
+        capacity_gpu_hours=nodes.capacity_gpu_hours if nodes else None,
+        efficiency=view.totals.efficiency,
+        spot_ratio=view.totals.spot_ratio,
+    )
 
 
-def _reconciliation(bundle: Bundle) -> dict[str, Any] | None:
+def _reconciliation(bundle: Bundle) -> Account | None:
     account = bundle.account
-    if account is None:
-        return None
-    return {
-        "sentence": account.sentence,
-        "providers": list(account.providers),
-        "is_final": account.is_final,
-        "is_exact": not account.problems,
-        "problems": list(account.problems),
-        "effective_cost": account.effective_cost,
-        "lines": account.lines,
-        "difference": account.difference,
-        "statements": [statement_dict(one) for one in account.statements],
-    }
+    return Account(**{one.name: getattr(account, one.name) for one in fields(Account)}) if account else None
 
 
-def _invoice(bundle: Bundle) -> dict[str, Any] | None:
+def _invoice(bundle: Bundle) -> InvoiceBridge | None:
     """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
     if bundle.account is None:
         return None
@@ -524,13 +652,8 @@ def _invoice(bundle: Bundle) -> dict[str, Any] | None:
         *((row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
         ("billed_less_effective", None, billed.cost - effective.cost),
     ]
-    return {
-        "billed_cost": billed.cost,
-        "effective_cost": effective.cost,
-        "rows": billed.rows,
-        "difference": effective.difference,
-        "lines": [{"line": name, "rows": count, "cost": cost} for name, count, cost in lines if count or cost],
-    }
+    shown = [InvoiceLine(name, count, cost) for name, count, cost in lines if count or cost]
+    return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, shown)
 
 
 def sentence(bundle: Bundle) -> str:
@@ -550,21 +673,15 @@ def _replaces(made: dict[str, Any], previous: dict[str, Any] | None) -> dict[str
     before = {one["team"]: one["charge"] for one in previous["teams"]}
     after = {one["team"]: one["charge"] for one in made["teams"]}
     differences = [
-        {
-            "team": team,
-            "before": before.get(team, 0.0),
-            "after": after.get(team, 0.0),
-            "adjustment": _minus(after.get(team), before.get(team)),
-        }
+        TeamChange(team, before.get(team, 0.0), after.get(team, 0.0), _minus(after.get(team), before.get(team)))
         for team in sorted({*before, *after})
     ]
-    totals = {
-        name: {"before": previous["totals"].get(name), "after": made["totals"][name]}
+    sums = {
+        name: (previous["totals"].get(name), made["totals"][name])
         for name in ("charge", "unallocated_cost", "not_collected_cost", "node_cost")
     }
-    for one in totals.values():
-        one["adjustment"] = _minus(one["after"], one["before"])
-    return {"state": previous["state"], "teams": differences, "totals": totals}
+    totals = {name: Change(*sides, _minus(sides[1], sides[0])) for name, sides in sums.items()}
+    return to_dict(Replaced(previous["state"], differences, totals))
 
 
 def _minus(after: float | None, before: float | None) -> float:
@@ -594,7 +711,7 @@ def write(
     _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
     _put(folder / "index.html", to_html(manifest, bundle.overview.coverage, blocks[None]))
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-    _put(folder / FILE, to_json(manifest))
+    _put(folder / FILE, json_text(manifest))
     return manifest
 
 
@@ -618,7 +735,7 @@ def _put(path: Path, text: str) -> None:
 
 def _file(path: Path, folder: Path) -> dict[str, Any]:
     content = path.read_bytes()
-    return {"file": path.relative_to(folder).as_posix(), "bytes": len(content), "sha256": sha256(content).hexdigest()}
+    return to_dict(File(path.relative_to(folder).as_posix(), len(content), sha256(content).hexdigest()))
 
 
 _MARK = ".gpucost-"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Literal
+from typing import ClassVar, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.render.schema import Shape, Summary
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
@@ -117,7 +118,7 @@ class NotCollected:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Summary):
     """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
 
     `unallocated_cost` is its share of unallocated cost, `remaining_unallocated_cost` what nobody took a share of; both None where
@@ -134,6 +135,50 @@ class Shared:
         """The sum of `costs`."""
         return sum(self.costs.values(), Decimal(0))
 
+    def printed(self) -> SharedAnswer:
+        """What was asked for of it, and nothing else."""
+        costs = _SharedCosts(self.shared_cost, self.costs) if self.costs else None
+        return SharedAnswer(self.unallocated_cost, self.remaining_unallocated_cost, costs)
+
+    def as_total(self) -> SharedTotals:
+        """The same of all rows, where what remains of unallocated cost is told even if that is not known."""
+        is_shared = self.unallocated_cost is not None or self.remaining_unallocated_cost is not None
+        unallocated = _UnallocatedShares(self.unallocated_cost, self.remaining_unallocated_cost) if is_shared else None
+        return SharedTotals(unallocated, _SharedCosts(self.shared_cost, self.costs) if self.costs else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _UnallocatedShares:
+    shared_unallocated_cost: Decimal | None
+    remaining_unallocated_cost: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedCosts:
+    shared_cost: Decimal
+    shared_costs: dict[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTotals(Shape):
+    """With --share-unallocated the shares of unallocated cost, and what remains of that; shares of [[shared_costs]]."""
+
+    unallocated: _UnallocatedShares | None
+    costs: _SharedCosts | None
+
+    FLAT = ("unallocated", "costs")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAnswer(Shape):
+    """The same of a row, which has what remains only where nobody held anything."""
+
+    shared_unallocated_cost: Decimal | None = None
+    remaining_unallocated_cost: Decimal | None = None
+    costs: _SharedCosts | None = None
+
+    FLAT = ("costs",)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -145,7 +190,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Shape):
     """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
 
     Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. `change` is of
@@ -157,8 +202,10 @@ class Row:
     measures: Measures
     unallocated: Unallocated | None = None
     not_collected: NotCollected | None = None
-    shared: Shared | None = None
     change: Change | None = None
+    shared: Shared | None = None
+
+    FLAT = ("keys", "measures", "unallocated", "not_collected", "change", "shared")
 
     @property
     def own_cost(self) -> Decimal:
@@ -178,6 +225,11 @@ class Changes:
     unallocated_cost: Change | None
     not_collected_cost: Change | None
     node_cost: Change | None
+
+    @property
+    def of_nodes(self) -> tuple[Change | None, Change | None, Change | None]:
+        """Those of the nodes' other costs."""
+        return self.unallocated_cost, self.not_collected_cost, self.node_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +257,7 @@ class PriceSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Shape):
     """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
 
     'not_collected' may be signed, by whom and why; 'bridged' is short enough to count as collected; of 'partial' time an answer
@@ -219,8 +271,17 @@ class Gap:
     hours: float
     families: tuple[str, ...]
     reason: str
-    accepted_by: str | None = None
-    accepted_why: str | None = None
+    accepted_by: str | None
+    accepted_why: str | None
+
+    HIDDEN: ClassVar[tuple[str, ...]] = ("kind", "accepted_by", "accepted_why")
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTime(Gap):
+    """A gap of kind 'not_collected'."""
+
+    HIDDEN = ("kind",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +294,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Summary):
     """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
 
     `gaps` tell of what; `is_complete` where the period is over and nobody needs to sign any more of them.
@@ -258,13 +319,56 @@ class Coverage:
     cost_basis: str
     billed_cost: Decimal
     estimated_cost: Decimal
-    state: str | None = None
+    state: Literal["final", "estimate"] | None = None
     reasons: tuple[str, ...] = ()
     reconciliation: str | None = None
 
     def of_kind(self, kind: str) -> list[Gap]:
         """The gaps of one kind."""
         return [gap for gap in self.gaps if gap.kind == kind]
+
+    def printed(self) -> CoverageAnswer:
+        """As the JSON contracts say it."""
+        return CoverageAnswer(
+            state=self.state,
+            reasons=self.reasons if self.state else None,
+            reconciliation=self.reconciliation or None,
+            measured_ratio=self.measured_ratio,
+            price_sources={source.name: source.share for source in self.price_sources},
+            price_as_of=self.price_as_of,
+            not_collected_hours=self.not_collected_hours,
+            bridged_hours=self.bridged_hours,
+            not_collected=[gap for gap in self.gaps if isinstance(gap, MissingTime)],
+            bridged=self.of_kind("bridged"),
+            partial=self.of_kind("partial"),
+            off=self.of_kind("off"),
+            unknown_capacity_gpu_hours=self.unknown_capacity_gpu_hours,
+            unpriced_gpu_hours=self.unpriced_gpu_hours,
+            cost_basis=self.cost_basis if self.cost_basis != "node" else None,
+            warnings=self.warnings,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageAnswer(Shape):
+    """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
+
+    state: Literal["final", "estimate"] | None = None
+    reasons: tuple[str, ...] | None = None
+    reconciliation: str | None = None
+    measured_ratio: float | None
+    price_sources: dict[str, float]
+    price_as_of: date | None
+    not_collected_hours: float
+    bridged_hours: float
+    not_collected: list[MissingTime]
+    bridged: list[Gap]
+    partial: list[Gap]
+    off: list[Gap]
+    unknown_capacity_gpu_hours: float
+    unpriced_gpu_hours: float
+    cost_basis: str | None = None
+    warnings: tuple[Notice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +432,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportView:
+class ReportView(Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
@@ -350,6 +454,83 @@ class ReportView:
     series: Series | None = None
     waste: dict[str, object] | None = None
     changes: Changes | None = None
+
+    def printed(self) -> ReportAnswer:
+        """What programs read of it."""
+        names = [field.name for field in fields(NodeTotals)]
+        changes = self.changes
+        return ReportAnswer(
+            period=self.period,
+            currency=self.currency,
+            by=self.by,
+            rows=self.rows,
+            totals=TotalsAnswer(
+                measures=self.totals,
+                **{name: getattr(self.node_totals, name, None) for name in names},
+                shared=self.totals_shared.as_total() if self.totals_shared else None,
+                change=changes.cost if changes else None,
+                previous=_PreviousTotals(*(one.previous_cost if one else None for one in changes.of_nodes)) if changes else None,
+            ),
+            previous=PreviousPeriod(changes.period_name, changes.period) if changes else None,
+            waste=self.waste,
+            coverage=self.coverage,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PreviousTotals:
+    previous_unallocated_cost: Decimal | None
+    previous_not_collected_cost: Decimal | None
+    previous_node_cost: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsAnswer(Shape):
+    """The sums of all rows, and what the nodes offered and cost: null where only some pods are asked for."""
+
+    measures: Measures
+    capacity_gpu_hours: float | None
+    unallocated_gpu_hours: float | None
+    unavailable_gpu_hours: float | None
+    unallocated_cost: Decimal | None
+    over_allocated_gpu_hours: float | None
+    not_collected_gpu_hours: float | None
+    not_collected_cost: Decimal | None
+    node_cost: Decimal | None
+    shared: SharedTotals | None
+    change: Change | None
+    previous: _PreviousTotals | None
+
+    FLAT = ("measures", "shared", "change", "previous")
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousPeriod(Shape):
+    """With --compare: the period before."""
+
+    name: str
+    period: Period
+
+    FLAT = ("period",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer(Shape):
+    """What gpucost report --format json prints. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
+
+    Rows have the dimensions of `by`: allocated ones by cost descending, then those of other kinds.
+    """
+
+    period: Period
+    currency: str
+    by: tuple[str, ...]
+    rows: tuple[Row, ...]
+    totals: TotalsAnswer
+    previous: PreviousPeriod | None = None
+    waste: dict[str, object] | None = None
+    coverage: Coverage
+
+    FLAT = ("period",)
 
 
 #: The column of what each pays: its cost and its shares.

@@ -9,7 +9,10 @@ from decimal import Decimal
 from statistics import median
 from typing import Literal
 
-from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, ZERO, Days, Series, levels, weekday_factors
+from gpucost.periods import Period
+from gpucost.render.schema import Shape
+from gpucost.render.view import Coverage
+from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, ZERO, Days, Level, Series, levels, weekday_factors
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
 SCORE = 3.5
@@ -49,6 +52,68 @@ class Anomaly:
     score: float
     basis_days: int
     part: Part | None
+
+    @property
+    def place(self) -> tuple[str | None, str | None, str | None]:
+        """(cluster, namespace, workload); None where it is of no workload."""
+        _, cluster, namespace, workload = self.series.workload or (None,) * 4
+        return cluster, namespace, workload
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalyRow:
+    """An anomaly as it is printed."""
+
+    level: Level
+    day: date
+    team: str | None
+    cluster: str | None
+    namespace: str | None
+    workload: str | None
+    direction: Literal["above", "below"]
+    cost: Decimal
+    expected_cost: Decimal
+    excess_cost: Decimal
+    score: float
+    basis_days: int
+    main_workload: str | None
+    main_workload_change: Decimal | None
+    currency: str
+
+    @classmethod
+    def of(cls, one: Anomaly, currency: str) -> AnomalyRow:
+        """The row of an anomaly."""
+        cluster, namespace, workload = one.place
+        return cls(
+            level=one.series.level,
+            day=one.day,
+            team=one.series.team,
+            cluster=cluster,
+            namespace=namespace,
+            workload=workload,
+            direction=one.direction,
+            cost=one.cost,
+            expected_cost=one.expected,
+            excess_cost=one.excess,
+            score=round(one.score, 6),
+            basis_days=one.basis_days,
+            main_workload=one.part.workload[-1] if one.part else None,
+            main_workload_change=one.part.change if one.part else None,
+            currency=currency,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnomaliesAnswer(Shape):
+    """What `gpucost anomalies` prints."""
+
+    period: Period
+    currency: str
+    min_cost: float
+    rows: list[AnomalyRow]
+    coverage: Coverage
+
+    FLAT = ("period",)
 
 
 def anomalies(days: Days, wanted: Sequence[date], least: Decimal) -> list[Anomaly]:

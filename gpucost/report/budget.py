@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import Field
+
+from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
+from gpucost.render.schema import Shape
+from gpucost.render.view import Coverage
 from gpucost.report.forecast import Days, Forecast, Series, forecast
 
 if TYPE_CHECKING:
@@ -24,41 +29,48 @@ class TargetState:
     """A target and what was reached: ratios 0-1, and why it cannot be told where it is unknown."""
 
     name: Literal["efficiency", "spot_ratio", "idle_cost_share"]
-    limit: float
+    limit: Annotated[float, Field(alias="target")]
     value: float | None
     status: Literal["met", "missed", "unknown"]
-    note: str | None = None
+    note: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetState:
+class BudgetState(Shape):
     """How a budget stands: `over` where more than `amount` is spent or a target is missed.
 
-    `warn` where that comes near in a month that is not over. `amount` is in the report's currency, None where only targets are
-    given. `is_seen` False: the team held nothing in the month.
+    `warn` where that comes near in a month that is not over. `amount` is in `currency`, the report's, None where only targets are
+    given. `reasons` say why it is not ok, in words. `is_seen` False: the team held nothing in the month.
     """
 
     name: str
     team: str | None
-    amount: Decimal | None
-    forecast: Forecast
-    spent_percent: Decimal | None
-    amount_status: State | None
-    targets: tuple[TargetState, ...]
     status: State
+    amount: Decimal | None
+    amount_status: State | None
+    spent_percent: Decimal | None
+    forecast: Forecast
+    currency: str
+    reasons: tuple[str, ...]
+    targets: tuple[TargetState, ...]
     is_seen: bool
 
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it is not ok, in words."""
-        words = []
-        if self.amount_status == "over":
-            words.append("more is spent than the budget")
-        elif self.amount_status == "warn":
-            is_late = self.forecast.expected is not None and self.amount is not None and self.forecast.expected > self.amount
-            words.append("the forecast is beyond it" if is_late else f"{self.spent_percent:.0f} % is spent")
-        words += [f"{target.name.replace('_', ' ')} is missed" for target in self.targets if target.status == "missed"]
-        return tuple(words)
+    FLAT = ("forecast",)
+    HIDDEN = ("is_seen",)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetAnswer(Shape):
+    """What `gpucost budget check` prints; `status` is the worst of all."""
+
+    month: str
+    period: Period
+    currency: str
+    status: State
+    budgets: tuple[BudgetState, ...]
+    coverage: Coverage
+
+    FLAT = ("period",)
 
 
 def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -> tuple[BudgetState, ...]:
@@ -76,18 +88,30 @@ def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: 
     amount = budget_amount(config, budget, month[0])
     money = _money_state(budget, amount, expected)
     targets = _targets(config, budget, measures)
-    missed = any(target.status == "missed" for target in targets)
+    missed = [f"{target.name.replace('_', ' ')} is missed" for target in targets if target.status == "missed"]
+    spent = (expected.to_date / amount * 100).quantize(_SIX) if amount else None
+    words = []
+    if money == "over":
+        words.append("more is spent than the budget")
+    elif money == "warn":
+        words.append("the forecast is beyond it" if _is_late(amount, expected) else f"{spent:.0f} % is spent")
     return BudgetState(
         name=budget.name,
         team=budget.team,
-        amount=amount,
-        forecast=expected,
-        spent_percent=(expected.to_date / amount * 100).quantize(_SIX) if amount else None,
-        amount_status=money,
-        targets=targets,
         status="over" if missed or money == "over" else money or "ok",
+        amount=amount,
+        amount_status=money,
+        spent_percent=spent,
+        forecast=expected,
+        currency=config.currency,
+        reasons=(*words, *missed),
+        targets=targets,
         is_seen=measures is not None,
     )
+
+
+def _is_late(amount: Decimal | None, expected: Forecast) -> bool:
+    return expected.expected is not None and amount is not None and expected.expected > amount
 
 
 def _money_state(budget: Budget, amount: Decimal | None, expected: Forecast) -> State | None:
@@ -97,8 +121,7 @@ def _money_state(budget: Budget, amount: Decimal | None, expected: Forecast) -> 
         return "over"
     if not expected.open_days:
         return "ok"  # nothing more will be spent
-    is_late = expected.expected is not None and expected.expected > amount
-    return "warn" if is_late or expected.to_date * 100 >= amount * budget.warn_at_percent else "ok"
+    return "warn" if _is_late(amount, expected) or expected.to_date * 100 >= amount * budget.warn_at_percent else "ok"
 
 
 def _targets(config: Config, budget: Budget, measures: Measures | None) -> tuple[TargetState, ...]:

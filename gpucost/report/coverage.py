@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
-from gpucost.render.view import Coverage, Gap, Notice, PriceSource, hours, ratio
+from gpucost.render.view import Coverage, Gap, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
 from gpucost.report.rows import BILL, NO_PRICE, ZERO, PricedNodes, ask, unpriced_ms
 
@@ -130,7 +130,7 @@ def _gaps(spans: list[dict[str, Any]], period: Period, due: int, tz: ZoneInfo) -
         if span["kind"] == "collected" or part is None or is_all_off or (is_edge and part[1] - part[0] <= _EDGE_MS):
             continue
         found.append(
-            Gap(
+            (MissingTime if span["kind"] == "not_collected" else Gap)(
                 cluster=span["cluster"],
                 kind=span["kind"],
                 start=from_ms(part[0]).astimezone(tz),

@@ -9,9 +9,11 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.render.schema import Shape
+from gpucost.render.view import Coverage
 
 if TYPE_CHECKING:
-    from gpucost.render.view import Coverage, ReportView
+    from gpucost.render.view import ReportView
 
 _ZERO = Decimal(0)
 _MICRO = Decimal("0.000000001")
@@ -167,7 +169,7 @@ _DAY_MS = 24 * MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Side(Shape):
     """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
 
     `days` are those of 24 hours from its start to its end, or to where what was collected ends.
@@ -178,47 +180,51 @@ class Side:
     days: float
     gpu_hours: float
     cost: Decimal
+    cost_per_day: Decimal | None
     coverage: Coverage
+
+    FLAT = ("period",)
 
 
 @dataclass(frozen=True, slots=True)
-class DiffRow:
-    """One combination of dimension values; `before` and `after` are what it used, `parts` why its cost changed.
+class DiffRow(Shape):
+    """One combination of dimension values: what it used before and after, and why its cost changed, in parts that add up to that.
 
     Rows of kind 'unallocated' are of GPUs that nobody held, those of 'not_collected' of what was billed while nobody saw who did.
     """
 
-    kind: str
+    kind: Pool
     keys: dict[str, str | None]
-    before: Use
-    after: Use
+    gpu_hours_before: float
+    gpu_hours_after: float
+    cost_before: Decimal
+    cost_after: Decimal
+    cost_change: Decimal
+    cost_per_day_before: Decimal | None
+    cost_per_day_after: Decimal | None
+    cost_per_day_change: Decimal | None
     parts: Parts
+    currency: str
 
-    @property
-    def change(self) -> Decimal:
-        """Cost after - cost before: the sum of the parts."""
-        return self.after.cost - self.before.cost
+    FLAT = ("keys", "parts")
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Shape):
     """What changed from `before` to `after`. Parts add up to changes, rows to the total, exactly.
 
     `rows` by change, the largest in either direction first; `workloads` are the same by workload.
     """
 
-    by: tuple[str, ...]
     currency: str
+    by: tuple[str, ...]
     before: Side
     after: Side
+    cost_change: Decimal
+    cost_change_per_day: Decimal | None
     parts: Parts
     rows: tuple[DiffRow, ...]
     workloads: tuple[DiffRow, ...]
-
-    @property
-    def change(self) -> Decimal:
-        """Cost after - cost before."""
-        return self.after.cost - self.before.cost
 
 
 def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str]) -> Diff:
@@ -228,20 +234,28 @@ def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tupl
     """
     uses0, uses1 = _uses(before), _uses(after)
     parts = parts_of(uses0, uses1)
+    sides = _side(names[0], before, uses0.values()), _side(names[1], after, uses1.values())
+    days = sides[0].days, sides[1].days
     return Diff(
-        by=by,
         currency=after.currency,
-        before=_side(names[0], before, uses0.values()),
-        after=_side(names[1], after, uses1.values()),
+        by=by,
+        before=sides[0],
+        after=sides[1],
+        cost_change=sides[1].cost - sides[0].cost,
+        cost_change_per_day=_less(sides[1].cost_per_day, sides[0].cost_per_day),
         parts=sum(parts.values(), Parts()),
-        rows=_rows(uses0, uses1, parts, by),
-        workloads=tuple(row for row in _rows(uses0, uses1, parts, _WORKLOAD) if row.kind == "allocated"),
+        rows=_rows(uses0, uses1, parts, by, days, after.currency),
+        workloads=tuple(row for row in _rows(uses0, uses1, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"),
     )
 
 
 def per_day(cost: Decimal, days: float) -> Decimal | None:
     """`cost` a day, to 9 decimals; None for no time at all."""
     return (cost / Decimal(repr(days))).quantize(_MICRO) if days else None
+
+
+def _less(after: Decimal | None, before: Decimal | None) -> Decimal | None:
+    return None if after is None or before is None else after - before
 
 
 def _uses(view: ReportView) -> dict[Cell, Use]:
@@ -272,17 +286,27 @@ def _side(name: str, view: ReportView, uses: Iterable[Use]) -> Side:
     end = view.period.end_ms
     if not view.coverage.is_complete and view.coverage.collected_to:
         end = min(end, max(view.period.start_ms, to_ms(view.coverage.collected_to)))
+    days = round((end - view.period.start_ms) / _DAY_MS, 9)
+    cost = sum((use.cost for use in used), _ZERO)
     return Side(
         name=name,
         period=view.period,
-        days=round((end - view.period.start_ms) / _DAY_MS, 9),
+        days=days,
         gpu_hours=float(sum((use.hours for use in used), _ZERO)),
-        cost=sum((use.cost for use in used), _ZERO),
+        cost=cost,
+        cost_per_day=per_day(cost, days),
         coverage=view.coverage,
     )
 
 
-def _rows(uses0: dict[Cell, Use], uses1: dict[Cell, Use], parts: dict[Cell, Parts], by: tuple[str, ...]) -> tuple[DiffRow, ...]:
+def _rows(
+    uses0: dict[Cell, Use],
+    uses1: dict[Cell, Use],
+    parts: dict[Cell, Parts],
+    by: tuple[str, ...],
+    days: tuple[float, float],
+    currency: str,
+) -> tuple[DiffRow, ...]:
     def key(cell: Cell) -> tuple[Pool, Item]:
         known = dict(zip(_KIND, cell.kind, strict=True))
         if cell.of == "allocated":
@@ -293,14 +317,24 @@ def _rows(uses0: dict[Cell, Use], uses1: dict[Cell, Use], parts: dict[Cell, Part
     summed: dict[tuple[Pool, Item], Parts] = defaultdict(Parts)
     for cell, part in parts.items():
         summed[key(cell)] += part
-    rows = [
-        DiffRow(
-            kind=found[0],
-            keys=dict(zip(by, found[1], strict=True)),
-            before=before.get(found, Use()),
-            after=after.get(found, Use()),
-            parts=part,
+    rows = []
+    for (kind, item), part in summed.items():
+        use0, use1 = before.get((kind, item), Use()), after.get((kind, item), Use())
+        daily0, daily1 = per_day(use0.cost, days[0]), per_day(use1.cost, days[1])
+        rows.append(
+            DiffRow(
+                kind=kind,
+                keys=dict(zip(by, item, strict=True)),
+                gpu_hours_before=float(use0.hours),
+                gpu_hours_after=float(use1.hours),
+                cost_before=use0.cost,
+                cost_after=use1.cost,
+                cost_change=use1.cost - use0.cost,
+                cost_per_day_before=daily0,
+                cost_per_day_after=daily1,
+                cost_per_day_change=_less(daily1, daily0),
+                parts=part,
+                currency=currency,
+            )
         )
-        for found, part in summed.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-abs(row.change), row.kind, [value or "" for value in row.keys.values()])))
+    return tuple(sorted(rows, key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()])))

@@ -9,10 +9,14 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import inf, sqrt
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from gpucost.periods import local_days, local_midnight
+from pydantic import Field
+
+from gpucost.periods import Period, local_days, local_midnight
+from gpucost.render.schema import Shape
+from gpucost.render.view import Coverage
 
 if TYPE_CHECKING:
     from gpucost.render.view import Gap, ReportView
@@ -205,19 +209,48 @@ _MICRO = Decimal("0.000000001")
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Shape):
     """A month's cost to date and at its end, with the range of the latter; None where too few days are known to tell.
 
     `open_days` are those of the month that are not collected in full, `history_days` those that the forecast was made from.
     """
 
     series: Series
-    to_date: Decimal
-    expected: Decimal | None
-    low: Decimal | None
-    high: Decimal | None
+    to_date: Annotated[Decimal, Field(alias="cost_to_date")]
+    expected: Annotated[Decimal | None, Field(alias="forecast")]
+    low: Annotated[Decimal | None, Field(alias="forecast_low")]
+    high: Annotated[Decimal | None, Field(alias="forecast_high")]
     open_days: int
     history_days: int
+
+    HIDDEN = ("series",)
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRow(Shape):
+    """A forecast and whose it is."""
+
+    level: Level
+    team: str | None
+    forecast: Forecast
+
+    FLAT = ("forecast",)
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastAnswer(Shape):
+    """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to."""
+
+    month: str
+    period: Period
+    currency: str
+    method: str
+    history_days: int
+    chance: Annotated[float, Field(alias="range")]
+    rows: list[ForecastRow]
+    coverage: Coverage
+
+    FLAT = ("period",)
 
 
 def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:

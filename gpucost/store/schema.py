@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.periods import from_ms
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
     import duckdb
 
 

@@ -78,6 +78,6 @@ def test_queues_of_a_real_prometheus(tmp_path: Path) -> None:
     assert (research.is_borrowing_unlimited, research.borrowing_limit) == (True, None)
     assert (research.pending_average, research.pending_max) == (2, 6)
     waits = research.waits
-    assert (waits.admitted, waits.mean_seconds) == (35, round((30 * 30 + 5 * 900) / 35, 6))
-    assert waits.p50_seconds == round(40 * 17.5 / 30, 6)
-    assert waits.p95_seconds == round(40 + 1240 * (0.95 * 35 - 30) / 5, 6)
+    assert (waits.admitted, waits.wait_mean_seconds) == (35, round((30 * 30 + 5 * 900) / 35, 6))
+    assert waits.wait_p50_seconds == round(40 * 17.5 / 30, 6)
+    assert waits.wait_p95_seconds == round(40 + 1240 * (0.95 * 35 - 30) / 5, 6)

@@ -16,12 +16,14 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline, schemas
+from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.cli.output import RowFormat
 from gpucost.config.load import load_config
 from gpucost.demo.build import build
 from gpucost.periods import Period
+from gpucost.render.schema import ANSWERS as SCHEMAS
+from gpucost.render.schema import schema as schema_of
 from gpucost.report import Query
 from gpucost.store.connection import Store
 from tests.asked_once import ask_findings_once
@@ -103,7 +105,7 @@ def run(command: str, *options: str) -> str:
 
 
 def problems(name: str, answer: Any) -> list[str]:
-    schema = json.loads(schemas.schema(name))
+    schema = json.loads(schema_of(name))
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
     return [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)]
@@ -197,7 +199,7 @@ def test_bills_are_as_their_schemas_say(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_command_lists_and_prints_schemas() -> None:
     listed = run("schema").split()
-    assert listed == schemas.names()
+    assert listed == [*SCHEMAS]
     assert {*ANSWERS, *NESTED, "explain.node", "reconcile", "chargeback"} == set(listed)
     for name in listed:
         assert json.loads(run(f"schema {name}"))["title"] == f"gpucost.{name}/1"

@@ -23,10 +23,12 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.publish.openmetrics import PeriodViews, openmetrics
-from gpucost.render.data import to_csv, to_dict, to_json
+from gpucost.render.data import to_csv, to_json
 from gpucost.render.formatting import coverage_lines
 from gpucost.render.html import render as html
 from gpucost.render.markdown import render as markdown
+from gpucost.render.schema import schema as schema_of
+from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.report.forecast import Series, days_of
@@ -133,7 +135,7 @@ def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
         "(nodes, pods, requests, phases)"
     )
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
-    told = to_dict(view)["coverage"]
+    told = json.loads(to_json(view))["coverage"]
     assert told["not_collected"][0] == {
         "cluster": "prod",
         "from": "2026-10-01T00:00:00Z",
@@ -341,7 +343,7 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
     if "node" in by:
         assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
     told = to_dict(view)
-    schema = json.loads((Path(pipeline.__file__).parent / "report" / "report.schema.json").read_text())
+    schema = json.loads(schema_of("report"))
     assert not list(Draft202012Validator(schema).iter_errors(json.loads(to_json(view))))
     assert told["totals"]["not_collected_cost"] == nodes.not_collected_cost
     lines = list(csv.DictReader(io.StringIO(to_csv(view))))

@@ -19,8 +19,9 @@ from gpucost.cli import waste
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.demo.build import build
-from gpucost.findings import Answered, Candidate, Claim, Findings, Question, open_hours, ranked
+from gpucost.findings import Answered, Candidate, Claim, Finding, Findings, Question, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.render.schema import columns_of
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
@@ -79,7 +80,7 @@ def test_the_demo_has_every_kind_of_waste(demo: Config) -> None:
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = pipeline.waste_report(demo, Store(demo.store), query)
     assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
-    assert waste.cost == sum((row.cost for row in waste.buckets), Decimal(0))
+    assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
 @pytest.mark.slow
@@ -171,8 +172,7 @@ def test_every_format_tells_the_same(found: Findings) -> None:
         assert f"${one.saving_per_month:,.2f}" in text
         assert f"${one.saving_per_month:,.2f}" in table
         assert (one.command or "") in text
-    assert len(waste.finding_rows(found, 3)) == 3
-    assert len(waste.finding_rows(found)[0]) == len(waste.finding_columns())
+    assert table(found.findings)[0] == columns_of(Finding)
     nothing = replace(found, findings=())
     assert "Nothing would save $50.00 a month or more" in waste.findings_text(nothing, "Findings", "USD")
 

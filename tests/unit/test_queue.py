@@ -128,9 +128,9 @@ def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
     )["q"]
     short, long = 2 + 1 + 2 + 4, 1 + 2
     assert found.waits.admitted == short + long
-    assert found.waits.mean_seconds == round((short * 30 + long * 300) / (short + long), 6)
-    assert found.waits.p50_seconds == round(40 * 6 / short, 6)
-    assert found.waits.p95_seconds == round(40 + 280 * (0.95 * 12 - short) / long, 6)
+    assert found.waits.wait_mean_seconds == round((short * 30 + long * 300) / (short + long), 6)
+    assert found.waits.wait_p50_seconds == round(40 * 6 / short, 6)
+    assert found.waits.wait_p95_seconds == round(40 + 280 * (0.95 * 12 - short) / long, 6)
     assert found.quota is None
 
 

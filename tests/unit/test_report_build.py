@@ -17,7 +17,8 @@ from gpucost.config.model import Config, Targets
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import Period
 from gpucost.render import markdown, terminal
-from gpucost.render.data import to_csv, to_dict, to_json
+from gpucost.render.data import to_csv, to_json
+from gpucost.render.schema import to_dict
 from gpucost.render.view import Figures, ReportView, Table
 from gpucost.report import DIMENSIONS, Query, build, default_period
 from gpucost.report.query import NODE_DIMENSIONS

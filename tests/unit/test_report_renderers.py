@@ -20,13 +20,14 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import api, price, schemas
+from gpucost import api, price
 from gpucost.cli.app import app
 from gpucost.cli.output import RowFormat, render_rows
 from gpucost.config.model import Config, SharedCost
 from gpucost.errors import UsageError
 from gpucost.periods import month_period
 from gpucost.render.data import to_csv, to_json, to_parquet
+from gpucost.render.schema import schema as schema_of
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.store.table_files import save_table
@@ -63,14 +64,23 @@ def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_
 @pytest.mark.parametrize("by", [("team",), ("pod", "day"), ("cluster", "gpu_model", "capacity_type")])
 @pytest.mark.parametrize("options", [{}, {"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
 def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tuple[str, ...], options: dict[str, Any]) -> None:
-    schema = json.loads(schemas.schema("report"))
+    schema = json.loads(schema_of("report"))
     jsonschema.Draft202012Validator.check_schema(schema)
     told = json.loads(to_json(view(con, *by, **options)))
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
 
 
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[1].glob("golden/report/*.json")), ids=lambda path: path.stem)
+def test_golden_reports_are_as_their_schema_says(path: Path) -> None:
+    schema = json.loads(schema_of("report"))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(told | {"surprise": 1}, schema)
+
+
 def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) -> None:
-    schema = json.loads(schemas.schema("report"))
+    schema = json.loads(schema_of("report"))
     told = json.loads(to_json(view(con, "team")))
     for broken in (
         told | {"schema": "gpucost.report/2"},
@@ -85,7 +95,7 @@ def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) ->
 def test_the_command_prints_the_schema() -> None:
     result = CliRunner().invoke(app, ["schema", "report"])
     assert result.exit_code == 0
-    assert json.loads(result.stdout) == json.loads(schemas.schema("report"))
+    assert json.loads(result.stdout) == json.loads(schema_of("report"))
 
 
 def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from gpucost.config.model import Config, Prices, SharedCost
 from gpucost.errors import ConfigError, GpucostError, PriceError
 from gpucost.periods import Period
 from gpucost.render import markdown, terminal
-from gpucost.render.data import to_csv, to_dict, to_json
+from gpucost.render.data import to_csv, to_json
+from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView, Row, Table
 from gpucost.report import DIMENSIONS, Query, build
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet

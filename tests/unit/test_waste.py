@@ -307,4 +307,4 @@ def test_filters_and_dimensions(everything: Stored) -> None:
         ("user_away", "development", "labs", 4.0),
         ("between_jobs", None, None, 8.0),
     }
-    assert by_type.wasted_gpu_hours == 13.0 and by_type.wasted_cost == 13 * PRICE
+    assert by_type.totals.wasted_gpu_hours == 13.0 and by_type.totals.wasted_cost == 13 * PRICE

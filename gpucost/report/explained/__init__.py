@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
+from gpucost.price import explain
+from gpucost.render.schema import Shape
 from gpucost.render.view import hours
 from gpucost.report.query import Query, nearest
 from gpucost.report.rows import ZERO, check_names, prepare
@@ -37,19 +39,19 @@ class WorkloadCost:
 
 
 @dataclass(frozen=True, slots=True)
-class PodCost:
+class PodCost(Shape):
     """When a pod held GPUs of a node within the period, on which devices as far as metrics name them, and what that cost.
 
     `devices` are UUIDs, of a MIG slice with /instance behind.
     """
 
+    start: datetime
+    end: datetime
     cluster: str
     namespace: str
     pod: str
     uid: str
     node: str
-    start: datetime
-    end: datetime
     gpus: float
     devices: tuple[str, ...]
     allocated_gpu_hours: float
@@ -60,7 +62,7 @@ class PodCost:
 
 
 @dataclass(frozen=True, slots=True)
-class NodePrice:
+class NodePrice(Shape):
     """A stretch of time at one price per hour of the whole node."""
 
     start: datetime
@@ -71,15 +73,15 @@ class NodePrice:
 
 
 @dataclass(frozen=True, slots=True)
-class BillRow:
+class BillRow(Shape):
     """A charge: `effective_cost` in the bill's `currency`, `cost` in the report's."""
 
+    start: datetime
+    end: datetime
     provider: str
     billing_period: str
     source_file: str
     source_row: int
-    start: datetime
-    end: datetime
     description: str | None
     instance_hours: float | None
     effective_cost: Decimal
@@ -93,6 +95,7 @@ class BilledMachine:
 
     `pooled_cost` is what its hours come to at the price of the machines that it shares commitments with. `discount_cost`,
     below 0 and part of `cost`, is what rows of discounts took off; `first_discount_rows` names the first as file:row.
+    `more_rows` are those besides the first rows; with these and `discount_cost`, `more_cost` adds up to `cost`.
     """
 
     instance_key: str
@@ -105,19 +108,8 @@ class BilledMachine:
     discount_rows: int
     first_discount_rows: tuple[str, ...]
     first_rows: tuple[BillRow, ...]
-
-    @property
-    def more_rows(self) -> int:
-        """How many rows there are besides the first."""
-        return self.rows - len(self.first_rows)
-
-    @property
-    def more_cost(self) -> Decimal | None:
-        """What these cost: with the first rows' cost and `discount_cost` it adds up to `cost`."""
-        shown = [row.cost for row in self.first_rows]
-        if self.cost is None or None in shown:
-            return None
-        return self.cost - self.discount_cost - sum((cost for cost in shown if cost is not None), ZERO)
+    more_rows: int
+    more_cost: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +136,7 @@ class NodeCost:
 
 
 @dataclass(frozen=True, slots=True)
-class CostExplained:
+class CostExplained(Shape):
     """The answer. Costs in `currency`, the dearest first; the workloads' add up to `cost`, and so do the nodes' and the pods'."""
 
     period: Period
@@ -157,6 +149,76 @@ class CostExplained:
     workloads: tuple[WorkloadCost, ...]
     nodes: tuple[NodeCost, ...]
     pods: tuple[PodCost, ...]
+
+    FLAT = ("period",)
+    HIDDEN = ("period_name",)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A file of the package, and what it decides."""
+
+    decides: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class TeamExplained(Shape):
+    """What `gpucost explain team` prints."""
+
+    team: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceExplained(Shape):
+    """What `gpucost explain namespace` prints."""
+
+    namespace: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadExplained(Shape):
+    """What `gpucost explain workload` prints."""
+
+    workload: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplained(Shape):
+    """What `gpucost explain node` prints: the winner's price, and all that fit."""
+
+    node: explain.Node
+    at: datetime
+    currency: str
+    price_per_hour: Decimal | None
+    price_per_gpu_hour: Decimal | None
+    price_source: str
+    price_as_of: date | None
+    candidates: tuple[explain.Candidate, ...]
+    steps: tuple[explain.Step, ...]
+    fix: str | None
+
+    FLAT = ("node",)
+    HIDDEN = ("node_id",)
+
+    @classmethod
+    def of(cls, answer: explain.NodePrice) -> NodeExplained:
+        """The answer as it is printed."""
+        price_source, as_of = next(((one.price_source, one.price_as_of) for one in answer.candidates), ("none", None))
+        prices = answer.price_per_hour, answer.price_per_gpu_hour, price_source, as_of
+        return cls(answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix)
 
 
 def explain_cost(
@@ -282,6 +344,9 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
         names[row["instance_key"]] = row["machine"]
     found: dict[int, list[BilledMachine]] = defaultdict(list)
     for row in answer_rows(con, __name__, "50_billed_machines", bounds):
+        shown = first[row["instance_key"]]
+        costs = [one.cost for one in shown if one.cost is not None]
+        is_known = row["cost"] is not None and len(costs) == len(shown)
         found[row["node_id"]].append(
             BilledMachine(
                 instance_key=names.get(row["instance_key"], row["instance_key"]),
@@ -293,7 +358,9 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
                 discount_cost=row["discount_cost"],
                 discount_rows=row["discount_rows"],
                 first_discount_rows=tuple(row["first_discount_rows"]),
-                first_rows=tuple(first[row["instance_key"]]),
+                first_rows=tuple(shown),
+                more_rows=row["rows"] - len(shown),
+                more_cost=row["cost"] - row["discount_cost"] - sum(costs, ZERO) if is_known else None,
             )
         )
     return found

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.render.schema import Shape
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-    from gpucost.periods import Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +22,13 @@ class Waits:
     """How long workloads waited from creation to admission, in seconds; quantiles are read off a histogram, None without any."""
 
     admitted: float
-    mean_seconds: float | None
-    p50_seconds: float | None
-    p95_seconds: float | None
+    wait_mean_seconds: float | None
+    wait_p50_seconds: float | None
+    wait_p95_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Shape):
     """One ClusterQueue and GPU resource; units of the resource (GPUs, slices), averages over the time they are known for.
 
     None: Kueue did not say (quotas and use need `enableClusterQueueResources`). `borrowing_limit` is None, too, where Kueue says
@@ -52,11 +51,23 @@ class Queue:
     borrowed_max: float | None
     pending_average: float | None
     pending_max: float | None
-    waits: Waits
     recent_quota: float | None
     recent_used: float | None
     share_of_quota: float | None
     share_of_use: float | None
+    waits: Waits
+
+    FLAT = ("waits",)
+
+
+@dataclass(frozen=True, slots=True)
+class Queues(Shape):
+    """What the queues were in a period."""
+
+    period: Period
+    queues: list[Queue]
+
+    FLAT = ("period",)
 
 
 _PACKAGE = "gpucost.report.queue"

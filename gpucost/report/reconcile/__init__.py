@@ -7,18 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.periods import from_ms, to_ms
+from gpucost.render.schema import Shape
+from gpucost.render.view import MissingTime
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-    from gpucost.render.view import Gap
 
 DIMENSIONS = ("day", "node", "team")
 CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
@@ -74,7 +76,7 @@ _EFFECTIVE = {
 class ClassRow:
     """What bill rows of one class come to; of `attributed`, those of one team."""
 
-    name: str
+    name: Annotated[str, Field(alias="class")]
     team: str | None
     rows: int
     cost: Decimal
@@ -84,13 +86,14 @@ class ClassRow:
 class Statement:
     """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
 
-    The classes' bill rows add up to `rows`; their costs and `difference`, which should be 0, to `cost`.
+    The classes' bill rows add up to `rows`; their costs and `difference`, what went to no class and should be 0, to `cost`.
     """
 
     basis: Basis
     currency: str
     rows: int
     cost: Decimal
+    difference: Decimal
     classes: tuple[ClassRow, ...]
 
     @classmethod
@@ -103,12 +106,8 @@ class Statement:
         left = cost - sum((row.cost for row in ordered), Decimal(0))
         if left and abs(left) < CENT:
             ordered.append(ClassRow("rounding", None, 0, left))
-        return cls(basis, currency, rows, cost, tuple(ordered))
-
-    @property
-    def difference(self) -> Decimal:
-        """What went to no class."""
-        return self.cost - sum((row.cost for row in self.classes), Decimal(0))
+            left = Decimal(0)
+        return cls(basis, currency, rows, cost, left, tuple(ordered))
 
     def lines(self) -> list[tuple[str, int | None, Decimal]]:
         """What a reader sees: classes with rows or money in words, their rows and their cost in cents.
@@ -151,17 +150,19 @@ class Invoice:
 
 
 @dataclass(frozen=True, slots=True)
-class LineRow:
+class LineRow(Shape):
     """An amount of one line, by the dimensions asked for; None where the line knows no such dimension."""
 
     line: str
     keys: dict[str, str | None]
     cost: Decimal
 
+    FLAT = ("keys",)
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why effective cost differs from billed cost, and by how much: billed - effective, in `currency`."""
+    """Why effective cost differs from billed cost; `difference` is billed - effective, in `currency`."""
 
     provider: str
     currency: str
@@ -170,11 +171,16 @@ class Cause:
     rows: int
     billed_cost: Decimal
     effective_cost: Decimal
+    difference: Decimal
 
-    @property
-    def difference(self) -> Decimal:
-        """billed - effective."""
-        return self.billed_cost - self.effective_cost
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What charges of one kind beside the hours of GPU instances cost."""
+
+    kind: str
+    currency: str
+    cost: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +194,12 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciliation:
+class Reconciliation(Shape):
     """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
 
     `statements` say where every row of the bills went, billed first: in `currency`, and one for each of the bills' currencies
-    that has no rate to it. `effective_cost` is that of GPU instances = sum of `lines` + `difference`.
+    that has no rate to it. `effective_cost` is that of GPU instances = sum of `lines` + `difference`, which no line names.
+    `problems` are what keeps the account from being closed, a sentence each; none where every cent is named.
     `not_collected` is what metrics miss of the period, as pipeline.reconcile tells.
     """
 
@@ -200,52 +207,24 @@ class Reconciliation:
     currency: str
     providers: tuple[str, ...]
     is_final: bool
+    is_exact: bool
+    problems: tuple[str, ...]
     statements: tuple[Statement, ...]
     invoices: tuple[Invoice, ...]
     effective_cost: Decimal
     instance_hours: float
-    machines: int
+    machines: Annotated[int, Field(alias="instances")]
     lines: dict[str, Decimal]
-    rows: tuple[LineRow, ...]
+    difference: Decimal
     by: tuple[str, ...]
-    causes: tuple[Cause, ...]
-    beside: tuple[tuple[str, str, Decimal], ...]
-    unseen: tuple[Machine, ...]
-    unbilled: tuple[Machine, ...]
-    unexplained_hours: float
-    not_collected: tuple[Gap, ...] = ()
-
-    @property
-    def difference(self) -> Decimal:
-        """Effective cost of GPU instances that no line names."""
-        return self.effective_cost - sum(self.lines.values(), Decimal(0))
-
-    @property
-    def unexplained(self) -> dict[str, Decimal]:
-        """By currency, billed - effective of charges that name no cause for it."""
-        sums: dict[str, Decimal] = {}
-        for cause in self.causes:
-            if cause.cause == "same" and cause.difference:
-                sums[cause.currency] = sums.get(cause.currency, Decimal(0)) + cause.difference
-        return sums
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What keeps the account from being closed, a sentence each; none where every cent is named."""
-        found = []
-        found += [
-            f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
-            for one in self.statements
-            if one.difference
-        ]
-        found += [
-            f"{amount:,.2f} {currency} between billed and effective cost has no cause"
-            for currency, amount in self.unexplained.items()
-        ]
-        if self.unexplained_hours:
-            hours = f"{self.unexplained_hours:,.1f} instance-hours"
-            found.append(f"{hours} were billed without their cost, or a part of it, for no named reason")
-        return tuple(found)
+    rows: tuple[LineRow, ...]
+    causes: Annotated[tuple[Cause, ...], Field(alias="billed_minus_effective")]
+    beside: tuple[Beside, ...]
+    unseen: Annotated[tuple[Machine, ...], Field(alias="instances_without_metrics")]
+    unbilled: Annotated[tuple[Machine, ...], Field(alias="nodes_without_bill")]
+    not_collected: tuple[MissingTime, ...]
+    final_cost: Decimal
+    estimated_cost: Decimal
 
     @property
     def sentence(self) -> str:
@@ -262,20 +241,26 @@ class Reconciliation:
         )
 
 
+def problems_of(statements: Iterable[Statement], causes: Iterable[Cause], unexplained_hours: float) -> tuple[str, ...]:
+    """What went to no class, billed - effective of charges that name no cause for it, and hours billed without their cost."""
+    unexplained: dict[str, Decimal] = {}
+    for cause in causes:
+        if cause.cause == "same" and cause.difference:
+            unexplained[cause.currency] = unexplained.get(cause.currency, Decimal(0)) + cause.difference
+    found = [
+        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class" for one in statements if one.difference
+    ]
+    found += [
+        f"{amount:,.2f} {currency} between billed and effective cost has no cause" for currency, amount in unexplained.items()
+    ]
+    if unexplained_hours:
+        hours = f"{unexplained_hours:,.1f} instance-hours"
+        found.append(f"{hours} were billed without their cost, or a part of it, for no named reason")
+    return tuple(found)
+
+
 def _cents(amount: Decimal) -> Decimal:
     return amount.quantize(Decimal("0.01")) + 0  # no -0.00
-
-
-def statement_dict(statement: Statement) -> dict[str, Any]:
-    """The statement as JSON holds it; money still Decimal."""
-    return {
-        "basis": statement.basis,
-        "currency": statement.currency,
-        "rows": statement.rows,
-        "cost": statement.cost,
-        "difference": statement.difference,
-        "classes": [{"class": row.name, "team": row.team, "rows": row.rows, "cost": row.cost} for row in statement.classes],
-    }
 
 
 _PACKAGE = "gpucost.report.reconcile"
@@ -302,47 +287,53 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     (total,) = _ask(con, "41_total", {})
     start, end = _utc_month(month)
     named = {row["line"]: Decimal(row["cost"]) for row in sums}
+    lines = {line: named.get(line, Decimal(0)) for line in LINES}
+    statements, explained = tuple(_statements(con, currency)), tuple(_cause(row) for row in causes)
+    problems = problems_of(statements, explained, float(total["unexplained_hours"]))
+    cost, is_final = Decimal(total["effective_cost"]), all(row["is_final"] for row in causes)
+    unbilled = tuple(
+        Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
+        for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
+    )
     return Reconciliation(
         month=month,
         currency=currency,
         providers=tuple(sorted({row["provider"] for row in causes})),
-        is_final=all(row["is_final"] for row in causes),
-        statements=tuple(_statements(con, currency)),
+        is_final=is_final,
+        is_exact=not problems,
+        problems=problems,
+        statements=statements,
         invoices=tuple(Invoice(**row) for row in _ask(con, "44_invoices", {"month": month})),
-        effective_cost=Decimal(total["effective_cost"]),
+        effective_cost=cost,
         instance_hours=float(total["instance_hours"]),
         machines=int(total["machines"]),
-        lines={line: named.get(line, Decimal(0)) for line in LINES},
+        lines=lines,
+        difference=cost - sum(lines.values(), Decimal(0)),
+        by=by,
         rows=tuple(
             LineRow(row["line"], {key: _text(row[key]) for key in by}, Decimal(row["cost"]))
             for row in _ask(con, "40_lines", {"by": list(by)})
         )
         if by
         else (),
-        by=by,
-        causes=tuple(
-            Cause(
-                row["provider"],
-                row["currency"],
-                row["kind"],
-                row["cause"],
-                row["rows"],
-                Decimal(row["billed_cost"]),
-                Decimal(row["effective_cost"]),
-            )
-            for row in causes
+        causes=explained,
+        beside=tuple(
+            Beside(row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})
         ),
-        beside=tuple((row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})),
         unseen=tuple(
             Machine(row["instance_key"], row["instance_type"], float(row["instance_hours"]), Decimal(row["cost"]))
             for row in _ask(con, "50_unseen_machines", {})
         ),
-        unbilled=tuple(
-            Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
-            for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
-        ),
-        unexplained_hours=float(total["unexplained_hours"]),
+        unbilled=unbilled,
+        not_collected=(),
+        final_cost=cost if is_final else Decimal(0),
+        estimated_cost=sum((machine.cost for machine in unbilled), Decimal(0)),
     )
+
+
+def _cause(row: dict[str, Any]) -> Cause:
+    billed, effective = Decimal(row["billed_cost"]), Decimal(row["effective_cost"])
+    return Cause(row["provider"], row["currency"], row["kind"], row["cause"], row["rows"], billed, effective, billed - effective)
 
 
 def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from typing_extensions import TypedDict
+
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_days, local_midnight, to_ms
 from gpucost.store import sqlfiles
@@ -19,6 +21,64 @@ if TYPE_CHECKING:
 
 PACKAGE = "gpucost.report.units"
 Place = tuple[str, str, str]
+
+# `from` is a word of Python's; moments are ISO 8601 in UTC
+Span = TypedDict("Span", {"from": str, "to": str})
+OpenSpan = TypedDict("OpenSpan", {"from": str | None, "to": str | None})
+
+
+class Located(TypedDict):
+    """Whose it is."""
+
+    cluster: str
+    namespace: str
+    workload: str
+    team: str
+
+
+class WorkWithoutCost(TypedDict):
+    """Work that no cost belongs to; `since` a day or a moment."""
+
+    workload: str | None
+    namespace: str | None
+    unit: str
+    amount: float
+    failed: float
+    since: str | None
+    source: str | None
+    why: str
+
+
+class ModelWithoutCost(WorkWithoutCost):
+    """The same of a model."""
+
+    model: str | None
+
+
+class CostWithoutWork(Located):
+    """Cost that no work of the unit asked for belongs to."""
+
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    has_other_work: bool
+
+
+class UnitTotals(TypedDict):
+    """`allocated_cost` is cost and cost_without_work."""
+
+    cost: Decimal
+    idle_cost: Decimal
+    cost_without_work: Decimal
+    allocated_cost: Decimal
+
+
+class UnitAnswer(Span):
+    """What all answers of `gpucost unit` have."""
+
+    currency: str
+    cost_without_work: list[CostWithoutWork]
+    notes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +152,16 @@ Item = dict[str, Any]
 class UnitView:
     """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.
 
-    `shown` names the columns of tables for people: of the rows ("rows"), and of each section.
+    `name` is that of the answer's schema. `shown` names the columns of tables for people: of the rows ("rows"), and of each
+    section.
     """
 
-    schema: str
+    name: str
     title: str
     ask: UnitAsk
     rows: list[Item]
     totals: Item
-    sections: dict[str, list[Item]] = field(default_factory=dict)
+    sections: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -127,7 +188,7 @@ def amount(value: float) -> float | int:
     return int(value) if float(value).is_integer() else round(float(value), 6)
 
 
-def without_cost(rows: list[Item]) -> list[Item]:
+def without_cost(rows: list[Item]) -> list[ModelWithoutCost]:
     """Work that no cost belongs to, as rows of a view."""
     return [
         {
@@ -145,7 +206,7 @@ def without_cost(rows: list[Item]) -> list[Item]:
     ]
 
 
-def cost_without_work(rows: list[Item]) -> list[Item]:
+def cost_without_work(rows: list[Item]) -> list[CostWithoutWork]:
     """Cost that no work of the unit asked for belongs to, as rows of a view."""
     return [
         {

@@ -5,12 +5,18 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import TypedDict
+
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.units.query import (
     PACKAGE,
     Item,
+    Located,
+    ModelWithoutCost,
+    UnitAnswer,
     UnitAsk,
+    UnitTotals,
     UnitView,
     amount,
     cost_without_work,
@@ -25,6 +31,88 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duckdb import DuckDBPyConnection
+
+
+class Served(TypedDict):
+    """What models cost that served something."""
+
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    cost_per_active_gpu_hour: Decimal | None
+
+
+class RequestFigures(Served):
+    """And what was counted; failed ones are not."""
+
+    unit: str
+    amount: float
+    failed: float
+    cost_per_1000: Decimal | None
+
+
+class TokenFigures(Served):
+    """And the tokens."""
+
+    prompt_tokens: float
+    generation_tokens: float
+    cost_per_million_tokens: Decimal | None
+    cost_per_million_prompt_tokens: Decimal | None
+    cost_per_million_generation_tokens: Decimal | None
+
+
+class Model(Located):
+    """A model that a workload serves."""
+
+    model: str | None
+
+
+class RequestModel(Model, RequestFigures):
+    """Of a period."""
+
+
+class RequestDay(RequestModel):
+    """Of a local day."""
+
+    day: str
+
+
+class RequestTotals(UnitTotals, RequestFigures):
+    """Of all models."""
+
+
+class Requests(UnitAnswer):
+    """What `gpucost unit requests` prints."""
+
+    rows: list[RequestDay]
+    totals: RequestTotals
+    models: list[RequestModel]
+    work_without_cost: list[ModelWithoutCost]
+
+
+class TokenModel(Model, TokenFigures):
+    """Of a period."""
+
+
+class TokenDay(TokenModel):
+    """Of a local day."""
+
+    day: str
+
+
+class TokenTotals(UnitTotals, TokenFigures):
+    """Of all models."""
+
+
+class Tokens(UnitAnswer):
+    """What `gpucost unit tokens` prints."""
+
+    rows: list[TokenDay]
+    totals: TokenTotals
+    models: list[TokenModel]
+    work_without_cost: list[ModelWithoutCost]
+
 
 PROMPT, GENERATION = "prompt_token", "generation_token"
 _PLACE = ("cluster", "namespace", "workload", "team", "model")
@@ -52,7 +140,7 @@ def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
     shown = ("namespace", "workload", "model", "day", "amount", "failed", "cost", "idle_cost", "cost_per_1000")
-    names = ("gpucost.unit.requests/1", f"Cost per 1,000 {unit.replace('_', ' ')}s")
+    names = ("unit.requests", f"Cost per 1,000 {unit.replace('_', ' ')}s")
     if not is_prepared:
         prepare(con, ask)
     return _serving(con, ask, (unit,), figures, names, shown)
@@ -79,7 +167,7 @@ def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) 
     )  # fmt: skip
     if not is_prepared:
         prepare(con, ask)
-    return _serving(con, ask, (PROMPT, GENERATION), figures, ("gpucost.unit.tokens/1", "Cost per million tokens"), shown)
+    return _serving(con, ask, (PROMPT, GENERATION), figures, ("unit.tokens", "Cost per million tokens"), shown)
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.

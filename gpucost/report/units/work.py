@@ -9,14 +9,23 @@ from decimal import Decimal
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Literal
 
+from typing_extensions import TypedDict
+
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.units.query import (
     PACKAGE,
     Item,
+    Located,
+    ModelWithoutCost,
+    OpenSpan,
     Place,
+    Span,
+    UnitAnswer,
     UnitAsk,
+    UnitTotals,
     UnitView,
+    WorkWithoutCost,
     cost_without_work,
     hours,
     moment,
@@ -251,6 +260,69 @@ _APART_MS = 900_000
 _LOGS = ("mlflow", "file")
 
 
+class EpochRow(Located, OpenSpan):
+    """What an epoch, or the time outside of runs, cost."""
+
+    run: str | None
+    run_id: str | None
+    epoch: int | None
+    status: Status
+    attempt: int | None
+    duration_hours: float | None
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    is_whole: bool
+
+
+class RunRow(Located, Span):
+    """What a run cost, by epoch and in all; `trend_since`: a restart, or its middle."""
+
+    run: str
+    run_id: str | None
+    attempts: int
+    epochs_done: int
+    mean_cost: Decimal | None
+    mean_hours: float | None
+    cost_per_epoch_all_in: Decimal | None
+    best_epoch: int | None
+    best_cost: Decimal | None
+    trend_percent: float | None
+    trend_since: Literal["restart", "middle"] | None
+    lost_epochs: int
+    lost_cost: Decimal
+    unfinished_cost: Decimal
+    outside_cost: Decimal
+    cost: Decimal
+    idle_cost: Decimal
+    cost_per_useful_gpu_hour: Decimal | None
+    planned_epochs: int | None
+    remaining_epochs: int | None
+    forecast_cost: Decimal | None
+    forecast_hours: float | None
+
+
+class EpochTotals(UnitTotals):
+    """Of all runs."""
+
+    runs: int
+    epochs_done: int
+    lost_cost: Decimal
+    outside_cost: Decimal
+    mean_cost_per_epoch: Decimal | None
+    cost_per_useful_gpu_hour: Decimal | None
+
+
+class Epochs(UnitAnswer):
+    """What `gpucost unit epoch` prints."""
+
+    rows: list[EpochRow]
+    totals: EpochTotals
+    runs: list[RunRow]
+    work_without_cost: list[ModelWithoutCost]
+
+
 @dataclass(slots=True)
 class Run:
     """A run with epochs: where it ran, what it is called, and its intervals."""
@@ -262,7 +334,7 @@ class Run:
     parent_id: str | None
     planned: float | None
     parts: list[Interval]
-    work: Item | None = None  # as a row of work without cost, in case nothing it ran on cost anything
+    work: ModelWithoutCost | None = None  # as a row of work without cost, in case nothing it ran on cost anything
 
 
 # Per claim (null: what nothing claims) and workload its cost and hours.
@@ -315,7 +387,7 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
         "allocated_cost": spent + apart,
     }
     view = UnitView(
-        "gpucost.unit.epoch/1",
+        "unit.epoch",
         "Cost per epoch",
         ask,
         rows,
@@ -397,7 +469,7 @@ FROM allocations AS a LEFT JOIN allocation_traits AS t USING (allocation_id)
 GROUP BY a.cluster, a.namespace, a.workload"""
 
 
-def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Run], list[Item]]:
+def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Run], list[ModelWithoutCost]]:
     """The runs whose workloads are known, and the epochs of the others as rows of work without cost."""
     known = {row["run_id"]: row for row in dicts(con.execute("SELECT * FROM unit_run_places"))}
     spans = {(row["cluster"], row["namespace"], row["workload"]): row for row in dicts(con.execute(_SPANS))}
@@ -405,7 +477,7 @@ def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Run], list[Item]]
     for row in dicts(con.execute("SELECT * FROM unit_levels ORDER BY cluster, namespace, workload, told, run_id, at_ms")):
         groups[row["cluster"], row["namespace"], row["workload"], row["told"], row["run_id"]].append(row)
     runs: list[Run] = []
-    lost: list[Item] = []
+    lost: list[ModelWithoutCost] = []
     for (cluster, namespace, workload, told, run_id), rows in groups.items():
         is_new = rows[-1]["at_ms"] >= ask.period.start_ms
         if workload is None:
@@ -502,7 +574,7 @@ def _beside(sums: Item) -> Item:
     }
 
 
-def _lost_epochs(told: str, rows: list[Item], why: str) -> Item:
+def _lost_epochs(told: str, rows: list[Item], why: str) -> ModelWithoutCost:
     return {
         "workload": told,
         "namespace": None,
@@ -514,6 +586,64 @@ def _lost_epochs(told: str, rows: list[Item], why: str) -> Item:
         "source": rows[0]["source"],
         "why": why,
     }
+
+
+class ExperimentRow(Located, OpenSpan):
+    """What an experiment cost: a run of the tracker, a job that it does not know, or the time of a workload outside its runs."""
+
+    kind: Literal["run", "job", "outside_runs"]
+    experiment: str | None
+    name: str
+    run_id: str | None
+    parent_id: str | None
+    status: str | None
+    hours: float | None
+    pods: int | None
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    cost_per_active_gpu_hour: Decimal | None
+
+
+class Sweep(TypedDict):
+    """What a sweep cost, and its best trial by the last value of `metric`."""
+
+    sweep: str
+    run_id: str
+    experiment: str | None
+    trials: int
+    cost: Decimal
+    cost_outside_trials: Decimal
+    cost_per_trial: Decimal | None
+    metric: str | None
+    best_trial: str | None
+    best_run_id: str | None
+    best_value: float | None
+    best_trial_cost: Decimal | None
+
+
+class ExperimentTotals(UnitTotals):
+    """Of all experiments."""
+
+    experiments: int
+    cost_per_active_gpu_hour: Decimal | None
+
+
+class RunWithoutCost(WorkWithoutCost):
+    """Work without cost of a run."""
+
+    run: str
+    run_id: str
+
+
+class Experiments(UnitAnswer):
+    """What `gpucost unit experiment` prints."""
+
+    rows: list[ExperimentRow]
+    totals: ExperimentTotals
+    sweeps: list[Sweep]
+    work_without_cost: list[RunWithoutCost]
 
 
 # Workloads of these types are experiments even where no tracker knows them.
@@ -590,7 +720,7 @@ def experiments(
         "allocated_cost": spent + apart,
     }
     return UnitView(
-        "gpucost.unit.experiment/1",
+        "unit.experiment",
         "Cost per experiment",
         ask,
         rows,
@@ -705,7 +835,7 @@ def _whole(run_id: str, cost_of: dict[str, Decimal], trials: dict[str, list[Item
     return cost_of.get(run_id, Decimal(0)) + within
 
 
-def _lost_run(row: Item) -> Item:
+def _lost_run(row: Item) -> RunWithoutCost:
     if row["workload"]:
         why = "its workload cost nothing while it ran"
     else:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.periods import MS_PER_HOUR, Slot, is_whole_days
+from gpucost.periods import MS_PER_HOUR, Period, Slot, is_whole_days
+from gpucost.render.schema import Shape
 from gpucost.store import sqlfiles
 from gpucost.store.usage import load_devices, nothing_used
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,46 @@ WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
 
 
 @dataclass(frozen=True, slots=True)
-class WasteRow:
-    """One bucket, or its part for one combination of dimension values; what only pods have is None where nobody held anything."""
+class WasteRow(Shape):
+    """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
 
     bucket: str
     keys: dict[str, str | None]
     gpu_hours: float
     cost: Decimal
+
+    FLAT = ("keys",)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWaste:
+    """A bucket: `of` says whose time it is."""
+
+    bucket: str
+    of: str
+    is_waste: bool
+    gpu_hours: float
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class WasteTotals:
+    """All GPU-hours, held or not, and what they cost; of these the buckets that are waste, and their share of cost."""
+
+    gpu_hours: float
+    cost: Decimal
+    wasted_gpu_hours: float
+    wasted_cost: Decimal
+    waste_ratio: float | None
+
+    @classmethod
+    def of(cls, buckets: Iterable[BucketWaste]) -> WasteTotals:
+        """The sums of all buckets."""
+        every = list(buckets)
+        wasted = [row for row in every if row.is_waste]
+        cost, wasted_cost = (sum((row.cost for row in rows), Decimal(0)) for rows in (every, wasted))
+        hours, wasted_hours = (round(sum(row.gpu_hours for row in rows), 9) for rows in (every, wasted))
+        return cls(hours, cost, wasted_hours, wasted_cost, round(float(wasted_cost / cost), 6) if cost else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,34 +144,21 @@ class Waste:
     """
 
     by: tuple[str, ...]
-    buckets: tuple[WasteRow, ...]
+    buckets: tuple[BucketWaste, ...]
     rows: tuple[WasteRow, ...]
+    totals: WasteTotals
     workloads: tuple[WorkloadWaste, ...]
-
-    @property
-    def gpu_hours(self) -> float:
-        """All GPU-hours, held or not."""
-        return round(sum(row.gpu_hours for row in self.buckets), 9)
-
-    @property
-    def cost(self) -> Decimal:
-        """What they cost."""
-        return sum((row.cost for row in self.buckets), Decimal(0))
-
-    @property
-    def wasted_gpu_hours(self) -> float:
-        """Those in buckets that are waste."""
-        return round(sum(row.gpu_hours for row in self.buckets if row.bucket in WASTED), 9)
-
-    @property
-    def wasted_cost(self) -> Decimal:
-        """What those cost."""
-        return sum((row.cost for row in self.buckets if row.bucket in WASTED), Decimal(0))
 
     def of(self, dimension: str, name: str) -> Waste:
         """The buckets of one value of the only dimension of `by`, those that there are; without workloads."""
         rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
-        return Waste((), tuple(rows[bucket.name] for bucket in BUCKETS if bucket.name in rows), (), ())
+        buckets = tuple(_bucket(bucket, rows[bucket.name]) for bucket in BUCKETS if bucket.name in rows)
+        return Waste((), buckets, (), WasteTotals.of(buckets), ())
+
+
+def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
+    hours, cost = (row.gpu_hours, row.cost) if row else (0.0, Decimal(0))
+    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
 
 
 _PACKAGE = "gpucost.report.waste"
@@ -168,10 +188,12 @@ def build(
     load_devices(con, config.activity, period)
     load_catalog(con)
     most = {"wasted": list(WASTED), "most": top}
+    whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
     return Waste(
         by=by,
-        buckets=tuple(buckets.get(bucket.name, WasteRow(bucket.name, {}, 0.0, Decimal(0))) for bucket in BUCKETS),
+        buckets=whole,
         rows=tuple(_rows(con, by)) if by else (),
+        totals=WasteTotals.of(whole),
         workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "60_workloads", most)),
     )
 

@@ -1,0 +1,247 @@
+"""JSON of answers and its JSON Schema: both from one TypeAdapter of the answer class; and the table of all answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from gpucost.errors import UsageError
+from gpucost.periods import iso
+
+_PENDING = "gpucost"
+# `from` is a word of Python's
+_KEYS = {"start": "from", "end": "to"}
+
+
+class Shape:
+    """Base of answer classes that are not printed field by field.
+
+    What FLAT names is printed as its own fields, in its place: the dimensions of --by among them. `start` and `end` are called
+    `from` and `to`. What is None by default is left out where it is None. HIDDEN is never printed.
+    """
+
+    __slots__ = ()
+    FLAT: ClassVar[tuple[str, ...]] = ()
+    HIDDEN: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        schema = handler(source)
+        optional = {field.name for field in fields(source) if field.default is None}
+
+        def dump(answer: Any, inner: core_schema.SerializerFunctionWrapHandler) -> dict[str, Any]:
+            row: dict[str, Any] = {}
+            for name, value in inner(answer).items():
+                if name in cls.FLAT:
+                    row |= _renamed(value or {}) if name == "period" else value or {}
+                elif value is not None or name not in optional:
+                    row[_KEYS.get(name, name)] = value
+            for name in cls.HIDDEN:
+                row.pop(name, None)
+            return row
+
+        schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(dump)  # type: ignore[index]
+        return schema
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        reference = handler(core)
+        # what it names may have no schema yet
+        handler.resolve_ref_schema(reference)[_PENDING] = cls
+        return reference
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    return {_KEYS.get(name, name): value for name, value in row.items()}
+
+
+class Summary:
+    """Base of what is printed as another answer class: as what its `printed` returns."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        shape = handler.generate_schema(get_type_hints(source.printed)["return"])
+        return core_schema.no_info_before_validator_function(
+            lambda answer: answer,
+            shape,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda answer, inner: inner(answer.printed()), schema=shape
+            ),
+        )
+
+
+class _Schemas(GenerateJsonSchema):
+    """Money is a number, an instant ends with Z, an object has no properties but its own, and these need no titles."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic asks so
+        return False
+
+    def decimal_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"type": "number"}
+
+    def datetime_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"type": "string", "format": "date-time", "pattern": "Z$"}
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        return super().dataclass_schema(schema) | {"additionalProperties": False}
+
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return super().typed_dict_schema(schema) | {"additionalProperties": False}
+
+
+@cache
+def _adapter(answer: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(answer)
+
+
+def to_dict(answer: Any) -> dict[str, Any]:
+    """What to_json prints, without its schema; money still Decimal, moments as they are."""
+    # a value of another type is printed as it is: tests hold answers against their schemas
+    kind: Any = type(answer)
+    found: dict[str, Any] = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
+    return found
+
+
+def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], list[list[Any]]]:
+    """Rows of one class as columns and values, all that to_dict has or those of `columns`; moments are text."""
+    found = [to_dict(row) for row in rows]
+    names = list(columns or found[0])
+    return names, [[iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found]
+
+
+def columns_of(row: Any) -> list[str]:
+    """What rows of a class have, but for dimensions."""
+    return list(_schema_of(_adapter(row))["properties"])
+
+
+def to_json(answer: Any, name: str) -> str:
+    """The answer as the JSON contract gpucost.NAME/1, of the table below. Raises TypeError for what has no place there."""
+    shown = _answer(name).dump_python(answer, by_alias=True, warnings=False)
+    return json_text({"schema": f"gpucost.{name}/1", **shown})
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """JSON as every answer prints it: money as a number, instants in UTC. Raises TypeError for what has no place there."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=plain) + "\n"
+
+
+def plain(value: object) -> object:
+    """Money as a JSON number, moments as ISO 8601 in UTC, for json.dumps. Raises TypeError for anything else."""
+    if isinstance(value, Decimal):
+        return float(value)  # 15 significant digits: at least 6 decimals up to a billion
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no place in an answer")
+
+
+#: Every answer that has a schema: the class that is its shape.
+ANSWERS = {
+    "report": "gpucost.render.view:ReportView",
+    "waste": "gpucost.findings:WasteAnswer",
+    "findings": "gpucost.findings:FindingsAnswer",
+    "queue": "gpucost.report.queue:Queues",
+    "diff": "gpucost.report.diff:Diff",
+    "budget": "gpucost.report.budget:BudgetAnswer",
+    "forecast": "gpucost.report.forecast:ForecastAnswer",
+    "anomalies": "gpucost.report.anomalies:AnomaliesAnswer",
+    "reconcile": "gpucost.report.reconcile:Reconciliation",
+    "store": "gpucost.store.schema:StoreInfo",
+    "chargeback": "gpucost.publish.chargeback:Index",
+    "explain.team": "gpucost.report.explained:TeamExplained",
+    "explain.namespace": "gpucost.report.explained:NamespaceExplained",
+    "explain.workload": "gpucost.report.explained:WorkloadExplained",
+    "explain.node": "gpucost.report.explained:NodeExplained",
+    "unit.epoch": "gpucost.report.units.work:Epochs",
+    "unit.experiment": "gpucost.report.units.work:Experiments",
+    "unit.requests": "gpucost.report.units.serving:Requests",
+    "unit.tokens": "gpucost.report.units.serving:Tokens",
+}
+
+
+def schema(name: str) -> str:
+    """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError for a name that there is none of."""
+    if name not in ANSWERS:
+        raise UsageError(f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}")
+    shape = _schema_of(_answer(name))
+    contract = f"gpucost.{name}/1"
+    shape["properties"] = {"schema": {"const": contract}} | shape["properties"]
+    shape["required"] = ["schema", *shape["required"]]
+    shape = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": contract}
+    return json.dumps(shape, indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    shape = adapter.json_schema(schema_generator=_Schemas)
+    defs = shape.pop("$defs", {})
+    for one in (shape, *defs.values()):
+        _settle(one, defs)
+    used = _used(shape, defs)
+    return shape | ({"$defs": {name: defs[name] for name in sorted(used)}} if used else {})
+
+
+def _settle(whole: Any, defs: dict[str, Any]) -> None:
+    """Does in a schema, and in all it is made of, what FLAT, HIDDEN and the names of Shape say."""
+    for part in whole.values() if isinstance(whole, dict) else whole:
+        if isinstance(part, dict | list):
+            _settle(part, defs)
+    if not isinstance(whole, dict) or _PENDING not in whole:
+        return
+    cls = whole.pop(_PENDING)
+    required, properties = set(whole.get("required", ())), {}
+    for name, shape in whole["properties"].items():
+        if name not in cls.FLAT:
+            properties[_KEYS.get(name, name)] = shape
+            continue
+        (inner,) = (one for one in shape.get("anyOf", [shape]) if one.get("type") != "null")
+        inner = defs[inner["$ref"].removeprefix("#/$defs/")] if "$ref" in inner else inner
+        _settle(inner, defs)
+        names = set(inner.get("required", ()))
+        properties |= _renamed(inner.get("properties", {}))
+        if inner.get("additionalProperties"):
+            whole["additionalProperties"] = inner["additionalProperties"]
+        if "anyOf" in shape:  # all of it or nothing
+            whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in sorted(names)})
+        else:
+            required |= names
+            whole.setdefault("dependentRequired", {}).update(inner.get("dependentRequired", {}))
+    for name in cls.HIDDEN:
+        properties.pop(name)
+    required = {_KEYS.get(name, name) for name in required}
+    whole |= {"properties": properties, "required": [name for name in properties if name in required]}
+    if not whole.get("dependentRequired", True):
+        del whole["dependentRequired"]
+
+
+def _used(shape: Any, defs: dict[str, Any]) -> set[str]:
+    """The definitions that a schema comes to."""
+    found: set[str] = set()
+    queue = [shape]
+    while queue:
+        part = queue.pop()
+        if isinstance(part, dict) and (name := part.get("$ref", "").removeprefix("#/$defs/")) and name not in found:
+            found.add(name)
+            queue.append(defs[name])
+        queue += part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
+    return found
+
+
+def _answer(name: str) -> TypeAdapter[Any]:
+    module, _, answer = ANSWERS[name].partition(":")
+    return _adapter(getattr(import_module(module), answer))
