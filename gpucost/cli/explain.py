@@ -8,29 +8,16 @@ from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note_gaps,
-    parse_instant,
-    parse_period,
-    put,
-)
+from gpucost.cli.command import Call, argument, command, note_gaps, option
+from gpucost.cli.output import RowFormat, figures_right, fitted, left_out, line_width, put, render_rows, wrapped
+from gpucost.errors import UsageError
+from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from gpucost.periods import Period
     from gpucost.price.explain import NodePrice
     from gpucost.report.explained import CostExplained, NodeCost, PodCost
 
@@ -106,8 +93,6 @@ def _short(device: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> None:
-    from gpucost.cli.output import RowFormat, figures_right, fitted, left_out, line_width, render_rows
-
     width = line_width()
     whole = [index for index, name in enumerate(columns) if name in _FIGURES | _TIMES or name[-3:].isupper()]
     shown = fitted(columns, rows, weights or [0] * len(columns), width - 2 if width else None, figures=whole)
@@ -140,79 +125,66 @@ class ExplainFormat(StrEnum):
     json = "json"
 
 
-DayOption = Annotated[
-    str | None, typer.Option("--day", metavar="YYYY-MM-DD", help="One local day, instead of a month.", show_default=False)
-]
-ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", help="Only what ran in this cluster.", show_default=False)
-]
+DayOption = Annotated[str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")]
+ClusterOption = Annotated[str | None, option("--cluster", "NAME", "Only what ran in this cluster.")]
 TopOption = Annotated[
-    int, typer.Option("--top", min=1, help="How many workloads, pods and nodes to list, the dearest first; JSON has all.")
+    int,
+    typer.Option(
+        "--top", min=1, metavar="COUNT", help="How many workloads, pods and nodes to list, the dearest first; JSON has all."
+    ),
 ]
 RowsOption = Annotated[
-    int, typer.Option("--rows", min=0, help="How many prices of each node, and rows of its bill, to list; JSON has all prices.")
+    int,
+    typer.Option(
+        "--rows", min=0, metavar="COUNT", help="How many prices of each node, and rows of its bill, to list; JSON has all prices."
+    ),
 ]
 FormatOption = Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")]
 
 
 def explain(
+    call: Call,
     kind: str,
     name: str,
-    *,
-    month: str | None,
     day: str | None,
     cluster: str | None,
     top: int,
     rows: int,
     format: ExplainFormat,
-    config: Path | None,
-    store: Path | None,
-    quiet: bool,
     namespace: str | None = None,
 ) -> None:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
-    from datetime import UTC
-
     from gpucost import pipeline
-    from gpucost.report import Query, default_period
 
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    chosen = _period(month, day, settings.tz, now)
-    if chosen is None:
-        with opened.read() as con:
-            chosen = default_period(con, settings.tz, now)[:2]
-    query = Query(
-        period=chosen[0],
-        period_name=chosen[1],
+    period, period_name = _day(call, day) if day is not None else call.chosen[:2]
+    query = call.query(
+        period=period,
+        period_name=period_name,
         by=("namespace", "workload"),
         teams=(name,) if kind == "team" else (),
         namespaces=(name,) if kind == "namespace" else (namespace,) if namespace else (),
         clusters=(cluster,) if cluster else (),
-        now=now,
     )
-    answer = pipeline.explain_cost(settings, opened, query, rows, (name,) if kind == "workload" else ())
-    note_gaps(settings, opened, query.period, query.clusters, quiet=quiet)
+    answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
+    note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
     if format is ExplainFormat.json:
         put(json.dumps(as_dict(kind, name, answer), indent=2, ensure_ascii=False, default=_plain))
     else:
         _print(kind, name, answer, top, rows)
 
 
-def _period(month: str | None, day: str | None, tz: ZoneInfo, now: datetime) -> tuple[Period, str] | None:
+def _day(call: Call, day: str) -> tuple[Period, str]:
     """Raises UsageError for a day that is none, or that is not of the month beside it."""
-    from gpucost.errors import UsageError
-
-    if day is None:
-        return parse_period(tz, now, month=month)
+    month = call.month
     try:
         asked = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
     except ValueError:
         raise UsageError(f"--day {day!r} is no day", "for example --day 2026-10-05") from None
     if month and f"{asked:%Y-%m}" != month:
         raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
-    parse_instant("--day", f"{asked}", tz)
-    return parse_period(tz, now, start=f"{asked}", end=f"{asked + timedelta(days=1)}")
+    start = parse_instant("--day", f"{asked}", call.tz)
+    period = Period(start, local_midnight(asked + timedelta(days=1), call.tz))
+    return period, name_of(period, call.tz)
 
 
 def as_dict(kind: str, name: str, answer: CostExplained) -> dict[str, Any]:
@@ -297,7 +269,6 @@ def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> 
 
 
 def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
-    from gpucost.cli.output import wrapped
     from gpucost.price.explain import shown_rows
 
     kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
@@ -384,19 +355,15 @@ def _print_difference(node: NodeCost, currency: str) -> None:
     table(("from the bill to the node", currency), [(what, money(cost)) for what, cost in lines])
 
 
-@handle_errors
+@command("name month")
 def explain_namespace(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The namespace.")],
-    month: MonthOption = None,
+    call: Call,
+    name: Annotated[str, argument("NAME", "The namespace.")],
     day: DayOption = None,
     cluster: ClusterOption = None,
     top: TopOption = 10,
     rows: RowsOption = 5,
     format: FormatOption = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Say where a namespace's cost comes from, down to the rows of the bill.
 
@@ -409,46 +376,27 @@ def explain_namespace(
       gpucost explain namespace ml-research --day 2026-10-05 --rows 24
       gpucost explain namespace ml-research --month 2026-10 --format json
     """
-    explain(
-        "namespace",
-        name,
-        month=month,
-        day=day,
-        cluster=cluster,
-        top=top,
-        rows=rows,
-        format=format,
-        config=config,
-        store=store,
-        quiet=quiet,
-    )
+    explain(call, "namespace", name, day, cluster, top, rows, format)
 
 
 _WEIGHTS = (0, 1, 0, 0, 0, 0)
 
 
-@handle_errors
+@command()
 def explain_node(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The node, as Kubernetes names it.")],
+    call: Call,
+    name: Annotated[str, argument("NAME", "The node, as Kubernetes names it.")],
     at: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--at",
-            metavar="TIME",
-            help="The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
+            "TIME",
+            "The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
             "Default: the last at which the node was up.",
-            show_default=False,
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="NAME", help="Its cluster, where several have such a node.", show_default=False),
-    ] = None,
-    format: Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")] = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
+    format: FormatOption = ExplainFormat.table,
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
 
@@ -463,9 +411,8 @@ def explain_node(
     """
     from gpucost import pipeline
 
-    settings, opened = load(config, store)
-    moment = parse_instant("--at", at, settings.tz) if at is not None else None
-    answer = pipeline.explain_node(settings, opened, name, moment, cluster)
+    moment = parse_instant("--at", at, call.tz) if at is not None else None
+    answer = pipeline.explain_node(call.settings, call.store, name, moment, cluster)
     if format is ExplainFormat.json:
         put(json.dumps(_document(answer), indent=2, ensure_ascii=False))
     else:
@@ -473,8 +420,6 @@ def explain_node(
 
 
 def _print_node_price(answer: NodePrice) -> None:
-    from gpucost.cli.output import RowFormat, fitted, left_out, line_width, wrapped, write_rows
-    from gpucost.periods import iso
     from gpucost.price.explain import shown_price
 
     node = answer.node
@@ -496,7 +441,7 @@ def _print_node_price(answer: NodePrice) -> None:
     ]
     columns = ("price/h", "currency", "price_source", "price_as_of", "origin", "why")
     shown = fitted(columns, rows, _WEIGHTS, line_width())
-    write_rows(*shown, RowFormat.table, None)
+    put(render_rows(*shown, RowFormat.table), nl=False)
     if below := left_out(columns, shown[0]):
         put(below)
     put()
@@ -545,19 +490,15 @@ def _plain_node(value: Any) -> Any:
     return value
 
 
-@handle_errors
+@command("name month")
 def explain_team(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The team, as reports call it.")],
-    month: MonthOption = None,
+    call: Call,
+    name: Annotated[str, argument("NAME", "The team, as reports call it.")],
     day: DayOption = None,
     cluster: ClusterOption = None,
     top: TopOption = 10,
     rows: RowsOption = 5,
     format: FormatOption = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Say where a team's cost comes from, down to the rows of the bill.
 
@@ -570,37 +511,19 @@ def explain_team(
       gpucost explain team research --day 2026-10-05 --rows 24
       gpucost explain team research --month 2026-10 --format json
     """
-    explain(
-        "team",
-        name,
-        month=month,
-        day=day,
-        cluster=cluster,
-        top=top,
-        rows=rows,
-        format=format,
-        config=config,
-        store=store,
-        quiet=quiet,
-    )
+    explain(call, "team", name, day, cluster, top, rows, format)
 
 
-@handle_errors
+@command("name month")
 def explain_workload(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workload, as Kind/name or by its name.")],
-    month: MonthOption = None,
+    call: Call,
+    name: Annotated[str, argument("NAME", "The workload, as Kind/name or by its name.")],
     day: DayOption = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only in this namespace.", show_default=False)
-    ] = None,
+    namespace: Annotated[str | None, option("--namespace", "NAME", "Only in this namespace.")] = None,
     cluster: ClusterOption = None,
     top: TopOption = 10,
     rows: RowsOption = 5,
     format: FormatOption = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Say where a workload's cost comes from, down to its pods and the rows of the bill.
 
@@ -614,17 +537,4 @@ def explain_workload(
       gpucost explain workload chat --namespace serving --month 2026-10
       gpucost explain workload Job/train-7 --month 2026-10 --format json
     """
-    explain(
-        "workload",
-        name,
-        month=month,
-        day=day,
-        namespace=namespace,
-        cluster=cluster,
-        top=top,
-        rows=rows,
-        format=format,
-        config=config,
-        store=store,
-        quiet=quiet,
-    )
+    explain(call, "workload", name, day, cluster, top, rows, format, namespace)

@@ -20,7 +20,7 @@ def main() -> None:
 
 def _run() -> None:
     from gpucost.cli.app import app
-    from gpucost.cli.command import stdout_failed, tell_error
+    from gpucost.cli.output import stdout_failed, tell_error
 
     try:
         app(prog_name="gpucost")

@@ -1,4 +1,4 @@
-"""Rows of an answer as an aligned table, Markdown, CSV, JSON or Parquet."""
+"""How anything is written: data to stdout or whole into a file, words to stderr, and rows in every format."""
 
 from __future__ import annotations
 
@@ -8,20 +8,123 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import textwrap
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from gpucost.cli.command import made, note, output_file, put_or_write
-from gpucost.errors import UsageError
+from gpucost.errors import GpucostError, UsageError
+
+
+def put(text: str = "", *, nl: bool = True) -> None:
+    """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        typer.echo(text.encode(encoding, "replace").decode(encoding), nl=nl)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_failed(error) from None
+
+
+def stdout_failed(error: OSError) -> GpucostError:
+    """What a write to stdout failed with, in words; the interpreter is kept from failing with it once more at its end."""
+    drop_stdout()
+    return GpucostError(f"cannot write to standard output: {error.strerror or error}")
+
+
+def output_file(output: Path | None) -> Path | None:
+    """The file that -o names; None is stdout, which `-` names too. Raises UsageError for what can be no file."""
+    if output is None or str(output) == "-":
+        return None
+    if output.is_dir():
+        raise UsageError(f"-o names a directory: {output}", "-o takes a file, or - for standard output")
+    return output
+
+
+def note(text: str = "", *, quiet: bool = False) -> None:
+    """Say something beside the data: to stderr, and not at all under -q."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def write_text(text: str, output: Path) -> None:
+    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
+    with made(output) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def made(target: Path | None) -> Iterator[Path]:
+    """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
+
+    What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
+    Raises GpucostError where it cannot be written.
+    """
+    from tempfile import TemporaryDirectory
+
+    try:
+        special = target if target and target.exists() and not target.is_file() else None
+        # not of a pipe: /dev/stdout leads to a name that nothing can be opened by
+        place = target.resolve() if target and not special else None
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
+        raise _unwritable(target, error) from None
+    try:
+        with TemporaryDirectory(prefix=".gpucost-", dir=place.parent if place else None) as folder:
+            part = Path(folder) / "file"
+            yield part
+            if special:
+                with part.open("rb") as content, special.open("wb") as into:
+                    shutil.copyfileobj(content, into)
+            elif place:
+                if place.exists():
+                    part.chmod(place.stat().st_mode & 0o7777)
+                part.replace(place)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
+def _unwritable(target: Path | None, error: Exception) -> GpucostError:
+    return GpucostError(
+        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}", "-o names another file"
+    )
+
+
+def put_or_write(text: str, output: Path | None) -> None:
+    """Write `text` to the file `output`, or to stdout where it is None. Raises GpucostError where it cannot be written."""
+    if output is None:
+        put(text, nl=False)
+    else:
+        write_text(text, output)
+
+
+def tell_error(message: str, fix: str | None) -> None:
+    """What failed and what mends it, on stderr, in the words that every command uses."""
+    typer.echo(f"{_red('error:')} {message}", err=True)
+    if fix:
+        typer.echo(f"fix: {fix}", err=True)
+
+
+def _red(text: str) -> str:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return text if plain else f"\033[1;31m{text}\033[0m"
+
+
+def drop_stdout() -> None:
+    """Keep the interpreter from complaining when it flushes, at its end, what stdout did not take."""
+    with suppress(OSError, ValueError):  # stdout may have no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class RowFormat(StrEnum):
@@ -33,30 +136,6 @@ class RowFormat(StrEnum):
     json = "json"
     parquet = "parquet"
 
-
-_SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
-
-
-def _by_suffix(context: typer.Context, chosen: RowFormat) -> RowFormat:
-    """The format named, else the one that the suffix of -o means: click has read that, given options come first."""
-    source = context.get_parameter_source("format")
-    if source is None or source.name != "DEFAULT":
-        return chosen
-    return _SUFFIXES.get(Path(context.params.get("output") or "").suffix.lower(), chosen)
-
-
-FormatOption = Annotated[
-    RowFormat,
-    typer.Option(
-        "--format",
-        help="How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
-        callback=_by_suffix,
-        show_default=False,
-    ),
-]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-]
 
 # Rows of one table and nothing beside them.
 FLAT = (RowFormat.csv, RowFormat.parquet)
@@ -342,19 +421,3 @@ def _folded(text: str, width: int) -> list[str]:
                 lines.append("")
             lines[-1] += piece
     return lines
-
-
-ExportOutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of stdout.", show_default=False
-    ),
-]
-
-
-def deliver(text: str, output: Path | None, what: str, *, quiet: bool) -> None:
-    """`text` to the file `output`, with a note that says `what` was written, or to stdout where it is None."""
-    target = output_file(output)
-    put_or_write(text, target)
-    if target:
-        note(f"{what} written to {target}", quiet=quiet)

@@ -19,8 +19,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli.command import VerboseOption, handle_errors, write_text
-from gpucost.cli.output import FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli.command import Call, command
+from gpucost.cli.output import RowFormat, write_rows, write_text
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 
 
@@ -28,8 +28,8 @@ def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str,
     app = typer.Typer()
 
     @app.command()
-    @handle_errors
-    def command(verbose: VerboseOption = False) -> None:
+    @command()
+    def one(call: Call) -> None:
         print("data")
         raise raised()
 
@@ -108,7 +108,7 @@ def test_a_reader_that_left_is_no_error() -> None:
 def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
-        "import typer\nfrom gpucost.cli._common import handle_errors, write_text\n"
+        "import typer\nfrom gpucost.cli.command import handle_errors\n"
         "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
         "typer.run(many)\n"
     )
@@ -225,8 +225,9 @@ def test_rows_take_their_format_from_the_suffix_of_a_file(
     app = typer.Typer()
 
     @app.command()
-    def command(format: FormatOption = RowFormat.table, output: OutputOption = None) -> None:
-        write_rows(("a", "b"), [(1, 2)], format, output)
+    @command("written")
+    def one(call: Call) -> None:
+        call.write_rows(("a", "b"), [(1, 2)])
 
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,12 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.whatif import SCOPE, opened
+from gpucost.cli.whatif import SCOPE
 
-SHARED = list(inspect.signature(opened).parameters)
+PERIOD = ("month", "start", "end", "last")
+SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet", "verbose"]
 # a plan names whose usage it reads group by group; saved answers have no usage
-WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, "month", "start", "end", "last", "save"}}
+WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, *PERIOD, "save"}}
 
 
 def _commands() -> dict[str, Any]:
