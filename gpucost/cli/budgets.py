@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, command
+from gpucost.cli.command import Call, command, option
 from gpucost.cli.output import FLAT, RowFormat
 from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
 from gpucost.periods import Period, iso, local_days, local_midnight, name_of
@@ -320,7 +320,11 @@ def anomalies(
     call: Call,
     level: Annotated[
         list[LevelOption] | None,
-        typer.Option("--level", help="Only days of the fleet, of what nobody held, of teams or of workloads; repeatable."),
+        option(
+            "--level",
+            f"<{'|'.join(LevelOption)}>",
+            "Only days of the fleet, of what nobody held, of teams or of workloads; repeatable.",
+        ),
     ] = None,
     least: Annotated[
         float, typer.Option("--min-cost", min=0, metavar="MONEY", help="Least money above or below expectation.")

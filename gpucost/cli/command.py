@@ -44,6 +44,11 @@ def option(name: str, metavar: str, help: str, **more: Any) -> Any:
     return typer.Option(name, metavar=metavar, help=help, show_default=False, **more)
 
 
+def count_option(name: str, help: str, least: int = 0, most: int | None = None) -> Any:
+    """An option that takes a number of things; help shows its default."""
+    return typer.Option(name, metavar="COUNT", min=least, max=most, help=help)
+
+
 def argument(metavar: str, help: str) -> Any:
     """A word without an option before it."""
     return typer.Argument(metavar=metavar, help=help, show_default=False)
@@ -56,7 +61,7 @@ def names_in(texts: list[str] | None) -> tuple[str, ...]:
 
 Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
-_SHARED: dict[str, tuple[Any, Any]] = {
+_SHARED: dict[str, tuple[Any, ...]] = {
     "team": (Texts, option("--team", "NAME", "Only this team; repeatable.")),
     "namespace": (Texts, option("--namespace", "NAME", "Only this namespace; repeatable.")),
     "cluster": (Texts, option("--cluster", "NAME", "Only this cluster; repeatable.")),
@@ -89,21 +94,17 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     ),
     "config": (Path | None, option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.")),
     "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.")),
-    "quiet": (bool, typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes.")),
-    "verbose": (bool, typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors.")),
+    "quiet": (bool, typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes."), False),
+    "verbose": (bool, typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors."), False),
 }
 
 
-def parameters(options: Mapping[str, tuple[Any, Any]]) -> dict[str, inspect.Parameter]:
-    """Options as parameters of a command, by name, out of their types and how they are typed."""
+def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Parameter]:
+    """Options as parameters of a command, by name, out of their types, how they are typed, and their defaults, where not none."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
     return {
-        name: inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if kind is bool else None,
-            annotation=Annotated[kind, how],
-        )
-        for name, (kind, how) in options.items()
+        name: inspect.Parameter(name, keyword, default=default[0] if default else None, annotation=Annotated[kind, how])
+        for name, (kind, how, *default) in options.items()
     }
 
 
@@ -288,11 +289,12 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command: its first parameter, a Call, stands for the shared options that `layout` names.
 
-    `layout` has the options in the order of help: shared ones and those in `more`, `period` for --month to --last, `written` for
+    `layout` has the options in the order of help: shared ones and those of `more`, `period` for --month to --last, `written` for
     --format and -o, and of the command's own those that it names; `*` are its other ones, which else come last. --config,
     --store, --quiet and --verbose follow by themselves, less those in `without`; they may stand before the command's name, too.
     """
-    shared = {**SHARED, **(more or {})}
+    extra = more or {}
+    shared = {**SHARED, **extra}
 
     def made(function: Callable[..., None]) -> Callable[..., None]:
         own = {one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]}
@@ -304,7 +306,9 @@ def command(
 
         @handle_errors
         def run(**given: Any) -> None:
-            function(_call({name: given.pop(name, None) for name in used}), **given)
+            asked = {name: given.pop(name, shared[name].default) for name in used}
+            others = {name: asked.pop(name) for name in extra if name in asked}
+            function(_call(asked, others), **given)
 
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
@@ -322,13 +326,12 @@ def command(
     return made
 
 
-def _call(given: dict[str, Any]) -> Call:
+def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     """The call that shared options describe. Raises UsageError where -o names a directory."""
     target = output_file(given.get("output"))
     lists: dict[str, Any] = {f"{name}s": tuple(given.get(name) or ()) for name in ("team", "namespace", "cluster", "workload")}
     span: dict[str, Any] = {name: given.get(name) for name in _WORDS_FOR["period"]}
     suffix = target.suffix.lower() if target else ""
-    kept = {name: value for name, value in given.items() if name not in SHARED and value is not None}
     return Call(
         given.get("config"),
         given.get("store"),
@@ -336,7 +339,7 @@ def _call(given: dict[str, Any]) -> Call:
         bool(given.get("verbose")),
         format=given.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
         target=target,
-        more=kept,
+        more=more,
         **lists,
         **span,
     )

@@ -11,9 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, argument, command, names_in, option
+from gpucost.cli.command import Call, argument, command, count_option, names_in, option
 from gpucost.cli.output import FLAT, RowFormat, put_or_write, write_rows
 from gpucost.errors import UsageError
 from gpucost.periods import parse_period
@@ -40,9 +38,7 @@ def diff(
             "--namespace workload.",
         ),
     ] = None,
-    top: Annotated[
-        int, typer.Option("--top", min=0, metavar="COUNT", help="How many of the workloads that changed most to list.")
-    ] = 10,
+    top: Annotated[int, count_option("--top", "How many of the workloads that changed most to list.")] = 10,
 ) -> None:
     """Show what changed between two periods and why: price, volume, mix, idle time, new and gone workloads, unallocated GPUs.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, argument, command, note_gaps, option
+from gpucost.cli.command import Call, argument, command, count_option, note_gaps, option, parameters
 from gpucost.cli.output import RowFormat, figures_right, fitted, left_out, line_width, put, render_rows, wrapped
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
@@ -125,37 +125,31 @@ class ExplainFormat(StrEnum):
     json = "json"
 
 
-DayOption = Annotated[str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")]
-ClusterOption = Annotated[str | None, option("--cluster", "NAME", "Only what ran in this cluster.")]
-TopOption = Annotated[
-    int,
-    typer.Option(
-        "--top", min=1, metavar="COUNT", help="How many workloads, pods and nodes to list, the dearest first; JSON has all."
-    ),
-]
-RowsOption = Annotated[
-    int,
-    typer.Option(
-        "--rows", min=0, metavar="COUNT", help="How many prices of each node, and rows of its bill, to list; JSON has all prices."
-    ),
-]
-FormatOption = Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")]
+# What teams, namespaces and workloads are asked with.
+_OF_COST = parameters(
+    {
+        "day": (str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")),
+        "cluster": (str | None, option("--cluster", "NAME", "Only what ran in this cluster.")),
+        "top": (
+            int,
+            count_option("--top", "How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1),
+            10,
+        ),
+        "rows": (
+            int,
+            count_option("--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."),
+            5,
+        ),
+        "format": (ExplainFormat, typer.Option("--format", help="How to write it."), ExplainFormat.table),
+    }
+)
 
 
-def explain(
-    call: Call,
-    kind: str,
-    name: str,
-    day: str | None,
-    cluster: str | None,
-    top: int,
-    rows: int,
-    format: ExplainFormat,
-    namespace: str | None = None,
-) -> None:
+def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> None:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
     from gpucost import pipeline
 
+    day, cluster, top, rows, how = (call.more[name] for name in ("day", "cluster", "top", "rows", "format"))
     period, period_name = _day(call, day) if day is not None else call.chosen[:2]
     query = call.query(
         period=period,
@@ -167,7 +161,7 @@ def explain(
     )
     answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
     note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
-    if format is ExplainFormat.json:
+    if how is ExplainFormat.json:
         put(json.dumps(as_dict(kind, name, answer), indent=2, ensure_ascii=False, default=_plain))
     else:
         _print(kind, name, answer, top, rows)
@@ -355,15 +349,10 @@ def _print_difference(node: NodeCost, currency: str) -> None:
     table(("from the bill to the node", currency), [(what, money(cost)) for what, cost in lines])
 
 
-@command("name month")
+@command("name month day cluster top rows format", more=_OF_COST)
 def explain_namespace(
     call: Call,
     name: Annotated[str, argument("NAME", "The namespace.")],
-    day: DayOption = None,
-    cluster: ClusterOption = None,
-    top: TopOption = 10,
-    rows: RowsOption = 5,
-    format: FormatOption = ExplainFormat.table,
 ) -> None:
     """Say where a namespace's cost comes from, down to the rows of the bill.
 
@@ -376,7 +365,7 @@ def explain_namespace(
       gpucost explain namespace ml-research --day 2026-10-05 --rows 24
       gpucost explain namespace ml-research --month 2026-10 --format json
     """
-    explain(call, "namespace", name, day, cluster, top, rows, format)
+    explain(call, "namespace", name)
 
 
 _WEIGHTS = (0, 1, 0, 0, 0, 0)
@@ -396,7 +385,7 @@ def explain_node(
         ),
     ] = None,
     cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
-    format: FormatOption = ExplainFormat.table,
+    format: Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")] = ExplainFormat.table,
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
 
@@ -490,15 +479,10 @@ def _plain_node(value: Any) -> Any:
     return value
 
 
-@command("name month")
+@command("name month day cluster top rows format", more=_OF_COST)
 def explain_team(
     call: Call,
     name: Annotated[str, argument("NAME", "The team, as reports call it.")],
-    day: DayOption = None,
-    cluster: ClusterOption = None,
-    top: TopOption = 10,
-    rows: RowsOption = 5,
-    format: FormatOption = ExplainFormat.table,
 ) -> None:
     """Say where a team's cost comes from, down to the rows of the bill.
 
@@ -511,19 +495,14 @@ def explain_team(
       gpucost explain team research --day 2026-10-05 --rows 24
       gpucost explain team research --month 2026-10 --format json
     """
-    explain(call, "team", name, day, cluster, top, rows, format)
+    explain(call, "team", name)
 
 
-@command("name month")
+@command("name month day namespace cluster top rows format", more=_OF_COST)
 def explain_workload(
     call: Call,
     name: Annotated[str, argument("NAME", "The workload, as Kind/name or by its name.")],
-    day: DayOption = None,
     namespace: Annotated[str | None, option("--namespace", "NAME", "Only in this namespace.")] = None,
-    cluster: ClusterOption = None,
-    top: TopOption = 10,
-    rows: RowsOption = 5,
-    format: FormatOption = ExplainFormat.table,
 ) -> None:
     """Say where a workload's cost comes from, down to its pods and the rows of the bill.
 
@@ -537,4 +516,4 @@ def explain_workload(
       gpucost explain workload chat --namespace serving --month 2026-10
       gpucost explain workload Job/train-7 --month 2026-10 --format json
     """
-    explain(call, "workload", name, day, cluster, top, rows, format, namespace)
+    explain(call, "workload", name, namespace)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command, count_option, option, parameters
 from gpucost.cli.output import put
 from gpucost.errors import UsageError
 
@@ -17,40 +17,42 @@ if TYPE_CHECKING:
     from gpucost.publish.notify import Message
     from gpucost.render.view import ReportView
 
-LinkOption = Annotated[str | None, option("--link", "URL", "Link to the whole report; else [notify] link.")]
-TopOption = Annotated[
-    int, typer.Option("--top", min=0, max=100, metavar="COUNT", help="How many teams, or a team's namespaces, to list.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")]
-LastMonthOption = Annotated[
-    bool, typer.Option("--last-month", help="The last month that is over, as gpucost chargeback takes it.")
-]
-TOP = 5
+# What all of them are asked with.
+_ABOUT = parameters(
+    {
+        "last_month": (
+            bool,
+            typer.Option("--last-month", help="The last month that is over, as gpucost chargeback takes it."),
+            False,
+        ),
+        "link": (str | None, option("--link", "URL", "Link to the whole report; else [notify] link.")),
+        "top": (int, count_option("--top", "How many teams, or a team's namespaces, to list.", most=100), 5),
+        "dry_run": (bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing."), False),
+    }
+)
+_LAYOUT = "team period last_month link top dry_run"
 
 
-def summary(call: Call, *, last_month: bool, link: str | None, top: int) -> tuple[Message, ReportView]:
+def summary(call: Call) -> tuple[Message, ReportView]:
     """The message, and the report it sums up: of the period that the options mean, else the one that gpucost report takes."""
     from gpucost import pipeline
     from gpucost.config.model import is_link
     from gpucost.publish.notify import message_of
 
+    link = call.more["link"]
     if link is not None and not is_link(link):
         raise UsageError(f"--link {link!r} is no link", "give a URL that begins with http:// or https://, without blanks")
-    if last_month:
+    if call.more["last_month"]:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         call = replace(call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}")
     view = pipeline.report(call.settings, call.store, call.query(with_sections=False))
-    return message_of(view, call.settings, link or call.settings.notify.link, top), view
+    return message_of(view, call.settings, link or call.settings.notify.link, call.more["top"]), view
 
 
-@command("team period")
+@command(_LAYOUT, more=_ABOUT)
 def notify_email(
     call: Call,
-    last_month: LastMonthOption = False,
-    link: LinkOption = None,
-    top: TopOption = TOP,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Send the summary of a report by mail.
 
@@ -66,22 +68,18 @@ def notify_email(
     from gpucost.publish.notify import as_html, as_text, mail, send_mail
 
     server = call.settings.notify.email
-    message, _ = summary(call, last_month=last_month, link=link, top=top)
+    message, _ = summary(call)
     made = mail(server, message.title, as_text(message), as_html(message))
-    if dry_run:
+    if call.more["dry_run"]:
         put(f"To: {made['To']}\nFrom: {made['From']}\nSubject: {message.title}\n\n{as_text(message)}", nl=False)
         return
     send_mail(server, made)
     call.note(f"{message.title}: sent to {made['To']}")
 
 
-@command("team period")
+@command(_LAYOUT, more=_ABOUT)
 def notify_slack(
     call: Call,
-    last_month: LastMonthOption = False,
-    link: LinkOption = None,
-    top: TopOption = TOP,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Send the summary of a report to Slack.
 
@@ -96,22 +94,18 @@ def notify_slack(
     """
     from gpucost.publish.notify import as_slack, send_to_slack
 
-    message, _ = summary(call, last_month=last_month, link=link, top=top)
+    message, _ = summary(call)
     body = as_slack(message)
-    if dry_run:
+    if call.more["dry_run"]:
         put(json.dumps(body, indent=2, ensure_ascii=False))
         return
     send_to_slack(call.settings.notify.slack, body)
     call.note(f"{message.title}: sent to Slack")
 
 
-@command("team period")
+@command(_LAYOUT, more=_ABOUT)
 def notify_webhook(
     call: Call,
-    last_month: LastMonthOption = False,
-    link: LinkOption = None,
-    top: TopOption = TOP,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Send the summary of a report, and the report itself, to a server that takes JSON.
 
@@ -127,9 +121,9 @@ def notify_webhook(
     """
     from gpucost.publish.notify import as_json, send_to_webhook
 
-    message, view = summary(call, last_month=last_month, link=link, top=top)
+    message, view = summary(call)
     body = as_json(message, view)
-    if dry_run:
+    if call.more["dry_run"]:
         put(json.dumps(body, indent=2, ensure_ascii=False))
         return
     send_to_webhook(call.settings.notify.webhook, body)

@@ -15,7 +15,7 @@ import typer
 
 from gpucost import pipeline
 from gpucost.cli import waste as _findings
-from gpucost.cli.command import Call, command, completeness, names_in, note_gaps, option
+from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.output import drop_stdout, file_needed, line_width, made, put_or_write, stdout_failed
 from gpucost.errors import UsageError
 from gpucost.render.formatting import figure_text
@@ -130,17 +130,15 @@ def report(
             show_default=False,
         ),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=0, metavar="COUNT", help="How many top consumers to list.")] = 10,
+    top: Annotated[int, count_option("--top", "How many top consumers to list.")] = 10,
     waste: Annotated[
         bool, typer.Option("--waste", help="Also the tables of gpucost waste: where GPU time was wasted and on what.")
     ] = False,
     findings: Annotated[
         int,
-        typer.Option(
+        count_option(
             "--findings",
-            min=0,
-            metavar="COUNT",
-            help="On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer on a large fleet.",
+            "On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer on a large fleet.",
         ),
     ] = 0,
     focus_version: Annotated[

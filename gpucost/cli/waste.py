@@ -7,9 +7,7 @@ from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, command, names_in, note_gaps, option
+from gpucost.cli.command import Call, command, count_option, names_in, note_gaps, option
 from gpucost.cli.output import FLAT, RowFormat, render_rows
 from gpucost.cli.whatif import amount_option
 from gpucost.errors import GpucostError, UsageError
@@ -42,12 +40,8 @@ def waste(
             "region, zone, month, day, hour.",
         ),
     ] = None,
-    top: Annotated[
-        int, typer.Option("--top", min=0, metavar="COUNT", help="How many of the workloads that waste most to list.")
-    ] = 10,
-    findings: Annotated[
-        int, typer.Option("--findings", min=0, metavar="COUNT", help="Also list so many of the whole fleet's dearest findings.")
-    ] = 0,
+    top: Annotated[int, count_option("--top", "How many of the workloads that waste most to list.")] = 10,
+    findings: Annotated[int, count_option("--findings", "Also list so many of the whole fleet's dearest findings.")] = 0,
 ) -> None:
     """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
 

@@ -377,12 +377,10 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
 
 def _run(call: Call) -> Run:
     """What the shared options say. Raises UsageError."""
-    save = call.more.get("save")
+    save, workload = call.more.get("save"), call.more.get("workload")
     if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
         raise UsageError(f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name")
-    team, namespace, workload, cluster = (
-        list(names) or None for names in (call.teams, call.namespaces, call.workloads, call.clusters)
-    )
+    team, namespace, cluster = (list(names) or None for names in (call.teams, call.namespaces, call.clusters))
     asked = StoreOptions(team, namespace, workload, cluster, call.month, call.start, call.end, call.last)
     return Run(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
 
