@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
-from gpucost.cli.output import FLAT, RowFormat, figures_right, fitted, left_out, line_width, put, render_rows, tell_error
+from gpucost.cli.output import FLAT, RowFormat, figures_right, fitted, left_out, line_width, render_rows, tell_error
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.periods import Period, iso, parse_period
@@ -138,11 +138,10 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
 
 def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     totals, currency = manifest["totals"], manifest["currency"]
-    if not call.quiet:
-        put(
-            f"{manifest['month']}: {manifest['state']}, {len(manifest['teams']):,} teams charged {totals['charge']:,.2f} "
-            f"{currency}, written to {target}"
-        )
+    call.say(
+        f"{manifest['month']}: {manifest['state']}, {len(manifest['teams']):,} teams charged {totals['charge']:,.2f} "
+        f"{currency}, written to {target}"
+    )
     for reason in manifest["reasons"]:
         call.note(f"  an estimate: {reason}")
     if manifest["replaces"]:

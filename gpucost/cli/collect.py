@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -64,7 +65,7 @@ def collect_prometheus(
     with call.progress_bar() as progress:
         results, errors = pipeline.collect(settings, call.store, period, progress)
     for result in results:
-        _print_run(result, quiet=call.quiet, verbose=call.verbose)
+        _print_run(call, result)
     for error in errors:
         tell_error(error.message, error.fix)
     if errors or not all(result.ok for result in results):
@@ -82,9 +83,9 @@ def _check_sources(names: list[str] | None, known: Collection[str]) -> None:
             raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
 
 
-def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
+def _print_run(call: Call, result: CollectResult) -> None:
     """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
-    if not quiet:
+    if not call.quiet:
         count = len(result.failed_windows)
         failed = f", but {_count(count, 'window')} failed" if count else ""
         put(
@@ -95,25 +96,15 @@ def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
             put(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
         if result.asked_again:
             put(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
-        if verbose:
+        if call.verbose:
             for metric, seen in sorted(result.metrics.items()):
                 put(f"  {metric}: {seen.samples:,} samples")
     elif not result.samples and result.ok:
         note(f"warning: {result.source}: no sample of {result.asked}")
     for reason in sorted({item.reason for item in result.dropped}):
         metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
-        note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}", quiet=quiet)
-    shown = Counter[str]()
-    for finding in result.findings:
-        shown[finding.code] += 1
-        if shown[finding.code] <= SHOWN_OF_A_KIND:
-            is_loud = quiet and finding.code in _LOUD
-            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=quiet and not is_loud)
-            if finding.fix:
-                note(f"    fix: {finding.fix}", quiet=quiet)
-    for code, count in shown.items():
-        if count > SHOWN_OF_A_KIND:
-            note(f"  and {count - SHOWN_OF_A_KIND} more of {code}", quiet=quiet and code not in _LOUD)
+        call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
+    note_findings(call, result.findings, SHOWN_OF_A_KIND, loud=_LOUD)
     for missing in result.incomplete[:SHOWN_OF_A_KIND]:
         tell_error(f"{result.source}: lost for good: {missing}", None)
     if result.incomplete:
@@ -123,6 +114,23 @@ def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
         note(f"fix: {_SIGN}")
     for window in result.failed_windows:
         tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
+
+
+def note_findings(
+    call: Call, findings: Iterable[Any], most: int = sys.maxsize, *, hint: str = "", loud: Sequence[str] = ()
+) -> None:
+    """Say what a run found, on stderr: so many of a kind, then how many more there are; under -q those of `loud` kinds alone."""
+    shown = Counter[str]()
+    for finding in findings:
+        shown[finding.code] += 1
+        if shown[finding.code] <= most:
+            is_loud = call.quiet and finding.code in loud
+            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=call.quiet and not is_loud)
+            if finding.fix:
+                call.note(f"    fix: {finding.fix}")
+    for code, count in shown.items():
+        if count > most:
+            note(f"  and {count - most} more of {code}{hint}", quiet=call.quiet and code not in loud)
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:
@@ -167,8 +175,7 @@ def _import(call: Call, paths: list[Path]) -> None:
     from gpucost.collect.progress.files import import_files
 
     for result in import_files(call.store, paths, call.tz):
-        if not call.quiet:
-            put(f"{result.path}: {result.load.values:,} values of {result.period}")
+        call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
         for unit in result.own_units:
             call.note(
                 f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"
@@ -182,7 +189,7 @@ def _ask(call: Call, names: list[str] | None) -> bool:
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
-    settings, store, quiet = call.settings, call.store, call.quiet
+    settings, store = call.settings, call.store
     period = call.named_period[0] if call.named_period else None
     servers = {server.source: server for server in settings.prometheus}
     known = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
@@ -196,40 +203,33 @@ def _ask(call: Call, names: list[str] | None) -> bool:
             if name in servers:
                 with call.progress_bar() as bar:
                     result = collect(servers[name], store, units, period, bar, timezone=settings.tz)
-                _print_progress(result, quiet=quiet, verbose=call.verbose)
+                _print_progress(call, result)
                 complete = complete and result.ok
             else:
-                _tell_mlflow(collect_mlflow(settings.mlflow, store, period, timezone=settings.tz), quiet=quiet)
+                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, timezone=settings.tz))
         except SourceError as error:
             tell_error(error.message, error.fix)
             complete = False
     return complete
 
 
-def _print_progress(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
-    if not quiet:
-        put(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
-        if verbose:
-            for name, seen in sorted(result.metrics.items()):
-                put(f"  {name}: {seen.samples:,} values")
+def _print_progress(call: Call, result: CollectResult) -> None:
+    call.say(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
+    for name, seen in sorted(result.metrics.items()) if call.verbose else ():
+        call.say(f"  {name}: {seen.samples:,} values")
     for item in result.dropped:
-        note(f"  dropped {item.samples:,} values that are no number", quiet=quiet)
-    for finding in result.findings:
-        note(f"  {finding.level}: {finding.message}", quiet=quiet)
-        if finding.fix:
-            note(f"    fix: {finding.fix}", quiet=quiet)
+        call.note(f"  dropped {item.samples:,} values that are no number")
+    note_findings(call, result.findings)
     for window in result.failed_windows:
         tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
 
 
-def _tell_mlflow(result: MlflowResult, *, quiet: bool) -> None:
-    if not quiet:
-        put(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
+def _tell_mlflow(call: Call, result: MlflowResult) -> None:
+    call.say(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
     if result.placed < result.runs:
-        note(
+        call.note(
             f"  note: {result.runs - result.placed:,} runs do not say where they ran\n"
-            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md",
-            quiet=quiet,
+            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md"
         )
 
 
@@ -291,7 +291,7 @@ def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[
     with call.status() as tell:
         results = collect(call.settings, call.store, providers, regions, call.now, tell)
     for result in results:
-        _print_prices(result, quiet=call.quiet, verbose=call.verbose)
+        _print_prices(call, result)
     return results
 
 
@@ -310,13 +310,13 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
 
 
-def _print_prices(result: PriceResult, *, quiet: bool, verbose: bool) -> None:
+def _print_prices(call: Call, result: PriceResult) -> None:
     """For each cloud: what was written, and what it replaced, on stdout; what was skipped or failed on stderr."""
     if result.skipped:
-        note(f"{result.skipped.message}; skipped ({result.skipped.fix})", quiet=quiet)
+        call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
     elif result.error:
         tell_error(result.error.message, result.error.fix)
-    elif not quiet:
+    elif not call.quiet:
         parts = f", {result.components:,} prices of their parts" if result.components else ""
         put(
             f"{result.provider}: {result.prices:,} prices of {result.priced_types:,} instance types{parts}"
@@ -326,7 +326,7 @@ def _print_prices(result: PriceResult, *, quiet: bool, verbose: bool) -> None:
         put(
             f"{result.provider}: {len(result.replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
         )
-        shown = result.replaced if verbose else result.replaced[:SHOWN_REPLACED]
+        shown = result.replaced if call.verbose else result.replaced[:SHOWN_REPLACED]
         for price in shown:
             put(f"  {_replaced(price)}")
         if more := len(result.replaced) - len(shown):
@@ -376,7 +376,7 @@ def collect_spot(
 
     if paths:
         for result in spot.import_spot(call.store, paths):
-            _print_spot(result, quiet=call.quiet)
+            _print_spot(call, result)
     elif not collect_spot_prices(call, spot.PROVIDERS):
         raise typer.Exit(1)
 
@@ -388,22 +388,24 @@ def collect_spot_prices(call: Call, providers: Collection[str]) -> bool:
     with call.status() as tell:
         results = list(spot.collect_spot(call.settings, call.store, call.now, tell, providers))
     for result in results:
-        _print_spot(result, quiet=call.quiet)
+        _print_spot(call, result)
     return not any(result.error for result in results)
 
 
-def _print_spot(result: SpotResult, *, quiet: bool) -> None:
+def _print_spot(call: Call, result: SpotResult) -> None:
     """The summary on stdout, what is missing on stderr."""
     if result.error is not None:
         tell_error(result.error.message, result.error.fix)
         return
     if result.skipped is not None:
-        note(f"{result.skipped.message}; skipped ({result.skipped.fix})", quiet=quiet)
+        call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
         return
     loaded = result.load
-    if loaded is not None and not quiet:
+    if loaded is not None:
         when = f" of {result.period}" if result.period else ""
         corrected = f", {loaded.corrected:,} corrected" if loaded.corrected else ""
-        put(f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}")
-    for said in result.notes:
-        note(f"  note: {said}", quiet=quiet)
+        call.say(
+            f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}"
+        )
+    for text in result.notes:
+        call.note(f"  note: {text}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpucost.cli.collect import SHOWN_OF_A_KIND, note_findings
 from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import put, tell_error
+from gpucost.cli.output import tell_error
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.trees import Tree
     from gpucost.config.model import Config
     from gpucost.store.charges import BillResult
-
-SHOWN_OF_A_KIND = 5
 
 MonthsOption = Annotated[
     list[str] | None, option("--month", "YYYY-MM", "Billing period to ask for; repeatable; else the last and the current one.")
@@ -108,45 +106,32 @@ def months_asked(months: list[str] | None, now: datetime) -> list[str]:
 def tell_run(call: Call, run: BillRun) -> None:
     """A line for each bill on stdout; findings and failures on stderr."""
     for result in run.results:
-        if not call.quiet:
-            _tell(result)
+        call.say(_line(result))
         if result.alike and result.loaded:
             call.note(
                 f"  warning: {result.provider} account {result.billing_account_id} has another bill of {result.billing_period}, "
                 f"with other charges: {', '.join(sorted(set(result.alike)))}"
             )
-    shown = Counter[str]()
-    for finding in run.findings:
-        shown[finding.code] += 1
-        if call.verbose or shown[finding.code] <= SHOWN_OF_A_KIND:
-            call.note(f"  {finding.level}: {finding.message}")
-            if finding.fix:
-                call.note(f"    fix: {finding.fix}")
-    for code, count in shown.items():
-        if count > SHOWN_OF_A_KIND and not call.verbose:
-            call.note(f"  and {count - SHOWN_OF_A_KIND} more of {code}: -v shows them")
+    note_findings(call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them")
     for error in run.errors:
         tell_error(error.message, error.fix)
 
 
-def _tell(result: BillResult) -> None:
+def _line(result: BillResult) -> str:
     from gpucost.store.charges import KEPT
 
-    said = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
+    final = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
     sums = "; ".join(
         f"billed {billed:,.2f}, effective {effective:,.2f} {currency}" for currency, billed, effective in result.amounts
     )
-    line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {said}"
+    line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {final}"
     if result.verdict == "unchanged":
-        put(f"{line}; already loaded, unchanged")
-    elif not result.loaded:
-        put(f"{line}; NOT loaded: {KEPT[result.verdict]} (--force loads it)")
-    elif result.replaced:
-        put(f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}")
-    elif result.verdict == "replace":
-        put(f"{line}; replaces what was there")
-    else:
-        put(line)
+        return f"{line}; already loaded, unchanged"
+    if not result.loaded:
+        return f"{line}; NOT loaded: {KEPT[result.verdict]} (--force loads it)"
+    if result.replaced:
+        return f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}"
+    return f"{line}; replaces what was there" if result.verdict == "replace" else line
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost.cli.output import RowFormat, drop_stdout, note, output_file, put_or_write, stdout_failed, tell_error, write_rows
+from gpucost.cli.output import RowFormat, drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
 from gpucost.errors import GpucostError, IncompleteError, NoDataError
 from gpucost.periods import MS_PER_HOUR, parse_period
 
@@ -207,6 +207,11 @@ class Call:
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
         note(text, quiet=self.quiet)
+
+    def say(self, text: str) -> None:
+        """Print what a command without an answer did; nothing under -q."""
+        if not self.quiet:
+            put(text)
 
     def write(self, text: str) -> None:
         """Write the answer where -o says. Raises GpucostError where it cannot be written."""
