@@ -222,9 +222,7 @@ _METHOD = (
 
 
 @command("month team written")
-def forecast(
-    call: Call,
-) -> None:
+def forecast(call: Call) -> None:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
 
     Each day that is missing costs what the level and the trend of the last eight weeks and its weekday let expect; the range

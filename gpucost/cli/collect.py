@@ -32,10 +32,7 @@ _SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cl
 
 
 @command("start end")
-def collect_prometheus(
-    call: Call,
-    source: SourcesOption = None,
-) -> None:
+def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
     Without a period: from the beginning of the current month at first, later from two hours before the last collected

@@ -154,11 +154,7 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
 
 
 @command()
-def collect_aws(
-    call: Call,
-    paths: PathsArgument = None,
-    force: ForceOption = False,
-) -> None:
+def collect_aws(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load AWS billing exports: Cost and Usage Reports (legacy and CUR 2.0), Data Exports, FOCUS.
 
     CSV and Parquet, packed or not, from files, directories or s3://bucket/prefix. Where a manifest is there, it decides
@@ -281,11 +277,7 @@ def _bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
 
 
 @command()
-def collect_focus(
-    call: Call,
-    paths: PathsArgument = None,
-    force: ForceOption = False,
-) -> None:
+def collect_focus(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider: clouds, GPU clouds; and OCI's cost reports, in either form.
 
     CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, from files, directories or

@@ -350,10 +350,7 @@ def _print_difference(node: NodeCost, currency: str) -> None:
 
 
 @command("name month day cluster top rows format", more=_OF_COST)
-def explain_namespace(
-    call: Call,
-    name: Annotated[str, argument("NAME", "The namespace.")],
-) -> None:
+def explain_namespace(call: Call, name: Annotated[str, argument("NAME", "The namespace.")]) -> None:
     """Say where a namespace's cost comes from, down to the rows of the bill.
 
     What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
@@ -480,10 +477,7 @@ def _plain_node(value: Any) -> Any:
 
 
 @command("name month day cluster top rows format", more=_OF_COST)
-def explain_team(
-    call: Call,
-    name: Annotated[str, argument("NAME", "The team, as reports call it.")],
-) -> None:
+def explain_team(call: Call, name: Annotated[str, argument("NAME", "The team, as reports call it.")]) -> None:
     """Say where a team's cost comes from, down to the rows of the bill.
 
     What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the

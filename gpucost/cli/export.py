@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("output", without="store")
-def export_alerts(
-    call: Call,
-) -> None:
+def export_alerts(call: Call) -> None:
     """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
 
     On-demand GPUs that idle or that nobody holds, Kueue queues that make people wait, a low spot ratio, a budget that will not
@@ -116,9 +114,7 @@ def _check_commands(runs: tuple[str, ...]) -> None:
 
 
 @command("output", without="store")
-def export_dashboard(
-    call: Call,
-) -> None:
+def export_dashboard(call: Call) -> None:
     """Print a Grafana dashboard: cost by team, GPUs by state, idle cost an hour, queues, devices.
 
     JSON to import, or to provision from a file. It reads the rules of `gpucost export recording-rules`, the metrics of
@@ -211,9 +207,7 @@ def _report(call: Call, period: Period, *by: str) -> ReportView:
 
 
 @command("output")
-def export_recording_rules(
-    call: Call,
-) -> None:
+def export_recording_rules(call: Call) -> None:
     """Print recording rules for Prometheus: GPUs by namespace and state, unallocated GPUs by node, and what they cost an hour.
 
     Prices are those that the nodes in the store had last; with an empty store, or none, the catalog's. Print them again when

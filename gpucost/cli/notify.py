@@ -51,9 +51,7 @@ def summary(call: Call) -> tuple[Message, ReportView]:
 
 
 @command(_LAYOUT, more=_ABOUT)
-def notify_email(
-    call: Call,
-) -> None:
+def notify_email(call: Call) -> None:
     """Send the summary of a report by mail.
 
     As text and as HTML. Server, addresses and the way to the password stand under [notify.email].
@@ -78,9 +76,7 @@ def notify_email(
 
 
 @command(_LAYOUT, more=_ABOUT)
-def notify_slack(
-    call: Call,
-) -> None:
+def notify_slack(call: Call) -> None:
     """Send the summary of a report to Slack.
 
     The webhook's URL is a secret: [notify.slack] names the file or the variable that holds it.
@@ -104,9 +100,7 @@ def notify_slack(
 
 
 @command(_LAYOUT, more=_ABOUT)
-def notify_webhook(
-    call: Call,
-) -> None:
+def notify_webhook(call: Call) -> None:
     """Send the summary of a report, and the report itself, to a server that takes JSON.
 
     The body holds schema, title, text, link, and report as `gpucost report --format json` writes it. The server, and secret

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 @command("written")
-def config_show(
-    call: Call,
-) -> None:
+def config_show(call: Call) -> None:
     """Show every setting in force and where it comes from.
 
     Secrets are not read, and values of headers are hidden.
@@ -309,9 +307,7 @@ SCHEMA = "gpucost.store/1"
 
 
 @command("written")
-def store_info(
-    call: Call,
-) -> None:
+def store_info(call: Call) -> None:
     """Say what the store holds, by source, period and size; as csv, parquet and markdown the sources alone.
 
     \b

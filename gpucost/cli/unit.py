@@ -273,9 +273,7 @@ def unit_requests(
 
 
 @command(_LAYOUT)
-def unit_tokens(
-    call: Call,
-) -> None:
+def unit_tokens(call: Call) -> None:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
     The whole cost of the workload that serves counts, also at night. Without a period: the current month so far, or the newest
