@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
-from gpucost.cli.output import FLAT, RowFormat, figures_right, fitted, left_out, line_width, render_rows, tell_error
+from gpucost.cli.output import line_width, tell_error
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.periods import Period, iso, parse_period
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text
+from gpucost.render.rows import FLAT, RowFormat, render_rows, table_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -344,9 +345,7 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
     def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
         if markdown:
             return render_rows(columns, rows, RowFormat.markdown)
-        shown = fitted(columns, rows, weights or [0] * len(columns), width)
-        below = left_out(columns, shown[0])
-        return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table) + (f"{below}\n" if below else "")
+        return table_text(columns, rows, weights, width, _FIGURES)
 
     state = "final" if account.is_final else "not final yet"
     parts = [f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n"]

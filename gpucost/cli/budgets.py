@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import Call, command, option
-from gpucost.cli.output import FLAT, RowFormat
 from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
 from gpucost.periods import Period, iso, local_days, local_midnight, name_of
+from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Line, Notice, Table
 from gpucost.report.query import nearest
 

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost.cli.output import RowFormat, drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
+from gpucost.cli.output import drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
 from gpucost.errors import GpucostError, IncompleteError, NoDataError
 from gpucost.periods import MS_PER_HOUR, parse_period
+from gpucost.render.rows import RowFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +114,13 @@ SHARED = parameters(_SHARED)
 _WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
 _LAST = ("config", "store", "quiet", "verbose")
 _SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
+
+
+class BriefFormat(StrEnum):
+    """How an answer is written that has no rows of one kind."""
+
+    table = "table"
+    json = "json"
 
 
 @dataclass(frozen=True)

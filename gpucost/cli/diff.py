@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.command import Call, argument, command, count_option, names_in, option
-from gpucost.cli.output import FLAT, RowFormat, put_or_write, write_rows
+from gpucost.cli.output import put_or_write, write_rows
 from gpucost.errors import UsageError
 from gpucost.periods import parse_period
+from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Line, ReportView, Table, Value
 from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Parts, Side, per_day
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, argument, command, count_option, note_gaps, option, parameters
-from gpucost.cli.output import RowFormat, figures_right, fitted, left_out, line_width, put, render_rows, wrapped
+from gpucost.cli.command import BriefFormat, Call, argument, command, count_option, note_gaps, option, parameters
+from gpucost.cli.output import line_width, put, wrapped
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
+from gpucost.render.rows import table_text
 
 if TYPE_CHECKING:
     from gpucost.price.explain import NodePrice
@@ -95,11 +95,8 @@ def _short(device: str) -> str:
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> None:
     width = line_width()
     whole = [index for index, name in enumerate(columns) if name in _FIGURES | _TIMES or name[-3:].isupper()]
-    shown = fitted(columns, rows, weights or [0] * len(columns), width - 2 if width else None, figures=whole)
-    for text in render_rows(*figures_right(*shown, _FIGURES), RowFormat.table).splitlines():
+    for text in table_text(columns, rows, weights, width - 2 if width else None, _FIGURES, whole).splitlines():
         put(f"  {text}")
-    if below := left_out(columns, shown[0]):
-        put(f"  {below}")
 
 
 def money(amount: Decimal) -> str:
@@ -118,13 +115,6 @@ _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
 
-class ExplainFormat(StrEnum):
-    """How the answer is written."""
-
-    table = "table"
-    json = "json"
-
-
 # What teams, namespaces and workloads are asked with.
 _OF_COST = parameters(
     {
@@ -140,7 +130,7 @@ _OF_COST = parameters(
             count_option("--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."),
             5,
         ),
-        "format": (ExplainFormat, typer.Option("--format", help="How to write it."), ExplainFormat.table),
+        "format": (BriefFormat, typer.Option("--format", help="How to write it."), BriefFormat.table),
     }
 )
 
@@ -161,7 +151,7 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
     )
     answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
     note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
-    if how is ExplainFormat.json:
+    if how is BriefFormat.json:
         put(json.dumps(as_dict(kind, name, answer), indent=2, ensure_ascii=False, default=_plain))
     else:
         _print(kind, name, answer, top, rows)
@@ -382,7 +372,7 @@ def explain_node(
         ),
     ] = None,
     cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
-    format: Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")] = ExplainFormat.table,
+    format: Annotated[BriefFormat, typer.Option("--format", help="How to write it.")] = BriefFormat.table,
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
 
@@ -399,7 +389,7 @@ def explain_node(
 
     moment = parse_instant("--at", at, call.tz) if at is not None else None
     answer = pipeline.explain_node(call.settings, call.store, name, moment, cluster)
-    if format is ExplainFormat.json:
+    if format is BriefFormat.json:
         put(json.dumps(_document(answer), indent=2, ensure_ascii=False))
     else:
         _print_node_price(answer)
@@ -426,10 +416,7 @@ def _print_node_price(answer: NodePrice) -> None:
         for c in answer.candidates
     ]
     columns = ("price/h", "currency", "price_source", "price_as_of", "origin", "why")
-    shown = fitted(columns, rows, _WEIGHTS, line_width())
-    put(render_rows(*shown, RowFormat.table), nl=False)
-    if below := left_out(columns, shown[0]):
-        put(below)
+    put(table_text(columns, rows, _WEIGHTS, line_width()), nl=False)
     put()
     for step in answer.steps[1:]:
         put(wrapped(f"x {_digits(step.factor)}  {step.detail}: {shown_price(step.price_per_hour)}"))

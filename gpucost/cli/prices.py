@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -15,21 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import Call, argument, command, option, parameters
-from gpucost.cli.output import FLAT, RowFormat, fitted, left_out, line_width, natural_width, plain_value, write_text
+from gpucost.cli.output import line_width, write_text
+from gpucost.cli.whatif import store_or_empty
 from gpucost.errors import ConfigError, GpucostError, UsageError
 from gpucost.periods import iso, to_ms
 from gpucost.price.listing import ListedPrice, Listing, Overview
+from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, natural_width, plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from zoneinfo import ZoneInfo
 
-    from duckdb import DuckDBPyConnection
-
     from gpucost.config.model import Config
     from gpucost.price.history import ZoneHistory
     from gpucost.price.onprem import BookEntry, Tco
-    from gpucost.store.connection import Store
 
 
 class PurchaseOption(StrEnum):
@@ -97,7 +95,7 @@ def prices(
         all_regions=all_regions,
     )
     fx = rates(settings)
-    with _tables(call.store) as con:
+    with store_or_empty(settings) as con:
         answer = overview(con, asked, fx) if name is None else listing(con, name, asked, fx)
     if call.format is RowFormat.json:
         call.write(listing_json(answer))
@@ -112,15 +110,6 @@ def prices(
         remarks += filter(None, [left_out(every if name is not None else every[-1:], columns)])
     for remark in remarks:
         call.note(remark)
-
-
-@contextmanager
-def _tables(store: Store) -> Iterator[DuckDBPyConnection]:
-    """The store's tables; empty ones where there is no store: the catalog answers without one."""
-    from gpucost.store.connection import scratch_store
-
-    with store.read() if store.exists else scratch_store() as con:
-        yield con
 
 
 def _today(tz: ZoneInfo) -> date:
@@ -621,7 +610,7 @@ def tco_json(answer: Tco, saved: BookEntry | None) -> str:
     """Schema gpucost.tco/1: the parts, whose sum the price of a node-hour is, the prices, and what they were reckoned from."""
     from dataclasses import asdict
 
-    from gpucost.cli.output import plain_value
+    from gpucost.render.rows import plain_value
 
     document = {"schema": _TCO, "currency": answer.inputs.currency, **asdict(answer), "not_given": answer.inputs.not_given}
     return (

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import RowFormat, put, render_rows
+from gpucost.cli.command import BriefFormat, Call, argument, command, option
+from gpucost.cli.output import put
 from gpucost.errors import ConfigError
 from gpucost.periods import iso, name_of
+from gpucost.render.rows import RowFormat, render_rows
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -130,17 +130,10 @@ def _next(keep: Path | None, billed: str) -> str:
 MARKS = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}
 
 
-class DoctorFormat(StrEnum):
-    """How the answer is written."""
-
-    table = "table"
-    json = "json"
-
-
 @command()
 def doctor(
     call: Call,
-    format: Annotated[DoctorFormat, typer.Option("--format", help="How to write it.")] = DoctorFormat.table,
+    format: Annotated[BriefFormat, typer.Option("--format", help="How to write it.")] = BriefFormat.table,
 ) -> None:
     """Check the whole set-up, and say what mends it.
 
@@ -159,13 +152,13 @@ def doctor(
     area = ""
     for check in examine(call.config_file, call.store_file, call.now):
         checks.append(check)
-        if format is DoctorFormat.table and not (call.quiet and check.status is Status.ok):
+        if format is BriefFormat.table and not (call.quiet and check.status is Status.ok):
             if check.area != area:
                 area = check.area
                 typer.echo(("\n" if len(checks) > 1 else "") + area)
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
-    if format is DoctorFormat.json:
+    if format is BriefFormat.json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
     elif not call.quiet:
         typer.echo(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")

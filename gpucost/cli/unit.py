@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import Call, command, note_gaps, option
-from gpucost.cli.output import FLAT, RowFormat, figures_right, fitted, left_out, line_width, render_rows
+from gpucost.cli.output import line_width
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
+from gpucost.render.rows import FLAT, RowFormat, figures_right, render_rows, table_text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -150,9 +151,8 @@ def _table(columns: tuple[str, ...], rows: list[Item], format: RowFormat, width:
     heads = [_head(name) for name in names]
     figures = [index for index, name in enumerate(names) if any(isinstance(row[name], (int, float, Decimal)) for row in rows)]
     lines = [[_parted(_cell(name, row[name])) for name in names] for row in rows]
-    shown = fitted(heads, lines, [_WEIGHTS.get(name, 0) for name in names], width, figures=figures)
-    below = left_out(heads, shown[0])
-    return render_rows(*figures_right(*shown, {heads[index] for index in figures}), format) + (f"{below}\n" if below else "")
+    weights, right = [_WEIGHTS.get(name, 0) for name in names], {heads[index] for index in figures}
+    return table_text(heads, lines, weights, width, right, figures)
 
 
 def _head(name: str) -> str:

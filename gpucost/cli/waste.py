@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.command import Call, command, count_option, names_in, note_gaps, option
-from gpucost.cli.output import FLAT, RowFormat, render_rows
 from gpucost.cli.whatif import amount_option
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import iso
+from gpucost.render.rows import FLAT, RowFormat, render_rows
 from gpucost.render.view import Column, Figures, Line, ReportView, Table
 from gpucost.report.waste import BUCKETS, Waste, WasteRow, WorkloadWaste
 

@@ -18,19 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
-from gpucost.cli.output import (
-    FLAT,
-    RowFormat,
-    fitted,
-    left_out,
-    line_width,
-    note,
-    put_or_write,
-    render_rows,
-    write_rows,
-    write_text,
-)
+from gpucost.cli.output import line_width, note, put_or_write, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
+from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
 from gpucost.whatif.fleet import PricePer
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.output import FLAT, RowFormat, put_or_write, render_rows, write_rows
+from gpucost.cli.output import put_or_write, write_rows
 from gpucost.cli.whatif import SCOPE, Run, saved_answers, whatif_command
 from gpucost.errors import UsageError
+from gpucost.render.rows import FLAT, RowFormat, render_rows
 
 if TYPE_CHECKING:
     from gpucost.whatif.compare import Comparison

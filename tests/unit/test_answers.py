@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline, schemas
 from gpucost.cli.app import app
-from gpucost.cli.output import RowFormat
 from gpucost.config.load import load_config
 from gpucost.demo.build import build
 from gpucost.periods import Period
+from gpucost.render.rows import RowFormat
 from gpucost.report import Query
 from gpucost.store.connection import Store
 from tests.asked_once import ask_findings_once

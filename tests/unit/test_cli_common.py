@@ -22,8 +22,9 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app, leaves
 from gpucost.cli.command import Call, command
-from gpucost.cli.output import RowFormat, write_rows, write_text
+from gpucost.cli.output import write_rows, write_text
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
+from gpucost.render.rows import RowFormat
 
 
 def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str, str]:
