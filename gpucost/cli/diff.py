@@ -59,7 +59,7 @@ def diff(
     spans = [parse_span(text, call.tz, call.now) for text in (before, after)]
     queries = [call.query(period=period, period_name=name, with_sections=False) for period, name in spans]
     view, found = comparisons.compare(call.settings, call.store, queries[0], queries[1], dimensions)
-    whose = ", ".join((*call.teams, *call.namespaces, *call.clusters)) or "all teams"
+    whose = call.scope_name or "all teams"
     write(view, found, whose, call.format, call.target, top)
     call.note_written(f"what changed from {found.before.name} to {found.after.name}")
 
