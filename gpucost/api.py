@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import GpucostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from zoneinfo import ZoneInfo
 
     import pandas as pd
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.store.connection import Store
 
 __all__ = ["GpucostError", "query", "report"]
@@ -51,16 +49,19 @@ def report(
     import pandas as pd
 
     from gpucost import pipeline
-    from gpucost.periods import name_of
+    from gpucost.periods import parse_period
     from gpucost.render.data import flat_table, to_json
-    from gpucost.report import Query
+    from gpucost.report import Query, default_period
 
     settings, opened = _load(config, store)
     now = datetime.now(UTC)
-    period, name = _period(settings, opened, now, month, start, end)
+    named = parse_period(settings.tz, now, month=month, start=_text(start), end=_text(end))
+    if named is None:
+        with opened.read() as con:
+            named = default_period(con, settings.tz, now)[:2]
     asked = Query(
-        period=period,
-        period_name=name or name_of(period, settings.tz),
+        period=named[0],
+        period_name=named[1],
         by=tuple(by.split(",")) if isinstance(by, str) and by else tuple(by),
         teams=tuple(_names(teams)),
         namespaces=tuple(_names(namespaces)),
@@ -105,38 +106,5 @@ def _names(names: Iterable[str]) -> Iterable[str]:
     return (names,) if isinstance(names, str) else names
 
 
-def _period(
-    config: Config, store: Store, now: datetime, month: str | None, start: Instant | None, end: Instant | None
-) -> tuple[Period, str | None]:
-    from gpucost.periods import Period, month_period
-    from gpucost.report import default_period
-
-    if month is not None:
-        if start is not None or end is not None:
-            raise UsageError("month and start, end exclude each other", "give one of them")
-        return month_period(_instant("month", f"{month}-01", config.tz).astimezone(config.tz).date(), config.tz), None
-    if start is not None:
-        until = (
-            _instant("end", end, config.tz)
-            if end is not None
-            else now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        )
-        return Period(_instant("start", start, config.tz), until), None
-    if end is not None:
-        raise UsageError("end needs start", "give start, for example start='2026-10-01'")
-    with store.read() as con:
-        period, name, _ = default_period(con, config.tz, now)
-    return period, name
-
-
-def _instant(what: str, value: Instant, tz: ZoneInfo) -> datetime:
-    from gpucost.periods import local_midnight
-
-    try:
-        if isinstance(value, str):
-            value = date.fromisoformat(value) if len(value) == len("2026-10-01") else datetime.fromisoformat(value)
-    except ValueError:
-        raise UsageError(f"{what} {value!r} is no date or time", "for example '2026-10-01', or '2026-10-01T06:00Z'") from None
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=tz)
-    return local_midnight(value, tz)
+def _text(value: Instant | None) -> str | None:
+    return value.isoformat() if isinstance(value, date) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
@@ -34,6 +35,9 @@ class CommandTable(dict[str, Any]):
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             program.command(name, hidden=name == DEFAULT)(getattr(import_module(f"gpucost.cli.{row.module}"), row.function))
             command = self[name] = typer.main.get_command(program)
+            for one in command.params:
+                if one.param_type_name == "argument":  # its help would have Python's type behind its name
+                    vars(one)["display_type_rich"] = lambda **_: None
         return command
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -255,6 +259,14 @@ for _name, (_help, _rows) in GROUPS.items():
 )
 def options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Config file, for any command.", show_default=False)
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="FILE", help="Store file, for any command.", show_default=False)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
 ) -> None:
     """What your GPUs cost, who used them, and what you could do about it."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -11,46 +13,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    INTERRUPTED,
-    ConfigOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note,
-    output_file,
-    parse_period,
-    put,
-    put_or_write,
-    tell_error,
-)
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, render_rows, write_rows
+from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
+from gpucost.cli.output import line_width, tell_error
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import IncompleteError, UsageError
+from gpucost.periods import Period, iso, parse_period
+from gpucost.render.formatting import alike_gaps, missing_text, signed_text
+from gpucost.render.rows import FLAT, RowFormat, render_rows, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.report.reconcile import Reconciliation
 
-_INCOMPLETE = 4
+    Run = Callable[[], None]
 
 
-FocusVersionOption = Annotated[FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that the file follows.")]
-
-
-@handle_errors
+@command("out month")
 def chargeback(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where bundles lie: the month's goes to DIR/YYYY-MM.", show_default=False)
-    ],
-    month: MonthOption = None,
+    call: Call,
+    out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's goes to DIR/YYYY-MM.")],
     collect: Annotated[
         bool,
         typer.Option("--collect", help="First collect what the store lacks of the month: metrics, configured bills, prices."),
@@ -63,11 +45,9 @@ def chargeback(
             show_default=False,
         ),
     ] = None,
-    focus_version: FocusVersionOption = FocusVersion.v1_2,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    focus_version: Annotated[
+        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that the file follows.")
+    ] = FocusVersion.v1_2,
 ) -> None:
     """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
 
@@ -85,24 +65,18 @@ def chargeback(
       gpucost chargeback --month 2026-10 --out /srv/chargeback --collect
       gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
     """
-    from datetime import UTC, datetime
-
     from gpucost import pipeline
-    from gpucost.cli.command import status
     from gpucost.cli.report import bundle_blocks
     from gpucost.cli.waste import read_findings
     from gpucost.publish.chargeback import Ask, read, replacing, write
 
-    settings, opened = load(config, store)
-    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    name, period, title = _month(settings, now, month)
+    settings, now = call.settings, call.now.replace(minute=0, second=0, microsecond=0)
+    name, period, title = _month(call, now)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
     target = out.expanduser().resolve() / name
     previous = read(target)
-    failed = 0
-    if collect:
-        failed = collect_missing(settings, opened, name, period, now, config=config, store=store, quiet=quiet, verbose=verbose)
+    failed = collect_missing(call, name, period, now) if collect else 0
     ask = Ask(
         month=name,
         period=period,
@@ -111,45 +85,42 @@ def chargeback(
         share_unallocated=share_unallocated.value if share_unallocated else None,
         focus_version=focus_version.value,
     )
-    with status(quiet=quiet, verbose=verbose) as tell:
+    with call.status() as tell:
         tell("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous)) as folder:
-            bundle = pipeline.chargeback(settings, opened, ask, folder, tell)
+            bundle = pipeline.chargeback(settings, call.store, ask, folder, tell)
             tell("what would save money")
-            advice = read_findings(settings, opened, ask.period)
+            advice = read_findings(settings, call.store, ask.period)
             tell("writing the files")
             manifest = write(bundle, folder, previous, bundle_blocks(settings, bundle, advice))
-    _tell(manifest, target, quiet=quiet)
+    _tell(call, manifest, target)
     if manifest["missing"]:
-        places = {"--config": config, "--store": store}
+        places = {"--config": call.config_file, "--store": call.store_file}
         asked = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
         # what --collect did not bring, it does not bring again
         fix = _command("doctor", places) if collect else _command("chargeback --collect", asked | places)
         tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
-        raise typer.Exit(_INCOMPLETE)
+        raise typer.Exit(IncompleteError.exit_code)
     if failed:
         raise typer.Exit(1)
 
 
 def _command(name: str, options: Mapping[str, object]) -> str:
     """A command as it is typed, with those options that have a value."""
-    import shlex
-
     given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     return f"gpucost {name} {shlex.join(given)}".rstrip()
 
 
-def _month(settings: Config, now: datetime, month: str | None) -> tuple[str, Period, str]:
+def _month(call: Call, now: datetime) -> tuple[str, Period, str]:
     """The month asked for, else the last one that is over: `2026-10`, its period and its name.
 
     Raises UsageError for a month to come.
     """
-    from datetime import timedelta
-
+    month = call.month
     if month is None:
-        first = now.astimezone(settings.tz).date().replace(day=1)
+        first = now.astimezone(call.tz).date().replace(day=1)
         month = f"{first - timedelta(days=1):%Y-%m}"
-    chosen = parse_period(settings.tz, now, month=month)
+    chosen = parse_period(call.tz, now, month=month)
     if chosen is None:
         raise AssertionError("a month was given")
     if chosen[0].start > now:
@@ -165,55 +136,27 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     return [path for path in sorted(old.rglob("*")) if not path.is_dir() and path.relative_to(old).as_posix() not in own]
 
 
-def _tell(manifest: dict[str, Any], target: Path, *, quiet: bool) -> None:
+def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     totals, currency = manifest["totals"], manifest["currency"]
-    if not quiet:
-        put(
-            f"{manifest['month']}: {manifest['state']}, {len(manifest['teams']):,} teams charged {totals['charge']:,.2f} "
-            f"{currency}, written to {target}"
-        )
+    call.say(
+        f"{manifest['month']}: {manifest['state']}, {len(manifest['teams']):,} teams charged {totals['charge']:,.2f} "
+        f"{currency}, written to {target}"
+    )
     for reason in manifest["reasons"]:
-        note(f"  an estimate: {reason}", quiet=quiet)
+        call.note(f"  an estimate: {reason}")
     if manifest["replaces"]:
         adjustment = manifest["replaces"]["totals"]["charge"]["adjustment"]
-        note(f"  adjusts what was there by {adjustment:+,.2f} {currency}", quiet=quiet)
+        call.note(f"  adjusts what was there by {adjustment:+,.2f} {currency}")
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-    from pathlib import Path
-
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.store.connection import Store
-
-    Run = Callable[[], None]
-
-
-def collect_missing(
-    settings: Config,
-    opened: Store,
-    month: str,
-    period: Period,
-    now: datetime,
-    *,
-    config: Path | None,
-    store: Path | None,
-    quiet: bool,
-    verbose: bool,
-) -> int:
+def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:
     """Collect what the store lacks of the month; returns how many sources failed, each told on stderr.
 
     A cloud that nobody is logged in to is skipped, in one line, and is no failure.
     """
-    shared: dict[str, Any] = {"config": config, "store": store, "quiet": quiet, "verbose": verbose}
-    runs: list[Run] = [
-        *_metrics(settings, opened, period, now, shared),
-        *_bills(settings, month, shared),
-        # last: metrics and bills say whose prices are wanting
-        partial(_prices, settings, opened, period, now, quiet=quiet, verbose=verbose),
-    ]
+    shared = {"config": call.config_file, "store": call.store_file, "quiet": call.quiet, "verbose": call.verbose}
+    # prices last: metrics and bills say whose are wanting
+    runs: list[Run] = [*_metrics(call, period, now, shared), *_bills(call, month, shared), partial(_prices, call, period, now)]
     failed = 0
     for run in runs:
         try:
@@ -226,22 +169,22 @@ def collect_missing(
     return failed
 
 
-def _metrics(settings: Config, opened: Store, period: Period, now: datetime, shared: dict[str, Any]) -> Iterator[Run]:
+def _metrics(call: Call, period: Period, now: datetime, shared: dict[str, Any]) -> Iterator[Run]:
     from gpucost.cli.collect import collect_prometheus
     from gpucost.collect.base import uncollected
-    from gpucost.periods import Period, iso
 
     if period.start >= now:
         return
     due = Period(period.start, min(period.end, now))
-    for source, gaps in uncollected(settings, opened, due, now).items():
+    for source, gaps in uncollected(call.settings, call.store, due, now).items():
         for gap in gaps:
             yield partial(collect_prometheus, start=iso(gap.start), end=iso(gap.end), source=[source], **shared)
 
 
-def _bills(settings: Config, month: str, shared: dict[str, Any]) -> Iterator[Run]:
+def _bills(call: Call, month: str, shared: dict[str, Any]) -> Iterator[Run]:
     from gpucost.cli.collect_bills import collect_aws, collect_azure, collect_focus, collect_gcp
 
+    settings = call.settings
     if settings.aws.exports:
         yield partial(collect_aws, **shared)
     if settings.gcp.exports or settings.gcp.billing_table:
@@ -252,20 +195,20 @@ def _bills(settings: Config, month: str, shared: dict[str, Any]) -> Iterator[Run
         yield partial(collect_focus, **shared)
 
 
-def _prices(settings: Config, opened: Store, period: Period, now: datetime, *, quiet: bool, verbose: bool) -> None:
+def _prices(call: Call, period: Period, now: datetime) -> None:
     """Of clouds whose nodes no bill and no price book prices: the spot history, and list prices that are old or not there."""
     from gpucost import pipeline, price
     from gpucost.cli import collect
 
-    if not opened.exists:
+    if not call.store.exists:
         return
-    days = settings.prices.stale_after_days
-    wanting = pipeline.read_attributed(settings, opened, lambda con: price.wanting(con, period, now, days), period)
+    days = call.settings.prices.stale_after_days
+    wanting = pipeline.read_attributed(call.settings, call.store, lambda con: price.wanting(con, period, now, days), period)
     failed = False
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        failed = not collect.collect_spot_prices(settings, opened, spot, quiet=quiet, verbose=verbose)
+        failed = not collect.collect_spot_prices(call, spot)
     if listed := [provider for what, provider in wanting if what == "prices"]:
-        results = collect.collect_list_prices(settings, opened, listed, (), quiet=quiet, verbose=verbose)
+        results = collect.collect_list_prices(call, listed, ())
         failed = failed or any(result.error for result in results)
     if failed:
         raise typer.Exit(1)
@@ -281,21 +224,13 @@ _TITLES = {
     "effective": "Effective cost: fees of commitments spread over what they cover",
 }
 _SUMS = {"billed": "invoice", "effective": "effective cost"}
-_NOT_EXPLAINED = 4
 
 
-@handle_errors
+@command("* written")
 def reconcile(
-    month: Annotated[str, typer.Option("--month", metavar="YYYY-MM", help="The provider's billing period.", show_default=False)],
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="LIST", help="Also line by line: any of day, node, team.", show_default=False)
-    ] = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    month: Annotated[str, option("--month", "YYYY-MM", "The provider's billing period.")],
+    by: Annotated[str | None, option("--by", "LIST", "Also line by line: any of day, node, team.")] = None,
 ) -> None:
     """Prove where each billed dollar of a month went.
 
@@ -311,34 +246,23 @@ def reconcile(
       gpucost reconcile --month 2026-10 --by team,day --format csv -o october.csv
     """
     from gpucost import pipeline
-    from gpucost.cli.output import line_width
-    from gpucost.errors import UsageError
     from gpucost.render.schema import to_json
     from gpucost.report.reconcile import DIMENSIONS
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
-    names = tuple(name.strip() for name in by.split(",") if name.strip()) if by else ()
+    names = names_in([by] if by else None)
     for name in names:
         if name not in DIMENSIONS:
             raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
-    settings, opened = load(config, store)
-    target = output_file(output)
-    account = pipeline.reconcile(settings, opened, month, names)
-    if format in FLAT:
-        write_rows(*_flat(account), format, target)
+    account = pipeline.reconcile(call.settings, call.store, month, names)
+    if call.format in FLAT:
+        call.write_rows(*_flat(account))
+    elif call.format is RowFormat.json:
+        call.write(to_json(account, "reconcile"))
     else:
-        is_json = format is RowFormat.json
-        text = (
-            to_json(account, "reconcile")
-            if is_json
-            else _text(account, line_width(output), markdown=format is RowFormat.markdown)
-        )
-        put_or_write(text, target)
-    from gpucost.cli.command import tell_error
-    from gpucost.render.formatting import missing_text
-
-    missing = missing_text(account.not_collected) if _is_over(month) else None
+        call.write(_text(account, line_width(call.target), markdown=call.format is RowFormat.markdown))
+    missing = missing_text(account.not_collected) if month < f"{call.now:%Y-%m}" else None
     if account.problems:
         tell_error(
             f"{month} is not reconciled: {'; '.join(account.problems)}",
@@ -347,13 +271,7 @@ def reconcile(
     if missing:
         tell_error(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
     if account.problems or missing:
-        raise typer.Exit(_NOT_EXPLAINED)
-
-
-def _is_over(month: str) -> bool:
-    from datetime import UTC, datetime
-
-    return month < f"{datetime.now(UTC):%Y-%m}"
+        raise typer.Exit(IncompleteError.exit_code)
 
 
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
@@ -370,13 +288,9 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
     from gpucost.report.reconcile import CENT
 
     def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
-        from gpucost.cli.output import figures_right, fitted, left_out
-
         if markdown:
             return render_rows(columns, rows, RowFormat.markdown)
-        shown = fitted(columns, rows, weights or [0] * len(columns), width)
-        below = left_out(columns, shown[0])
-        return render_rows(*figures_right(*shown, _FIGURES), RowFormat.table) + (f"{below}\n" if below else "")
+        return table_text(columns, rows, weights, width, _FIGURES)
 
     state = "final" if account.is_final else "not final yet"
     parts = [f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n"]
@@ -447,8 +361,6 @@ def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
             table(("kind", "cost", "currency"), [(one.kind, _money(one.cost), one.currency) for one in account.beside]),
         ]
     if account.not_collected:
-        from gpucost.render.formatting import alike_gaps, signed_text
-
         texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
         listed = "".join(_item(text, width, markdown) for text in texts[:_SHOWN])
         more = f"and {len(texts) - _SHOWN:,} more: --format json\n" if len(texts) > _SHOWN else ""

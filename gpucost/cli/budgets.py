@@ -4,41 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    LastOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    chosen_period,
-    handle_errors,
-    load,
-    note,
-    output_file,
-    parse_period,
-    put_or_write,
-)
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli.command import Call, command, option
+from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
+from gpucost.periods import Period, local_days, local_midnight, name_of
+from gpucost.render.rows import FLAT, RowFormat
+from gpucost.render.schema import columns_of, to_dict, to_json
+from gpucost.render.schema import table as as_table
+from gpucost.render.view import Column, Line, Notice, Table
+from gpucost.report.query import nearest
 
 if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.render.view import Figures, ReportView, Table
+    from gpucost.render.view import ReportView
     from gpucost.report.anomalies import Anomaly
     from gpucost.report.budget import BudgetState
     from gpucost.report.forecast import Days, Forecast
-    from gpucost.store.connection import Store
 
 MISSED = 3
 _RANKS = ("ok", "warn", "over")
@@ -52,9 +38,9 @@ class FailOn(StrEnum):
     never = "never"
 
 
-@handle_errors
+@command("month * written")
 def budget_check(
-    month: MonthOption = None,
+    call: Call,
     fail_on: Annotated[
         FailOn,
         typer.Option(
@@ -62,12 +48,6 @@ def budget_check(
             help="Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
         ),
     ] = FailOn.over,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Hold the month against the budgets and targets of [[budgets]]; exit with 3 where one is missed.
 
@@ -80,28 +60,20 @@ def budget_check(
       gpucost budget check --month 2026-10 --fail-on warn
       gpucost budget check --format json -o budgets.json
     """
-    from datetime import UTC, datetime
-
     from gpucost import pipeline
-    from gpucost.errors import ConfigError
-    from gpucost.render.schema import to_dict
-    from gpucost.report import Query
     from gpucost.report.budget import BudgetAnswer, check
 
-    target = output_file(output)
-    settings, opened = load(config, store)
+    settings = call.settings
     if not settings.budgets:
         raise ConfigError(
             f"{settings.path or 'the configuration'} holds no budgets",
             "add [[budgets]] with name, amount and, for a team's, team; docs/budgets.md has all keys",
         )
-    now = datetime.now(UTC)
-    period, name = chosen_month(settings, opened, month, now)
+    period, name = chosen_month(call)
     # first, for its message where the month holds no data
-    asked = Query(period=period, period_name=name, now=now, with_sections=False, may_be_idle=True)
-    pipeline.report(settings, opened, asked)
-    view, days = costs_by_day(settings, opened, period, now)
-    month_days = local_days_of(settings, period)
+    pipeline.report(settings, call.store, call.query(period_note=None, with_sections=False, may_be_idle=True))
+    view, days = costs_by_day(call, period)
+    month_days = tuple(local_days(period, call.tz))
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
     whole = BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage)
@@ -111,24 +83,20 @@ def budget_check(
     columns = [name for name in lines[0] if name != "targets"]
     sections = [table for table in (_money_table(states), _target_table(states)) if table.lines]
     rows = columns, [[line[name] for name in columns] for line in lines]
-    write_answer(view, title, subtitle, sections, whole, "budget", rows, format, target)
-    if target:
-        note(f"{title}: written to {target}", quiet=quiet)
+    write_answer(call, view, title, subtitle, sections, whole, "budget", rows)
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
-            note(f"budget {state.name}: no team {state.team!r} held GPUs in {name}{_meant(state.team, known)}", quiet=quiet)
+            call.note(f"budget {state.name}: no team {state.team!r} held GPUs in {name}{_meant(state.team, known)}")
     if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
         failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
         for state in failed:
-            note(f"budget {state.name}: {'; '.join(state.reasons)}", quiet=quiet)
+            call.note(f"budget {state.name}: {'; '.join(state.reasons)}")
         raise typer.Exit(MISSED)
 
 
 def _meant(team: str | None, known: list[str]) -> str:
     """The teams there are, the nearest first, where the name is of none that held anything in the weeks before, either."""
-    from gpucost.report.query import nearest
-
     return f"; there are {', '.join(nearest(team, known)[:5])}" if team and known and team not in known else ""
 
 
@@ -143,8 +111,6 @@ def _target_columns(state: BudgetState) -> dict[str, Any]:
 
 
 def _money_table(states: tuple[BudgetState, ...]) -> Table:
-    from gpucost.render.view import Column, Line, Table
-
     return Table(
         "Money",
         (
@@ -177,8 +143,6 @@ def _money_table(states: tuple[BudgetState, ...]) -> Table:
 
 
 def _target_table(states: tuple[BudgetState, ...]) -> Table:
-    from gpucost.render.view import Column, Line, Table
-
     lines = [
         Line(
             (
@@ -226,17 +190,8 @@ _METHOD = (
 )
 
 
-@handle_errors
-def forecast(
-    month: MonthOption = None,
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("month team written")
+def forecast(call: Call) -> None:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
 
     Each day that is missing costs what the level and the trend of the last eight weeks and its weekday let expect; the range
@@ -248,21 +203,19 @@ def forecast(
       gpucost forecast --month 2026-10 --team research
       gpucost forecast --format json
     """
-    from datetime import UTC, datetime
-
-    from gpucost.render.schema import table as as_table
     from gpucost.report.forecast import HISTORY_DAYS, RANGE, ForecastAnswer, ForecastRow, Series
     from gpucost.report.forecast import forecast as foretell
 
-    target = output_file(output)
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    period, name = chosen_month(settings, opened, month, now)
-    view, days = costs_by_day(settings, opened, period, now)
-    month_days = local_days_of(settings, period)
+    settings = call.settings
+    period, name = chosen_month(call)
+    view, days = costs_by_day(call, period)
+    month_days = tuple(local_days(period, call.tz))
     known = {series.team: series for series in days.costs if series.level == "team"}
-    _check_teams(team or [], [name for name in known if name])
-    chosen = [known[name] for name in team] if team else [*known.values(), Series("unallocated"), Series("fleet")]
+    for team in call.teams:
+        if team not in known:
+            near = ", ".join(nearest(team, [name for name in known if name])[:8])
+            raise GpucostError(f"no team {team!r} held GPUs in these weeks", f"--team takes one of: {near}" if near else None)
+    chosen = [known[name] for name in call.teams] or [*known.values(), Series("unallocated"), Series("fleet")]
     rows = [foretell(days, series, month_days) for series in chosen]
     rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))
     whole = ForecastAnswer(
@@ -277,26 +230,12 @@ def forecast(
     )
     columns, lines = as_table(whole.rows)
     flat = [*columns, "currency"], [[*line, settings.currency] for line in lines]
-    title = f"Forecast: {', '.join(team or ()) or 'all teams'}, {name.removesuffix(' so far')}"
+    title = f"Forecast: {', '.join(call.teams) or 'all teams'}, {name.removesuffix(' so far')}"
     subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
-    write_answer(view, title, subtitle, [_forecast_table(rows)], whole, "forecast", flat, format, target)
-    if target:
-        note(f"{title}: written to {target}", quiet=quiet)
-
-
-def _check_teams(wanted: list[str], known: list[str]) -> None:
-    from gpucost.errors import GpucostError
-    from gpucost.report.query import nearest
-
-    for name in wanted:
-        if name not in known:
-            near = ", ".join(nearest(name, known)[:8])
-            raise GpucostError(f"no team {name!r} held GPUs in these weeks", f"--team takes one of: {near}" if near else None)
+    write_answer(call, view, title, subtitle, [_forecast_table(rows)], whole, "forecast", flat)
 
 
 def _forecast_table(rows: list[Forecast]) -> Table:
-    from gpucost.render.view import Column, Line, Table
-
     lines = [
         Line(
             (
@@ -338,23 +277,20 @@ class LevelOption(StrEnum):
     workload = "workload"
 
 
-@handle_errors
+@command("period * written")
 def anomalies(
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     level: Annotated[
         list[LevelOption] | None,
-        typer.Option("--level", help="Only days of the fleet, of what nobody held, of teams or of workloads; repeatable."),
+        option(
+            "--level",
+            f"<{'|'.join(LevelOption)}>",
+            "Only days of the fleet, of what nobody held, of teams or of workloads; repeatable.",
+        ),
     ] = None,
-    least: Annotated[float, typer.Option("--min-cost", min=0, help="Least money above or below expectation.")] = 50.0,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    least: Annotated[
+        float, typer.Option("--min-cost", min=0, metavar="MONEY", help="Least money above or below expectation.")
+    ] = 50.0,
 ) -> None:
     """Show days on which the fleet, a team or a workload broke its own pattern, what it cost, and which workload did most of it.
 
@@ -368,21 +304,13 @@ def anomalies(
       gpucost anomalies --month 2026-10 --level team --level workload
       gpucost anomalies --last 4w --min-cost 500 --format json
     """
-    from datetime import UTC, datetime
-
-    from gpucost.render.schema import columns_of
-    from gpucost.render.schema import table as as_table
     from gpucost.report.anomalies import AnomaliesAnswer, AnomalyRow
     from gpucost.report.anomalies import anomalies as unusual
 
-    target = output_file(output)
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=month, start=start, end=end, last=last)
-    period, name = chosen or chosen_month(settings, opened, None, now)
-    by = ("team", "cluster", "namespace", "workload", "day")
-    view, days = costs_by_day(settings, opened, period, now, by)
-    wanted = local_days_of(settings, period)
+    settings = call.settings
+    period, name = call.named_period or chosen_month(call)
+    view, days = costs_by_day(call, period, ("team", "cluster", "namespace", "workload", "day"))
+    wanted = tuple(local_days(period, call.tz))
     found = unusual(days, wanted, Decimal(repr(least)))
     if level:
         found = [one for one in found if one.series.level in level]
@@ -392,9 +320,7 @@ def anomalies(
     known = sum(day in days.complete for day in wanted)
     title = f"Days that broke their pattern: {name}"
     subtitle = f"{known} of {len(wanted)} days were collected in full and looked at"
-    write_answer(view, title, subtitle, [_anomaly_table(found)], whole, "anomalies", flat, format, target)
-    if target:
-        note(f"{title}: written to {target}", quiet=quiet)
+    write_answer(call, view, title, subtitle, [_anomaly_table(found)], whole, "anomalies", flat)
 
 
 _NOTE = (
@@ -404,8 +330,6 @@ _NOTE = (
 
 
 def _anomaly_table(found: list[Anomaly]) -> Table:
-    from gpucost.render.view import Column, Line, Table
-
     lines = []
     for one in found:
         cluster, namespace, workload = one.place
@@ -433,34 +357,29 @@ def _anomaly_table(found: list[Anomaly]) -> Table:
 _DAYS_SHOWN = 5
 
 
-def chosen_month(config: Config, store: Store, month: str | None, now: datetime) -> tuple[Period, str]:
+def chosen_month(call: Call) -> tuple[Period, str]:
     """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
-    from gpucost.errors import UsageError
-
-    period, name, _ = chosen_period(store, config.tz, now, month=month)
-    if period.start > now:
+    period, name, _ = call.chosen
+    if period.start > call.now:
         raise UsageError(f"{name} has not begun", "a forecast is of the current month; without --month it is taken")
     return period, name
 
 
-def costs_by_day(
-    config: Config, store: Store, period: Period, now: datetime, by: tuple[str, ...] = ("team", "day")
-) -> tuple[ReportView, Days]:
+def costs_by_day(call: Call, period: Period, by: tuple[str, ...] = ("team", "day")) -> tuple[ReportView, Days]:
     """Costs of the days of `period` and of eight weeks before it, by `by`, which ends with day; and a report for its coverage.
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
     from gpucost import pipeline
-    from gpucost.errors import GpucostError, StoreError
-    from gpucost.periods import Period, local_midnight, name_of
     from gpucost.report import Query
     from gpucost.report.forecast import HISTORY_DAYS, days_of
 
-    first = period.start.astimezone(config.tz).date() - timedelta(days=HISTORY_DAYS + 7)
-    window = Period(local_midnight(first, config.tz), period.end)
-    query = Query(period=window, period_name=name_of(window, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
+    config, store, tz, now = call.settings, call.store, call.tz, call.now
+    first = period.start.astimezone(tz).date() - timedelta(days=HISTORY_DAYS + 7)
+    window = Period(local_midnight(first, tz), period.end)
+    query = Query(period=window, period_name=name_of(window, tz), by=by, now=now, with_sections=False, may_be_idle=True)
     view = pipeline.report(config, store, query)
-    days = days_of(view, config.tz, now)
+    days = days_of(view, tz, now)
     asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
         view = pipeline.report(config, store, asked)
@@ -468,13 +387,11 @@ def costs_by_day(
         raise
     except GpucostError:  # no data in it yet
         pass
-    return _with_left_out(view, days, now.astimezone(config.tz).date()), days
+    return _with_left_out(view, days, now.astimezone(tz).date()), days
 
 
 def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
     """The report with a word on the days that are over, and were not collected in full, since the first one that was."""
-    from gpucost.render.view import Notice
-
     since = [day for day in days.all if days.complete and days.complete[0] < day < today]
     left_out = [day for day in since if day not in set(days.complete)]
     if not left_out:
@@ -485,33 +402,24 @@ def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
     return replace(view, coverage=replace(view.coverage, warnings=warnings))
 
 
-def local_days_of(config: Config, period: Period) -> tuple[date, ...]:
-    """The local days of `period`."""
-    from gpucost.periods import local_days
-
-    return tuple(local_days(period, config.tz))
-
-
 def write_answer(
+    call: Call,
     view: ReportView,
     title: str,
     subtitle: str,
-    sections: Sequence[Table | Figures],
+    sections: Sequence[Table],
     answer: object,
     name: str,
     rows: tuple[Sequence[str], Sequence[Sequence[Any]]],
-    format: RowFormat,
-    target: Path | None,
 ) -> None:
     """Write `sections` for people, `answer` as JSON of the schema `name`, or `rows`, columns and values, as CSV or Parquet."""
-    if format in FLAT:
-        write_rows(*rows, format, target)
-    elif format is RowFormat.json:
-        from gpucost.render.schema import to_json
-
-        put_or_write(to_json(answer, name), target)
+    if call.format in FLAT:
+        call.write_rows(*rows)
+    elif call.format is RowFormat.json:
+        call.write(to_json(answer, name))
     else:
-        from gpucost.cli.report import ReportFormat, write_report
+        from gpucost.cli.report import write_report
 
         shown = replace(view, title=title, subtitle=subtitle, sections=tuple(sections))
-        write_report(shown, ReportFormat(format.value), target)
+        write_report(shown, call.format, call.target)
+    call.note_written(title)

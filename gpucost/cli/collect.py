@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note,
-    parse_period,
-    put,
-    status,
-    tell_error,
-)
+from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.output import note, put, tell_error
+from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,29 +23,16 @@ if TYPE_CHECKING:
     from gpucost.collect.prices import PriceResult, Replaced
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.store.connection import Store
 
 SHOWN_OF_A_KIND = 5
 # What even -q says, in one line each: time is missing.
 _LOUD = ("gap", "newest_sample")
+SourcesOption = Annotated[list[str] | None, option("--source", "NAME", "Only this server, by name or URL; repeatable.")]
 _SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
 
 
-@handle_errors
-def collect_prometheus(
-    start: FromOption = None,
-    end: ToOption = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="NAME", help="Only this server, by name or URL; repeatable.", show_default=False),
-    ] = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("start end")
+def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
     Without a period: from the beginning of the current month at first, later from two hours before the last collected
@@ -71,23 +47,22 @@ def collect_prometheus(
       gpucost collect prometheus --from 2026-10-01 --to 2026-11-01
       gpucost collect prometheus --source prod --from 2026-10-01T06:00Z
     """
-    from datetime import UTC, datetime
-
     from gpucost import pipeline
-    from gpucost.cli.command import progress_bar
-    from gpucost.errors import ConfigError, IncompleteError
 
-    settings, opened = load(config, store)
+    settings = call.settings
     if not settings.prometheus:
         raise ConfigError(
             "no Prometheus is configured", "add [prometheus] to gpucost.toml, or run gpucost init where there is none"
         )
-    settings = _only(settings, source or [])
-    chosen = parse_period(settings.tz, datetime.now(UTC), start=start, end=end)
-    with progress_bar(quiet=quiet) as progress:
-        results, errors = pipeline.collect(settings, opened, chosen[0] if chosen else None, progress)
+    servers = {server.source: server for server in settings.prometheus}
+    _check_sources(source, servers)
+    if source:
+        settings = settings.model_copy(update={"prometheus": [servers[name] for name in source]})
+    period = call.named_period[0] if call.named_period else None
+    with call.progress_bar() as progress:
+        results, errors = pipeline.collect(settings, call.store, period, progress)
     for result in results:
-        _print_run(result, quiet=quiet, verbose=verbose)
+        _print_run(call, result)
     for error in errors:
         tell_error(error.message, error.fix)
     if errors or not all(result.ok for result in results):
@@ -96,21 +71,18 @@ def collect_prometheus(
         raise typer.Exit(IncompleteError.exit_code)
 
 
-def _only(config: Config, names: list[str]) -> Config:
-    """`config` with the servers called `names` alone; all of them where there are no names."""
+def _check_sources(names: list[str] | None, known: Collection[str]) -> None:
+    """Raises UsageError for a name that is none of the `known` servers'."""
     from gpucost.config.model import shown_url
-    from gpucost.errors import UsageError
 
-    known = {server.source: server for server in config.prometheus}
-    for name in names:
+    for name in names or ():
         if name not in known:
             raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
-    return config.model_copy(update={"prometheus": [known[name] for name in names]}) if names else config
 
 
-def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
+def _print_run(call: Call, result: CollectResult) -> None:
     """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
-    if not quiet:
+    if not call.quiet:
         count = len(result.failed_windows)
         failed = f", but {_count(count, 'window')} failed" if count else ""
         put(
@@ -121,25 +93,15 @@ def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
             put(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
         if result.asked_again:
             put(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
-        if verbose:
+        if call.verbose:
             for metric, seen in sorted(result.metrics.items()):
                 put(f"  {metric}: {seen.samples:,} samples")
     elif not result.samples and result.ok:
         note(f"warning: {result.source}: no sample of {result.asked}")
     for reason in sorted({item.reason for item in result.dropped}):
         metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
-        note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}", quiet=quiet)
-    shown = Counter[str]()
-    for finding in result.findings:
-        shown[finding.code] += 1
-        if shown[finding.code] <= SHOWN_OF_A_KIND:
-            is_loud = quiet and finding.code in _LOUD
-            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=quiet and not is_loud)
-            if finding.fix:
-                note(f"    fix: {finding.fix}", quiet=quiet)
-    for code, count in shown.items():
-        if count > SHOWN_OF_A_KIND:
-            note(f"  and {count - SHOWN_OF_A_KIND} more of {code}", quiet=quiet and code not in _LOUD)
+        call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
+    note_findings(call, result.findings, SHOWN_OF_A_KIND, loud=_LOUD)
     for missing in result.incomplete[:SHOWN_OF_A_KIND]:
         tell_error(f"{result.source}: lost for good: {missing}", None)
     if result.incomplete:
@@ -151,28 +113,35 @@ def _print_run(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
         tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
 
 
+def note_findings(
+    call: Call, findings: Iterable[Any], most: int = sys.maxsize, *, hint: str = "", loud: Sequence[str] = ()
+) -> None:
+    """Say what a run found, on stderr: so many of a kind, then how many more there are; under -q those of `loud` kinds alone."""
+    shown = Counter[str]()
+    for finding in findings:
+        shown[finding.code] += 1
+        if shown[finding.code] <= most:
+            is_loud = call.quiet and finding.code in loud
+            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=call.quiet and not is_loud)
+            if finding.fix:
+                call.note(f"    fix: {finding.fix}")
+    for code, count in shown.items():
+        if count > most:
+            note(f"  and {count - most} more of {code}{hint}", quiet=call.quiet and code not in loud)
+
+
 def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-@handle_errors
+@command("* start end source")
 def collect_progress(
+    call: Call,
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="PATH", help="CSV or JSONL files, or directories; without any, servers are asked.", show_default=False
-        ),
+        argument("PATH", "CSV or JSONL files, or directories; without any, servers are asked."),
     ] = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="NAME", help="Only this server, by name or URL; repeatable.", show_default=False),
-    ] = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    source: SourcesOption = None,
 ) -> None:
     """Pull what workloads did into the store: epochs, requests, tokens, or units of your own.
 
@@ -191,92 +160,73 @@ def collect_progress(
       gpucost collect progress epochs.csv
       gpucost collect progress --source mlflow
     """
-    from gpucost.errors import UsageError
-
-    settings, opened = load(config, store)
     if paths:
-        if start or end or source:
+        if call.start or call.end or source:
             raise UsageError("files are loaded whole", "leave out --from, --to and --source")
-        _import(settings, opened, paths, quiet=quiet)
-        return
-    chosen = parse_period(settings.tz, datetime.now(UTC), start=start, end=end)
-    if not _ask(settings, opened, chosen[0] if chosen else None, source or [], quiet=quiet, verbose=verbose):
+        _import(call, paths)
+    elif not _ask(call, source):
         raise typer.Exit(1)
 
 
-def _import(settings: Config, store: Store, paths: list[Path], *, quiet: bool) -> None:
-    from shlex import quote
-
+def _import(call: Call, paths: list[Path]) -> None:
     from gpucost.collect.progress.files import import_files
 
-    for result in import_files(store, paths, settings.tz):
-        if not quiet:
-            put(f"{result.path}: {result.load.values:,} values of {result.period}")
+    for result in import_files(call.store, paths, call.tz):
+        call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
         for unit in result.own_units:
-            note(
+            call.note(
                 f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"
-                f"    fix: gpucost unit requests --count {quote(unit)} shows it, or write one of these",
-                quiet=quiet,
+                f"    fix: gpucost unit requests --count {quote(unit)} shows it, or write one of these"
             )
 
 
-def _ask(settings: Config, store: Store, period: Period | None, names: list[str], *, quiet: bool, verbose: bool) -> bool:
+def _ask(call: Call, names: list[str] | None) -> bool:
     """Collects from all servers, or those called `names`; whether every one of them gave all of it."""
-    from gpucost.cli.command import progress_bar
     from gpucost.collect.progress.mappings import mappings
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
-    from gpucost.config.model import shown_url
-    from gpucost.errors import ConfigError, SourceError, UsageError
 
+    settings, store = call.settings, call.store
+    period = call.named_period[0] if call.named_period else None
     servers = {server.source: server for server in settings.prometheus}
     known = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
     if not known:
         raise ConfigError("no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files")
-    for name in names:
-        if name not in known:
-            raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
+    _check_sources(names, known)
     units = mappings(settings)
     complete = True
     for name in names or known:
         try:
             if name in servers:
-                with progress_bar(quiet=quiet) as bar:
+                with call.progress_bar() as bar:
                     result = collect(servers[name], store, units, period, bar, timezone=settings.tz)
-                _print_progress(result, quiet=quiet, verbose=verbose)
+                _print_progress(call, result)
                 complete = complete and result.ok
             else:
-                _tell_mlflow(collect_mlflow(settings.mlflow, store, period, timezone=settings.tz), quiet=quiet)
+                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, timezone=settings.tz))
         except SourceError as error:
             tell_error(error.message, error.fix)
             complete = False
     return complete
 
 
-def _print_progress(result: CollectResult, *, quiet: bool, verbose: bool) -> None:
-    if not quiet:
-        put(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
-        if verbose:
-            for name, seen in sorted(result.metrics.items()):
-                put(f"  {name}: {seen.samples:,} values")
+def _print_progress(call: Call, result: CollectResult) -> None:
+    call.say(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
+    for name, seen in sorted(result.metrics.items()) if call.verbose else ():
+        call.say(f"  {name}: {seen.samples:,} values")
     for item in result.dropped:
-        note(f"  dropped {item.samples:,} values that are no number", quiet=quiet)
-    for finding in result.findings:
-        note(f"  {finding.level}: {finding.message}", quiet=quiet)
-        if finding.fix:
-            note(f"    fix: {finding.fix}", quiet=quiet)
+        call.note(f"  dropped {item.samples:,} values that are no number")
+    note_findings(call, result.findings)
     for window in result.failed_windows:
         tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
 
 
-def _tell_mlflow(result: MlflowResult, *, quiet: bool) -> None:
-    if not quiet:
-        put(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
+def _tell_mlflow(call: Call, result: MlflowResult) -> None:
+    call.say(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
     if result.placed < result.runs:
-        note(
+        call.note(
             f"  note: {result.runs - result.placed:,} runs do not say where they ran\n"
-            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md",
-            quiet=quiet,
+            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md"
         )
 
 
@@ -295,30 +245,16 @@ class Provider(StrEnum):
     vast = "vast"
 
 
-@handle_errors
+@command()
 def collect_prices(
+    call: Call,
     provider: Annotated[
         list[Provider] | None,
-        typer.Option(
-            "--provider",
-            metavar="NAME",
-            help="Only this cloud: aws, gcp, azure, oci, runpod or vast; repeatable.",
-            show_default=False,
-        ),
+        option("--provider", "NAME", "Only this cloud: aws, gcp, azure, oci, runpod or vast; repeatable."),
     ] = None,
     region: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--region",
-            metavar="NAME",
-            help="Only this region, of the cloud that spells its regions so; repeatable.",
-            show_default=False,
-        ),
+        list[str] | None, option("--region", "NAME", "Only this region, of the cloud that spells its regions so; repeatable.")
     ] = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
 
@@ -335,11 +271,7 @@ def collect_prices(
       gpucost collect prices --provider aws --region us-east-1 --region eu-west-1
       gpucost collect prices --provider azure --region eastus
     """
-    from gpucost.errors import GpucostError
-
-    settings, opened = load(config, store)
-    providers = _providers(provider or [], region or [])
-    results = collect_list_prices(settings, opened, providers, region or [], quiet=quiet, verbose=verbose)
+    results = collect_list_prices(call, _providers(provider or [], region or []), region or [])
     if all(result.skipped for result in results):
         raise GpucostError(
             "no prices were collected: there are credentials for none of the clouds asked",
@@ -349,18 +281,14 @@ def collect_prices(
         raise typer.Exit(1)
 
 
-def collect_list_prices(
-    settings: Config, opened: Store, providers: Sequence[str], regions: Sequence[str], *, quiet: bool, verbose: bool
-) -> list[PriceResult]:
+def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[str]) -> list[PriceResult]:
     """Collect and tell the list prices of `providers`; what each came to."""
-    from datetime import UTC, datetime
-
     from gpucost.collect.prices import collect_prices as collect
 
-    with status(quiet=quiet, verbose=verbose) as tell:
-        results = collect(settings, opened, providers, regions, datetime.now(UTC), tell)
+    with call.status() as tell:
+        results = collect(call.settings, call.store, providers, regions, call.now, tell)
     for result in results:
-        _print_prices(result, quiet=quiet, verbose=verbose)
+        _print_prices(call, result)
     return results
 
 
@@ -368,7 +296,6 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     """Who is asked: those named, and with regions only those that have one of them. Raises UsageError for a region of none."""
     from gpucost.collect.prices import PROVIDERS
     from gpucost.collect.prices.base import is_region_of
-    from gpucost.errors import UsageError
 
     asked = [name for name in PROVIDERS if not named or name in named]
     for region in regions:
@@ -380,13 +307,13 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
 
 
-def _print_prices(result: PriceResult, *, quiet: bool, verbose: bool) -> None:
+def _print_prices(call: Call, result: PriceResult) -> None:
     """For each cloud: what was written, and what it replaced, on stdout; what was skipped or failed on stderr."""
     if result.skipped:
-        note(f"{result.skipped.message}; skipped ({result.skipped.fix})", quiet=quiet)
+        call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
     elif result.error:
         tell_error(result.error.message, result.error.fix)
-    elif not quiet:
+    elif not call.quiet:
         parts = f", {result.components:,} prices of their parts" if result.components else ""
         put(
             f"{result.provider}: {result.prices:,} prices of {result.priced_types:,} instance types{parts}"
@@ -396,7 +323,7 @@ def _print_prices(result: PriceResult, *, quiet: bool, verbose: bool) -> None:
         put(
             f"{result.provider}: {len(result.replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
         )
-        shown = result.replaced if verbose else result.replaced[:SHOWN_REPLACED]
+        shown = result.replaced if call.verbose else result.replaced[:SHOWN_REPLACED]
         for price in shown:
             put(f"  {_replaced(price)}")
         if more := len(result.replaced) - len(shown):
@@ -418,16 +345,13 @@ def _regions(names: Sequence[str]) -> str:
     return f" in {', '.join(names) if len(names) <= SHOWN_REGIONS else f'{len(names)} regions'}"
 
 
-@handle_errors
+@command()
 def collect_spot(
+    call: Call,
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH", help="Files or directories; without any, the clouds are asked.", show_default=False),
+        argument("PATH", "Files or directories; without any, the clouds are asked."),
     ] = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Pull the spot price history of GPU instances into the store, or load it from files.
 
@@ -447,38 +371,38 @@ def collect_spot(
     """
     from gpucost.collect import spot
 
-    settings, opened = load(config, store)
     if paths:
-        for result in spot.import_spot(opened, paths):
-            _print_spot(result, quiet=quiet)
-        return
-    if not collect_spot_prices(settings, opened, spot.PROVIDERS, quiet=quiet, verbose=verbose):
+        for result in spot.import_spot(call.store, paths):
+            _print_spot(call, result)
+    elif not collect_spot_prices(call, spot.PROVIDERS):
         raise typer.Exit(1)
 
 
-def collect_spot_prices(settings: Config, opened: Store, providers: Collection[str], *, quiet: bool, verbose: bool) -> bool:
+def collect_spot_prices(call: Call, providers: Collection[str]) -> bool:
     """Collect and tell the spot prices of `providers`; whether none of them failed. A cloud nobody is logged in to is skipped."""
     from gpucost.collect import spot
 
-    with status(quiet=quiet, verbose=verbose) as tell:
-        results = list(spot.collect_spot(settings, opened, datetime.now(UTC), tell, providers))
+    with call.status() as tell:
+        results = list(spot.collect_spot(call.settings, call.store, call.now, tell, providers))
     for result in results:
-        _print_spot(result, quiet=quiet)
+        _print_spot(call, result)
     return not any(result.error for result in results)
 
 
-def _print_spot(result: SpotResult, *, quiet: bool) -> None:
+def _print_spot(call: Call, result: SpotResult) -> None:
     """The summary on stdout, what is missing on stderr."""
     if result.error is not None:
         tell_error(result.error.message, result.error.fix)
         return
     if result.skipped is not None:
-        note(f"{result.skipped.message}; skipped ({result.skipped.fix})", quiet=quiet)
+        call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
         return
     loaded = result.load
-    if loaded is not None and not quiet:
+    if loaded is not None:
         when = f" of {result.period}" if result.period else ""
         corrected = f", {loaded.corrected:,} corrected" if loaded.corrected else ""
-        put(f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}")
-    for said in result.notes:
-        note(f"  note: {said}", quiet=quiet)
+        call.say(
+            f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}"
+        )
+    for text in result.notes:
+        call.note(f"  note: {text}")

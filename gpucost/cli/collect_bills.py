@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections import Counter
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note,
-    put,
-    tell_error,
-)
+from gpucost.cli.collect import SHOWN_OF_A_KIND, note_findings
+from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.output import tell_error
+from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,24 +26,11 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.store.charges import BillResult
 
-SHOWN_OF_A_KIND = 5
-
 MonthsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--month",
-        metavar="YYYY-MM",
-        help="Billing period to ask for; repeatable; else the last and the current one.",
-        show_default=False,
-    ),
+    list[str] | None, option("--month", "YYYY-MM", "Billing period to ask for; repeatable; else the last and the current one.")
 ]
 PathsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATH]...",
-        help="Files, directories, or addresses of a bucket; else `exports` of the config.",
-        show_default=False,
-    ),
+    list[str] | None, argument("[PATH]...", "Files, directories, or addresses of a bucket; else `exports` of the config.")
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Load also what is older, less, or less final than the bill that is there.")
@@ -57,47 +38,36 @@ ForceOption = Annotated[
 
 
 def run_bills(
-    provider: str | None,
-    paths: list[str],
-    *,
-    force: bool,
-    config: Path | None,
-    store: Path | None,
-    quiet: bool,
-    verbose: bool,
-    more: Callable[[Config], list[Tree]] | None = None,
+    call: Call, provider: str | None, paths: list[str] | None, *, force: bool, others: Callable[[], list[Tree]] = list
 ) -> None:
     """Load the exports at `paths`, of `provider` or FOCUS files of any, and tell what became of them.
 
-    `more` answers sources that are no paths; where paths are given, those alone are loaded.
+    `others` answers sources that are no paths; where paths are given, those alone are loaded.
 
     Raises UsageError where no export is named, GpucostError where one cannot be used.
     """
     from gpucost.collect.bill.load import collect_bills
-    from gpucost.errors import UsageError
 
-    settings, opened = load(config, store)
+    settings = call.settings
     section = provider or "focus"
     named = paths or list(getattr(settings, section).exports)
-    asked = more(settings) if more and not paths else []
+    asked = [] if paths else others()
     if not named and not asked:
         also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
         raise UsageError(
             f"no export is named: gpucost collect {section} PATH",
             f'or set exports = ["…"]{also} under [{section}] in gpucost.toml',
         )
-    with _bar(quiet=quiet) as progress:
+    with _bar(quiet=call.quiet) as progress:
         trees = [*(tree_of(name, settings) for name in named), *asked]
-        run = collect_bills(opened, trees, provider, currency=settings.bills.currency, force=force, progress=progress)
-    tell_run(run, quiet=quiet, verbose=verbose)
+        run = collect_bills(call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress)
+    tell_run(call, run)
     if run.errors:
         raise typer.Exit(1)
 
 
 def tree_of(name: str, settings: Config) -> Tree:
     """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
-    from gpucost.errors import UsageError
-
     scheme = name.partition("://")[0].lower() if "://" in name else ""
     if scheme == "s3":
         from gpucost.collect.bill.s3 import S3Tree
@@ -121,65 +91,46 @@ def tree_of(name: str, settings: Config) -> Tree:
     return LocalTree(Path(name).expanduser())
 
 
-def months_asked(months: list[str]) -> list[str]:
+def months_asked(months: list[str] | None, now: datetime) -> list[str]:
     """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
-    import re
-    from datetime import UTC, datetime, timedelta
-
-    from gpucost.errors import UsageError
-
-    for month in months:
+    for month in months or ():
         if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
             raise UsageError(f"{month} is no month", "--month 2026-10")
     if months:
         return sorted(set(months))
-    current = datetime.now(UTC).replace(day=1)
+    current = now.replace(day=1)
     return [f"{current - timedelta(days=1):%Y-%m}", f"{current:%Y-%m}"]
 
 
-def tell_run(run: BillRun, *, quiet: bool, verbose: bool) -> None:
+def tell_run(call: Call, run: BillRun) -> None:
     """A line for each bill on stdout; findings and failures on stderr."""
     for result in run.results:
-        if not quiet:
-            _tell(result)
+        call.say(_line(result))
         if result.alike and result.loaded:
-            note(
+            call.note(
                 f"  warning: {result.provider} account {result.billing_account_id} has another bill of {result.billing_period}, "
-                f"with other charges: {', '.join(sorted(set(result.alike)))}",
-                quiet=quiet,
+                f"with other charges: {', '.join(sorted(set(result.alike)))}"
             )
-    shown = Counter[str]()
-    for finding in run.findings:
-        shown[finding.code] += 1
-        if verbose or shown[finding.code] <= SHOWN_OF_A_KIND:
-            note(f"  {finding.level}: {finding.message}", quiet=quiet)
-            if finding.fix:
-                note(f"    fix: {finding.fix}", quiet=quiet)
-    for code, count in shown.items():
-        if count > SHOWN_OF_A_KIND and not verbose:
-            note(f"  and {count - SHOWN_OF_A_KIND} more of {code}: -v shows them", quiet=quiet)
+    note_findings(call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them")
     for error in run.errors:
         tell_error(error.message, error.fix)
 
 
-def _tell(result: BillResult) -> None:
+def _line(result: BillResult) -> str:
     from gpucost.store.charges import KEPT
 
-    said = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
+    final = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
     sums = "; ".join(
         f"billed {billed:,.2f}, effective {effective:,.2f} {currency}" for currency, billed, effective in result.amounts
     )
-    line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {said}"
+    line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {final}"
     if result.verdict == "unchanged":
-        put(f"{line}; already loaded, unchanged")
-    elif not result.loaded:
-        put(f"{line}; NOT loaded: {KEPT[result.verdict]} (--force loads it)")
-    elif result.replaced:
-        put(f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}")
-    elif result.verdict == "replace":
-        put(f"{line}; replaces what was there")
-    else:
-        put(line)
+        return f"{line}; already loaded, unchanged"
+    if not result.loaded:
+        return f"{line}; NOT loaded: {KEPT[result.verdict]} (--force loads it)"
+    if result.replaced:
+        return f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}"
+    return f"{line}; replaces what was there" if result.verdict == "replace" else line
 
 
 @contextmanager
@@ -201,15 +152,8 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
         yield show
 
 
-@handle_errors
-def collect_aws(
-    paths: PathsArgument = None,
-    force: ForceOption = False,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command()
+def collect_aws(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load AWS billing exports: Cost and Usage Reports (legacy and CUR 2.0), Data Exports, FOCUS.
 
     CSV and Parquet, packed or not, from files, directories or s3://bucket/prefix. Where a manifest is there, it decides
@@ -224,7 +168,7 @@ def collect_aws(
       gpucost collect aws march.csv.gz april.csv.gz
       gpucost collect aws --force 2026-10-not-final.csv
     """
-    run_bills("aws", paths or [], force=force, config=config, store=store, quiet=quiet, verbose=verbose)
+    run_bills(call, "aws", paths, force=force)
 
 
 class CostType(StrEnum):
@@ -234,18 +178,15 @@ class CostType(StrEnum):
     actual = "actual"
 
 
-@handle_errors
+@command()
 def collect_azure(
+    call: Call,
     paths: PathsArgument = None,
     month: MonthsOption = None,
     cost_type: Annotated[
         CostType, typer.Option("--cost-type", help="Costs to ask the query API for; of exports, their content tells.")
     ] = CostType.amortized,
     force: ForceOption = False,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Load Azure cost exports, or ask the Cost Management query API where there is none.
 
@@ -261,39 +202,36 @@ def collect_azure(
       gpucost collect azure --month 2026-10
     """
 
-    def asked(settings: Config) -> list[Tree]:
-        if not settings.azure.cost_scope:
+    def asked() -> list[Tree]:
+        azure = call.settings.azure
+        if not azure.cost_scope:
             return []
         from gpucost.collect.bill.azure_query import QueryTree
 
         return [
             QueryTree(
-                settings.azure.cost_scope,
+                azure.cost_scope,
                 [name],
                 "ActualCost" if cost_type is CostType.actual else "AmortizedCost",
-                management_url=settings.azure.management_url,
-                tell=lambda text: note(text, quiet=quiet),
+                management_url=azure.management_url,
+                tell=call.note,
             )
-            for name in months_asked(month or [])
+            for name in months_asked(month, call.now)
         ]
 
-    run_bills("azure", paths or [], force=force, config=config, store=store, quiet=quiet, verbose=verbose, more=asked)
+    run_bills(call, "azure", paths, force=force, others=asked)
 
 
-@handle_errors
+@command()
 def collect_gcp(
+    call: Call,
     paths: PathsArgument = None,
     month: MonthsOption = None,
     max_gib: Annotated[
-        float | None,
-        typer.Option("--max-gib", min=0.001, help="GiB that a month's query may read; else gcp.max_gib.", show_default=False),
+        float | None, option("--max-gib", "NUMBER", "GiB that a month's query may read; else gcp.max_gib.", min=0.001)
     ] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Only tell what the queries would read.")] = False,
     force: ForceOption = False,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Load Google Cloud's detailed usage cost export, from BigQuery or from files.
 
@@ -309,46 +247,36 @@ def collect_gcp(
       gpucost collect gcp gs://my-bucket/billing
     """
     if estimate:
-        settings, _ = load(config, store)
-        from gpucost.errors import UsageError
-
-        if not settings.gcp.billing_table:
+        if not call.settings.gcp.billing_table:
             raise UsageError("no table to estimate for", "set gcp.billing_table in gpucost.toml")
-        for name in months_asked(month or []):
-            _bigquery(settings, [name], max_gib, quiet=quiet).estimate(name)
+        for name in months_asked(month, call.now):
+            _bigquery(call, name, max_gib).estimate(name)
         return
 
-    def asked(settings: Config) -> list[Tree]:
+    def asked() -> list[Tree]:
         # Each month by itself: one that is refused keeps none of the others.
-        if not settings.gcp.billing_table:
-            return []
-        return [_bigquery(settings, [name], max_gib, quiet=quiet) for name in months_asked(month or [])]
+        months = months_asked(month, call.now) if call.settings.gcp.billing_table else []
+        return [_bigquery(call, name, max_gib) for name in months]
 
-    run_bills("gcp", paths or [], force=force, config=config, store=store, quiet=quiet, verbose=verbose, more=asked)
+    run_bills(call, "gcp", paths, force=force, others=asked)
 
 
-def _bigquery(settings: Config, months: list[str], max_gib: float | None, *, quiet: bool) -> BigQueryTree:
+def _bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
     from gpucost.collect.bill.gcp_bigquery import BigQueryTree
 
+    gcp = call.settings.gcp
     return BigQueryTree(
-        settings.gcp.billing_table or "",
-        months,
-        max_gib=max_gib or settings.gcp.max_gib,
-        tell=lambda text: note(text, quiet=quiet),
-        project=settings.gcp.billing_project,
-        endpoint=settings.gcp.bigquery_endpoint,
+        gcp.billing_table or "",
+        [month],
+        max_gib=max_gib or gcp.max_gib,
+        tell=call.note,
+        project=gcp.billing_project,
+        endpoint=gcp.bigquery_endpoint,
     )
 
 
-@handle_errors
-def collect_focus(
-    paths: PathsArgument = None,
-    force: ForceOption = False,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command()
+def collect_focus(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider: clouds, GPU clouds; and OCI's cost reports, in either form.
 
     CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, from files, directories or
@@ -361,4 +289,4 @@ def collect_focus(
       gpucost collect focus exports/focus/
       gpucost collect focus s3://my-bucket/focus
     """
-    run_bills(None, paths or [], force=force, config=config, store=store, quiet=quiet, verbose=verbose)
+    run_bills(call, None, paths, force=force)

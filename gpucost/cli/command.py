@@ -1,22 +1,24 @@
-"""What every command shares: options, opening config and store, and how errors are told."""
+"""What every command shares: its options, made from one line, the call that they describe, and how it fails."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import re
+import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.cli.output import drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
+from gpucost.errors import GpucostError, IncompleteError, NoDataError
+from gpucost.periods import MS_PER_HOUR, parse_period
+from gpucost.render.rows import RowFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,113 +37,326 @@ R = TypeVar("R")
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Config file; without it ./gpucost.toml, else the user's.", show_default=False),
-]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="FILE", help="Store file, instead of the one the config names.", show_default=False),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors.")]
+# About as many characters as the words beside a bar take; a narrower terminal shows the bar and its percentage alone.
+_WORDS = 80
 
 
-def load(config_path: Path | None, store_path: Path | None) -> tuple[Config, Store]:
-    """The configuration and the store it names; nothing is opened yet. Raises ConfigError."""
-    from gpucost.config.load import load_config
-    from gpucost.store.connection import Store
-
-    config = load_config(config_path, store=store_path)
-    return config, Store(config.store)
+def option(name: str, metavar: str, help: str, **more: Any) -> Any:
+    """An option that takes a value, and has no default that help should show."""
+    return typer.Option(name, metavar=metavar, help=help, show_default=False, **more)
 
 
-def put(text: str = "", *, nl: bool = True) -> None:
-    """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        typer.echo(text.encode(encoding, "replace").decode(encoding), nl=nl)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise stdout_failed(error) from None
+def count_option(name: str, help: str, least: int = 0, most: int | None = None) -> Any:
+    """An option that takes a number of things; help shows its default."""
+    return typer.Option(name, metavar="COUNT", min=least, max=most, help=help)
 
 
-def stdout_failed(error: OSError) -> GpucostError:
-    """What a write to stdout failed with, in words; the interpreter is kept from failing with it once more at its end."""
-    _drop_stdout()
-    return GpucostError(f"cannot write to standard output: {error.strerror or error}")
+def argument(metavar: str, help: str) -> Any:
+    """A word without an option before it."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
-def output_file(output: Path | None) -> Path | None:
-    """The file that -o names; None is stdout, which `-` names too. Raises UsageError for what can be no file."""
-    from gpucost.errors import UsageError
-
-    if output is None or str(output) == "-":
-        return None
-    if output.is_dir():
-        raise UsageError(f"-o names a directory: {output}", "-o takes a file, or - for standard output")
-    return output
+def names_in(texts: list[str] | None) -> tuple[str, ...]:
+    """The names that an option has, which may be repeated and takes several between commas."""
+    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
-def note(text: str = "", *, quiet: bool = False) -> None:
-    """Say something beside the data: to stderr, and not at all under -q."""
-    if not quiet:
-        typer.echo(text, err=True)
+Texts = list[str] | None
+# Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
+_SHARED: dict[str, tuple[Any, ...]] = {
+    "team": (Texts, option("--team", "NAME", "Only this team; repeatable.")),
+    "namespace": (Texts, option("--namespace", "NAME", "Only this namespace; repeatable.")),
+    "cluster": (Texts, option("--cluster", "NAME", "Only this cluster; repeatable.")),
+    "workload": (Texts, option("--workload", "NAME", "Only this workload, as Kind/name or by its name; repeatable.")),
+    "month": (str | None, option("--month", "YYYY-MM", "A whole month of the configured time zone.")),
+    "start": (
+        str | None,
+        option("--from", "TIME", "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z."),
+    ),
+    "end": (str | None, option("--to", "TIME", "End before this instant; without it, now.")),
+    "last": (
+        str | None,
+        option(
+            "--last",
+            "SPAN",
+            "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last full hour.",
+        ),
+    ),
+    "format": (
+        RowFormat | None,
+        typer.Option(
+            "--format",
+            help="How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
+            show_default=False,
+        ),
+    ),
+    "output": (
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False),
+    ),
+    "config": (Path | None, option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.")),
+    "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.")),
+    "quiet": (bool, typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes."), False),
+    "verbose": (bool, typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors."), False),
+}
 
 
-def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
-    with made(output) as part:
-        part.write_text(text, encoding="utf-8")
+def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Parameter]:
+    """Options as parameters of a command, by name, out of their types, how they are typed, and their defaults, where not none."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return {
+        name: inspect.Parameter(name, keyword, default=default[0] if default else None, annotation=Annotated[kind, how])
+        for name, (kind, how, *default) in options.items()
+    }
 
 
-@contextlib.contextmanager
-def made(target: Path | None) -> Iterator[Path]:
-    """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
+SHARED = parameters(_SHARED)
+_WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
+_LAST = ("config", "store", "quiet", "verbose")
+_SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
 
-    What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
-    Raises GpucostError where it cannot be written.
+
+class BriefFormat(StrEnum):
+    """How an answer is written that has no rows of one kind."""
+
+    table = "table"
+    json = "json"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a command: what the shared options say, and what is read where it is first asked for.
+
+    `more` is what was given of options that only some commands share. Properties raise ConfigError, and UsageError for a period
+    that cannot be read.
     """
-    import shutil
-    from tempfile import TemporaryDirectory
 
-    try:
-        special = target if target and target.exists() and not target.is_file() else None
-        # not of a pipe: /dev/stdout leads to a name that nothing can be opened by
-        place = target.resolve() if target and not special else None
-    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
-        raise _unwritable(target, error) from None
-    try:
-        with TemporaryDirectory(prefix=".gpucost-", dir=place.parent if place else None) as folder:
-            part = Path(folder) / "file"
-            yield part
-            if special:
-                with part.open("rb") as content, special.open("wb") as into:
-                    shutil.copyfileobj(content, into)
-            elif place:
-                if place.exists():
-                    part.chmod(place.stat().st_mode & 0o7777)
-                part.replace(place)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(target, error) from None
+    config_file: Path | None = None
+    store_file: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+    teams: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    month: str | None = None
+    start: str | None = None
+    end: str | None = None
+    last: str | None = None
+    format: RowFormat = RowFormat.table
+    target: Path | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def settings(self) -> Config:
+        """The configuration in force."""
+        from gpucost.config.load import load_config
+
+        return load_config(self.config_file, store=self.store_file)
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The store that the configuration names; nothing is opened yet."""
+        from gpucost.store.connection import Store
+
+        return Store(self.settings.store)
+
+    @functools.cached_property
+    def now(self) -> datetime:
+        """The moment of the call."""
+        return datetime.now(UTC)
+
+    @property
+    def tz(self) -> ZoneInfo:
+        """The configured time zone."""
+        return self.settings.tz
+
+    @functools.cached_property
+    def named_period(self) -> tuple[Period, str] | None:
+        """The period that the options name, and its name for people; None where they name none."""
+        return parse_period(self.tz, self.now, month=self.month, start=self.start, end=self.end, last=self.last)
+
+    @functools.cached_property
+    def chosen(self) -> tuple[Period, str, str | None]:
+        """The period that the options name, else the current month so far, or the newest with data; its name, and why that one.
+
+        Raises GpucostError where the store holds nothing.
+        """
+        from gpucost.report import default_period
+
+        if self.named_period:
+            return *self.named_period, None
+        with self.store.read() as con:
+            return default_period(con, self.tz, self.now)
+
+    @property
+    def period(self) -> Period:
+        """The period that is chosen."""
+        return self.chosen[0]
+
+    @property
+    def period_name(self) -> str:
+        """Its name for people."""
+        return self.chosen[1]
+
+    @property
+    def scope_name(self) -> str:
+        """Whose usage is asked for, by name; empty where everybody's is."""
+        return ", ".join((*self.teams, *self.namespaces, *self.clusters))
+
+    def query(self, **more: Any) -> Query:
+        """The report's query that the options make, with `more` of its fields."""
+        from gpucost.report import Query
+
+        asked = {"teams": self.teams, "namespaces": self.namespaces, "clusters": self.clusters, "now": self.now}
+        if "period" not in more:
+            asked |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
+        return Query(**{**asked, **more})
+
+    def note(self, text: str) -> None:
+        """Say something beside the data, on stderr; nothing under -q."""
+        note(text, quiet=self.quiet)
+
+    def say(self, text: str) -> None:
+        """Print what a command without an answer did; nothing under -q."""
+        if not self.quiet:
+            put(text)
+
+    def write(self, text: str) -> None:
+        """Write the answer where -o says. Raises GpucostError where it cannot be written."""
+        put_or_write(text, self.target)
+
+    def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
+        write_rows(columns, rows, self.format, self.target)
+
+    @contextmanager
+    def status(self) -> Iterator[Callable[[str], None]]:
+        """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing.
+
+        Nothing may be written to stdout meanwhile.
+        """
+        if self.quiet or self.verbose or not sys.stderr.isatty():
+
+            def line(words: str) -> None:
+                note(words, quiet=self.quiet or not self.verbose)
+
+            yield line
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status("") as shown:
+
+            def show(words: str) -> None:
+                shown.update(words)
+
+            yield show
+
+    @contextmanager
+    def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
+        """What to call with each state of a run, one bar for each source; None where stderr is no terminal."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        wide = (
+            TextColumn("{task.completed:.0f} h"),
+            TextColumn("{task.fields[samples]:,} samples"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
+            TaskProgressColumn(),
+            *(wide if console.width > _WORDS else ()),
+        )
+        tasks: dict[str, TaskID] = {}
+        with Progress(*columns, console=console, transient=True) as bars:
+
+            def show(state: ProgressState) -> None:
+                # a total of 0 is not known yet: the bar pulses
+                total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
+                if state.source not in tasks:
+                    tasks[state.source] = bars.add_task(state.source, total=total, samples=0, note="")
+                bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=state.note)
+
+            yield show
+
+    def deliver(self, text: str, what: str) -> None:
+        """Write `text` where -o says, with a note that says `what` was written into a file."""
+        self.write(text)
+        if self.target:
+            self.note(f"{what} written to {self.target}")
+
+    def note_written(self, title: str) -> None:
+        """Say that what is called `title` was written into a file, where it was."""
+        if self.target:
+            self.note(f"{title}: written to {self.target}")
 
 
-def _unwritable(target: Path | None, error: Exception) -> GpucostError:
-    return GpucostError(
-        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}", "-o names another file"
+def command(
+    layout: str = "*", *, without: str = "", more: Mapping[str, inspect.Parameter] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command: its first parameter, a Call, stands for the shared options that `layout` names.
+
+    `layout` has the options in the order of help: shared ones and those of `more`, `period` for --month to --last, `written` for
+    --format and -o, and of the command's own those that it names; `*` are its other ones, which else come last. --config,
+    --store, --quiet and --verbose follow by themselves, less those in `without`; they may stand before the command's name, too.
+    """
+    extra = more or {}
+    shared = {**SHARED, **extra}
+
+    def made(function: Callable[..., None]) -> Callable[..., None]:
+        own = {one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]}
+        named = [name for word in layout.split() for name in _WORDS_FOR.get(word, (word,))]
+        at = named.index("*") if "*" in named else len(named)
+        named[at : at + 1] = [name for name in own if name not in named]
+        named += [name for name in _LAST if name not in without.split() and name not in named]
+        used = [name for name in named if name not in own]
+
+        @handle_errors
+        def run(**given: Any) -> None:
+            asked = {name: given.pop(name, shared[name].default) for name in used}
+            others = {name: asked.pop(name) for name in extra if name in asked}
+            function(_call(asked, others), **given)
+
+        @functools.wraps(function)
+        def called(context: typer.Context | None = None, **given: Any) -> None:
+            above = context.find_root().params if context else {}
+            run(**given | {name: given.get(name) or above.get(name) for name in _LAST if name in used})
+
+        parameters = [
+            inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+            *((own[name] if name in own else shared[name]).replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in named),
+        ]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        return called
+
+    return made
+
+
+def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
+    """The call that shared options describe. Raises UsageError where -o names a directory."""
+    target = output_file(given.get("output"))
+    lists: dict[str, Any] = {f"{name}s": tuple(given.get(name) or ()) for name in ("team", "namespace", "cluster", "workload")}
+    span: dict[str, Any] = {name: given.get(name) for name in _WORDS_FOR["period"]}
+    suffix = target.suffix.lower() if target else ""
+    return Call(
+        given.get("config"),
+        given.get("store"),
+        bool(given.get("quiet")),
+        bool(given.get("verbose")),
+        format=given.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
+        target=target,
+        more=more,
+        **lists,
+        **span,
     )
-
-
-def put_or_write(text: str, output: Path | None) -> None:
-    """Write `text` to the file `output`, or to stdout where it is None. Raises GpucostError where it cannot be written."""
-    if output is None:
-        put(text, nl=False)
-    else:
-        write_text(text, output)
 
 
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -214,13 +429,6 @@ def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
-def tell_error(message: str, fix: str | None) -> None:
-    """What failed and what mends it, on stderr, in the words that every command uses."""
-    typer.echo(f"{_red('error:')} {message}", err=True)
-    if fix:
-        typer.echo(f"fix: {fix}", err=True)
-
-
 def _set_up_logging(*, verbose: bool) -> None:
     """What libraries log (retries, say) is shown under -v only; without a handler Python would print warnings."""
     import logging
@@ -231,162 +439,10 @@ def _set_up_logging(*, verbose: bool) -> None:
         logging.getLogger().addHandler(logging.NullHandler())
 
 
-def _red(text: str) -> str:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    return text if plain else f"\033[1;31m{text}\033[0m"
-
-
 def _reader_is_gone() -> NoReturn:
     """`gpucost … | head`: end quietly."""
-    _drop_stdout()
+    drop_stdout()
     raise typer.Exit(BROKEN_PIPE)
-
-
-def _drop_stdout() -> None:
-    """Keep the interpreter from complaining when it flushes, at its end, what stdout did not take."""
-    with contextlib.suppress(OSError, ValueError):  # stdout may have no descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-MonthOption = Annotated[
-    str | None,
-    typer.Option("--month", metavar="YYYY-MM", help="A whole month of the configured time zone.", show_default=False),
-]
-FromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="TIME",
-        help="Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.",
-        show_default=False,
-    ),
-]
-ToOption = Annotated[
-    str | None,
-    typer.Option("--to", metavar="TIME", help="End before this instant; without it, now.", show_default=False),
-]
-LastOption = Annotated[
-    str | None,
-    typer.Option(
-        "--last",
-        metavar="SPAN",
-        help="The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last full hour.",
-        show_default=False,
-    ),
-]
-
-_HOUR = timedelta(hours=1)
-_YEARS = range(1971, 9999)  # local time of all of them can be told in UTC
-
-
-def parse_period(
-    tz: ZoneInfo,
-    now: datetime,
-    *,
-    month: str | None = None,
-    start: str | None = None,
-    end: str | None = None,
-    last: str | None = None,
-) -> tuple[Period, str] | None:
-    """The period that the options mean, and its name for people; None where no option is given.
-
-    `start` alone runs to the end of the hour that `now` lies in. Raises UsageError for options that cannot be read, that
-    contradict each other, or that mean an empty period.
-    """
-    from gpucost.periods import Period, month_period, name_of
-
-    given = [name for name, value in (("--month", month), ("--last", last), ("--from/--to", start or end)) if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
-    if month is not None:
-        period = month_period(_month(month), tz)
-        is_running = period.start <= now < period.end
-        return period, name_of(period, tz) + (" so far" if is_running else "")
-    if last is not None:
-        period = _last(last, tz, now)
-        return period, name_of(period, tz)
-    if end is not None and start is None:
-        raise UsageError("--to needs --from", "add --from, for example --from 2026-10-01")
-    if start is None:
-        return None
-    until = parse_instant("--to", end, tz) if end is not None else _end_of_hour(now)
-    period = Period(parse_instant("--from", start, tz), until)
-    if period.is_empty:
-        raise UsageError(f"the period from {start} to {end or 'now'} is empty", "--to is exclusive and must lie after --from")
-    return period, name_of(period, tz)
-
-
-def chosen_period(
-    store: Store,
-    tz: ZoneInfo,
-    now: datetime,
-    *,
-    month: str | None = None,
-    start: str | None = None,
-    end: str | None = None,
-    last: str | None = None,
-) -> tuple[Period, str, str | None]:
-    """The period that the options mean, and its name; where none is given the current month so far, or the newest with data.
-
-    And why that one, where none is given. Raises UsageError as parse_period, GpucostError where the store holds nothing.
-    """
-    from gpucost.report import default_period
-
-    if named := parse_period(tz, now, month=month, start=start, end=end, last=last):
-        return *named, None
-    with store.read() as con:
-        return default_period(con, tz, now)
-
-
-def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:
-    """The instant that `text` means: a date is local midnight, a time without offset is local. Raises UsageError."""
-    from gpucost.periods import local_midnight
-
-    try:
-        instant = datetime.fromisoformat(text)
-        if instant.year not in _YEARS:
-            raise ValueError
-        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-            return local_midnight(instant.date(), tz)
-        return instant if instant.tzinfo else instant.replace(tzinfo=tz)
-    except ValueError:
-        raise UsageError(
-            f"{option} {text!r} is no date or time", f"for example {option} 2026-10-01, or {option} 2026-10-01T06:00Z"
-        ) from None
-
-
-def _month(text: str) -> date:
-    try:
-        if not re.fullmatch(r"\d{4}-\d{2}", text):
-            raise ValueError
-        first = date.fromisoformat(f"{text}-01")
-        if first.year not in _YEARS:
-            raise ValueError
-        return first
-    except ValueError:
-        raise UsageError(f"--month {text!r} is no month", "for example --month 2026-10") from None
-
-
-def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
-    from gpucost.periods import Period, local_midnight
-
-    match = re.fullmatch(r"(\d{1,4})([hdw])", text.strip())
-    if match is None or not int(match[1]):
-        raise UsageError(f"--last {text!r} is no span of time", "for example --last 7d, --last 24h or --last 2w")
-    count, unit = int(match[1]), match[2]
-    if unit == "h":
-        end = _end_of_hour(now) - _HOUR if now != _end_of_hour(now) else now
-        return Period(end - count * _HOUR, end)
-    today = now.astimezone(tz).date()
-    first = today - timedelta(days=count * (7 if unit == "w" else 1))
-    if first.year not in _YEARS:
-        raise UsageError(f"--last {text} goes back to {first.year}", "give a shorter span, for example --last 30d")
-    return Period(local_midnight(first, tz), local_midnight(today, tz))
-
-
-def _end_of_hour(now: datetime) -> datetime:
-    past = timedelta(minutes=now.minute, seconds=now.second, microseconds=now.microsecond)
-    return now - past + (_HOUR if past else timedelta())
 
 
 _NOTED = 5
@@ -406,7 +462,7 @@ def note_gaps(config: Config, store: Store, period: Period, clusters: Sequence[s
         note(f"note: and {len(notices) - _NOTED:,} more such times")
 
 
-@contextlib.contextmanager
+@contextmanager
 def completeness(config: Config, store: Store, query: Query, *, strict: bool) -> Iterator[None]:
     """Ends what is answered within the block, under --strict, as the query's period demands.
 
@@ -437,65 +493,3 @@ def _check(config: Config, store: Store, query: Query) -> None:
         raise IncompleteError(
             f"{query.period_name} is not over yet, so its figures are not final", "leave out --strict for a report so far"
         )
-
-
-@contextmanager
-def status(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
-    """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing.
-
-    Nothing may be written to stdout meanwhile.
-    """
-    if quiet or verbose or not sys.stderr.isatty():
-
-        def line(words: str) -> None:
-            note(words, quiet=quiet or not verbose)
-
-        yield line
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as shown:
-
-        def show(words: str) -> None:
-            shown.update(words)
-
-        yield show
-
-
-# About as many characters as the words beside a bar take; a narrower terminal shows the bar and its percentage alone.
-_WORDS = 80
-
-
-@contextmanager
-def progress_bar(*, quiet: bool) -> Iterator[Callable[[ProgressState], None] | None]:
-    """What to call with each state of a run, one bar for each source; None where stderr is no terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    wide = (
-        TextColumn("{task.completed:.0f} h"),
-        TextColumn("{task.fields[samples]:,} samples"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
-        TaskProgressColumn(),
-        *(wide if console.width > _WORDS else ()),
-    )
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=console, transient=True) as bars:
-
-        def show(state: ProgressState) -> None:
-            # a total of 0 is not known yet: the bar pulses
-            total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
-            if state.source not in tasks:
-                tasks[state.source] = bars.add_task(state.source, total=total, samples=0, note="")
-            bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=state.note)
-
-        yield show

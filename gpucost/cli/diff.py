@@ -10,22 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from gpucost.cli.command import (
-    ConfigOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note,
-    output_file,
-    parse_period,
-    put_or_write,
-)
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli.command import Call, argument, command, count_option, names_in, option
+from gpucost.cli.output import put_or_write, write_rows
 from gpucost.errors import UsageError
+from gpucost.periods import parse_period
+from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.schema import table, to_json
 from gpucost.render.view import Column, Line, ReportView, Table, Value
 from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Parts, Side
@@ -36,34 +25,21 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 
-@handle_errors
+@command("* team namespace cluster top written")
 def diff(
-    before: Annotated[
-        str, typer.Argument(metavar="A", help="The earlier period: a month (2026-09), a day (2026-09-05), or FROM..TO.")
-    ],
-    after: Annotated[str, typer.Argument(metavar="B", help="The later period, the same way.")],
+    call: Call,
+    before: Annotated[str, argument("A", "The earlier period: a month (2026-09), a day (2026-09-05), or FROM..TO.")],
+    after: Annotated[str, argument("B", "The later period, the same way.")],
     by: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--by",
-            metavar="A,B",
-            help="Rows by any of team, namespace, workload, cluster, gpu_model, capacity_type. Default: team; with --team or "
+            "A,B",
+            "Rows by any of team, namespace, workload, cluster, gpu_model, capacity_type. Default: team; with --team or "
             "--namespace workload.",
-            show_default=False,
         ),
     ] = None,
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
-    namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; repeatable.")
-    ] = None,
-    cluster: Annotated[list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster; repeatable.")] = None,
-    top: Annotated[int, typer.Option("--top", min=0, help="How many of the workloads that changed most to list.")] = 10,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    top: Annotated[int, count_option("--top", "How many of the workloads that changed most to list.")] = 10,
 ) -> None:
     """Show what changed between two periods and why: price, volume, mix, idle time, new and gone workloads, unallocated GPUs.
 
@@ -77,33 +53,15 @@ def diff(
       gpucost diff 2026-10-01..2026-10-08 2026-10-08..2026-10-15 --team research
       gpucost diff 2026-10-05 2026-10-12 --format json
     """
-    from datetime import UTC, datetime
-
     from gpucost import comparisons
-    from gpucost.report import Query
 
-    target = output_file(output)
-    narrowed = bool(team or namespace)
-    dimensions = chosen_dimensions(by, narrowed=narrowed)
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    queries = [
-        Query(
-            period=period,
-            period_name=name,
-            teams=tuple(team or ()),
-            namespaces=tuple(namespace or ()),
-            clusters=tuple(cluster or ()),
-            now=now,
-            with_sections=False,
-        )
-        for period, name in (parse_span(text, settings.tz, now) for text in (before, after))
-    ]
-    view, found = comparisons.compare(settings, opened, queries[0], queries[1], dimensions)
-    whose = ", ".join((*(team or ()), *(namespace or ()), *(cluster or ()))) or "all teams"
-    write(view, found, whose, format, target, top)
-    if target:
-        note(f"what changed from {found.before.name} to {found.after.name}: written to {target}", quiet=quiet)
+    dimensions = chosen_dimensions(by, narrowed=bool(call.teams or call.namespaces))
+    spans = [parse_span(text, call.tz, call.now) for text in (before, after)]
+    queries = [call.query(period=period, period_name=name, with_sections=False) for period, name in spans]
+    view, found = comparisons.compare(call.settings, call.store, queries[0], queries[1], dimensions)
+    whose = call.scope_name or "all teams"
+    write(view, found, whose, call.format, call.target, top)
+    call.note_written(f"what changed from {found.before.name} to {found.after.name}")
 
 
 _ZERO = Decimal(0)
@@ -123,7 +81,7 @@ _WORDS = {
 
 def chosen_dimensions(by: list[str] | None, *, narrowed: bool) -> tuple[str, ...]:
     """The dimensions of --by, each once. Raises UsageError for one that periods are not compared by."""
-    names = tuple(dict.fromkeys(part.strip() for item in by or () for part in item.split(",") if part.strip()))
+    names = tuple(dict.fromkeys(names_in(by)))
     for name in names:
         if name not in CELL:
             raise UsageError(f"periods are not compared by {name!r}", f"--by takes any of {', '.join(CELL)}")
@@ -138,10 +96,10 @@ def write(view: ReportView, diff: Diff, whose: str, format: RowFormat, target: P
     if format in FLAT:
         write_rows(*table(diff.rows, _columns(diff)), format, target)
         return
-    from gpucost.cli.report import ReportFormat, write_report
+    from gpucost.cli.report import write_report
 
     shown = replace(view, title=_title(diff, whose), subtitle=_subtitle(diff), sections=tables(diff, top))
-    write_report(shown, ReportFormat(format.value), target)
+    write_report(shown, format, target)
 
 
 def tables(diff: Diff, top: int) -> tuple[Table, ...]:

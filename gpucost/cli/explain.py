@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note_gaps,
-    parse_instant,
-    parse_period,
-    put,
-)
+from gpucost.cli.command import BriefFormat, Call, argument, command, count_option, note_gaps, option, parameters
+from gpucost.cli.output import line_width, put, wrapped
+from gpucost.errors import UsageError
+from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
+from gpucost.render.rows import table_text
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from gpucost.periods import Period
     from gpucost.price.explain import NodePrice
     from gpucost.report.explained import CostExplained, NodeCost, PodCost
 
@@ -104,15 +91,10 @@ def _short(device: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> None:
-    from gpucost.cli.output import RowFormat, figures_right, fitted, left_out, line_width, render_rows
-
     width = line_width()
     whole = [index for index, name in enumerate(columns) if name in _FIGURES | _TIMES or name[-3:].isupper()]
-    shown = fitted(columns, rows, weights or [0] * len(columns), width - 2 if width else None, figures=whole)
-    for text in render_rows(*figures_right(*shown, _FIGURES), RowFormat.table).splitlines():
+    for text in table_text(columns, rows, weights, width - 2 if width else None, _FIGURES, whole).splitlines():
         put(f"  {text}")
-    if below := left_out(columns, shown[0]):
-        put(f"  {below}")
 
 
 def money(amount: Decimal) -> str:
@@ -131,69 +113,45 @@ _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
 
-class ExplainFormat(StrEnum):
-    """How the answer is written."""
-
-    table = "table"
-    json = "json"
-
-
-DayOption = Annotated[
-    str | None, typer.Option("--day", metavar="YYYY-MM-DD", help="One local day, instead of a month.", show_default=False)
-]
-ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", help="Only what ran in this cluster.", show_default=False)
-]
-TopOption = Annotated[
-    int, typer.Option("--top", min=1, help="How many workloads, pods and nodes to list, the dearest first; JSON has all.")
-]
-RowsOption = Annotated[
-    int, typer.Option("--rows", min=0, help="How many prices of each node, and rows of its bill, to list; JSON has all prices.")
-]
-FormatOption = Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")]
+# What teams, namespaces and workloads are asked with.
+_OF_COST = parameters(
+    {
+        "day": (str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")),
+        "cluster": (str | None, option("--cluster", "NAME", "Only what ran in this cluster.")),
+        "top": (
+            int,
+            count_option("--top", "How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1),
+            10,
+        ),
+        "rows": (
+            int,
+            count_option("--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."),
+            5,
+        ),
+        "format": (BriefFormat, typer.Option("--format", help="How to write it."), BriefFormat.table),
+    }
+)
 
 
-def explain(
-    kind: str,
-    name: str,
-    *,
-    month: str | None,
-    day: str | None,
-    cluster: str | None,
-    top: int,
-    rows: int,
-    format: ExplainFormat,
-    config: Path | None,
-    store: Path | None,
-    quiet: bool,
-    namespace: str | None = None,
-) -> None:
+def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> None:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
-    from datetime import UTC
-
     from gpucost import pipeline
     from gpucost.render.schema import to_json
-    from gpucost.report import Query, default_period
     from gpucost.report.explained import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
 
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    chosen = _period(month, day, settings.tz, now)
-    if chosen is None:
-        with opened.read() as con:
-            chosen = default_period(con, settings.tz, now)[:2]
-    query = Query(
-        period=chosen[0],
-        period_name=chosen[1],
+    day, cluster, top, rows, how = (call.more[name] for name in ("day", "cluster", "top", "rows", "format"))
+    period, period_name = _day(call, day) if day is not None else call.chosen[:2]
+    query = call.query(
+        period=period,
+        period_name=period_name,
         by=("namespace", "workload"),
         teams=(name,) if kind == "team" else (),
         namespaces=(name,) if kind == "namespace" else (namespace,) if namespace else (),
         clusters=(cluster,) if cluster else (),
-        now=now,
     )
-    answer = pipeline.explain_cost(settings, opened, query, rows, (name,) if kind == "workload" else ())
-    note_gaps(settings, opened, query.period, query.clusters, quiet=quiet)
-    if format is ExplainFormat.json:
+    answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
+    note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
+    if how is BriefFormat.json:
         shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
         decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
         put(to_json(shape(name, answer, decided), f"explain.{kind}"), nl=False)
@@ -201,20 +159,18 @@ def explain(
         _print(kind, name, answer, top, rows)
 
 
-def _period(month: str | None, day: str | None, tz: ZoneInfo, now: datetime) -> tuple[Period, str] | None:
+def _day(call: Call, day: str) -> tuple[Period, str]:
     """Raises UsageError for a day that is none, or that is not of the month beside it."""
-    from gpucost.errors import UsageError
-
-    if day is None:
-        return parse_period(tz, now, month=month)
+    month = call.month
     try:
         asked = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
     except ValueError:
         raise UsageError(f"--day {day!r} is no day", "for example --day 2026-10-05") from None
     if month and f"{asked:%Y-%m}" != month:
         raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
-    parse_instant("--day", f"{asked}", tz)
-    return parse_period(tz, now, start=f"{asked}", end=f"{asked + timedelta(days=1)}")
+    start = parse_instant("--day", f"{asked}", call.tz)
+    period = Period(start, local_midnight(asked + timedelta(days=1), call.tz))
+    return period, name_of(period, call.tz)
 
 
 def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> None:
@@ -248,7 +204,6 @@ def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> 
 
 
 def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
-    from gpucost.cli.output import wrapped
     from gpucost.price.explain import shown_rows
 
     kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
@@ -335,20 +290,8 @@ def _print_difference(node: NodeCost, currency: str) -> None:
     table(("from the bill to the node", currency), [(what, money(cost)) for what, cost in lines])
 
 
-@handle_errors
-def explain_namespace(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The namespace.")],
-    month: MonthOption = None,
-    day: DayOption = None,
-    cluster: ClusterOption = None,
-    top: TopOption = 10,
-    rows: RowsOption = 5,
-    format: FormatOption = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("name month day cluster top rows format", more=_OF_COST)
+def explain_namespace(call: Call, name: Annotated[str, argument("NAME", "The namespace.")]) -> None:
     """Say where a namespace's cost comes from, down to the rows of the bill.
 
     What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
@@ -360,46 +303,27 @@ def explain_namespace(
       gpucost explain namespace ml-research --day 2026-10-05 --rows 24
       gpucost explain namespace ml-research --month 2026-10 --format json
     """
-    explain(
-        "namespace",
-        name,
-        month=month,
-        day=day,
-        cluster=cluster,
-        top=top,
-        rows=rows,
-        format=format,
-        config=config,
-        store=store,
-        quiet=quiet,
-    )
+    explain(call, "namespace", name)
 
 
 _WEIGHTS = (0, 1, 0, 0, 0, 0)
 
 
-@handle_errors
+@command()
 def explain_node(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The node, as Kubernetes names it.")],
+    call: Call,
+    name: Annotated[str, argument("NAME", "The node, as Kubernetes names it.")],
     at: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--at",
-            metavar="TIME",
-            help="The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
+            "TIME",
+            "The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
             "Default: the last at which the node was up.",
-            show_default=False,
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="NAME", help="Its cluster, where several have such a node.", show_default=False),
-    ] = None,
-    format: Annotated[ExplainFormat, typer.Option("--format", help="How to write it.")] = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
+    format: Annotated[BriefFormat, typer.Option("--format", help="How to write it.")] = BriefFormat.table,
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
 
@@ -416,18 +340,15 @@ def explain_node(
     from gpucost.render.schema import to_json
     from gpucost.report.explained import NodeExplained
 
-    settings, opened = load(config, store)
-    moment = parse_instant("--at", at, settings.tz) if at is not None else None
-    answer = pipeline.explain_node(settings, opened, name, moment, cluster)
-    if format is ExplainFormat.json:
+    moment = parse_instant("--at", at, call.tz) if at is not None else None
+    answer = pipeline.explain_node(call.settings, call.store, name, moment, cluster)
+    if format is BriefFormat.json:
         put(to_json(NodeExplained.of(answer), "explain.node"), nl=False)
     else:
         _print_node_price(answer)
 
 
 def _print_node_price(answer: NodePrice) -> None:
-    from gpucost.cli.output import RowFormat, fitted, left_out, line_width, wrapped, write_rows
-    from gpucost.periods import iso
     from gpucost.price.explain import shown_price
 
     node = answer.node
@@ -448,10 +369,7 @@ def _print_node_price(answer: NodePrice) -> None:
         for c in answer.candidates
     ]
     columns = ("price/h", "currency", "price_source", "price_as_of", "origin", "why")
-    shown = fitted(columns, rows, _WEIGHTS, line_width())
-    write_rows(*shown, RowFormat.table, None)
-    if below := left_out(columns, shown[0]):
-        put(below)
+    put(table_text(columns, rows, _WEIGHTS, line_width()), nl=False)
     put()
     for step in answer.steps[1:]:
         put(wrapped(f"x {_digits(step.factor)}  {step.detail}: {shown_price(step.price_per_hour)}"))
@@ -464,20 +382,8 @@ def _digits(value: Decimal) -> str:
     return f"{value.normalize():f}"
 
 
-@handle_errors
-def explain_team(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The team, as reports call it.")],
-    month: MonthOption = None,
-    day: DayOption = None,
-    cluster: ClusterOption = None,
-    top: TopOption = 10,
-    rows: RowsOption = 5,
-    format: FormatOption = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("name month day cluster top rows format", more=_OF_COST)
+def explain_team(call: Call, name: Annotated[str, argument("NAME", "The team, as reports call it.")]) -> None:
     """Say where a team's cost comes from, down to the rows of the bill.
 
     What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
@@ -489,37 +395,14 @@ def explain_team(
       gpucost explain team research --day 2026-10-05 --rows 24
       gpucost explain team research --month 2026-10 --format json
     """
-    explain(
-        "team",
-        name,
-        month=month,
-        day=day,
-        cluster=cluster,
-        top=top,
-        rows=rows,
-        format=format,
-        config=config,
-        store=store,
-        quiet=quiet,
-    )
+    explain(call, "team", name)
 
 
-@handle_errors
+@command("name month day namespace cluster top rows format", more=_OF_COST)
 def explain_workload(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workload, as Kind/name or by its name.")],
-    month: MonthOption = None,
-    day: DayOption = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only in this namespace.", show_default=False)
-    ] = None,
-    cluster: ClusterOption = None,
-    top: TopOption = 10,
-    rows: RowsOption = 5,
-    format: FormatOption = ExplainFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    name: Annotated[str, argument("NAME", "The workload, as Kind/name or by its name.")],
+    namespace: Annotated[str | None, option("--namespace", "NAME", "Only in this namespace.")] = None,
 ) -> None:
     """Say where a workload's cost comes from, down to its pods and the rows of the bill.
 
@@ -533,17 +416,4 @@ def explain_workload(
       gpucost explain workload chat --namespace serving --month 2026-10
       gpucost explain workload Job/train-7 --month 2026-10 --format json
     """
-    explain(
-        "workload",
-        name,
-        month=month,
-        day=day,
-        namespace=namespace,
-        cluster=cluster,
-        top=top,
-        rows=rows,
-        format=format,
-        config=config,
-        store=store,
-        quiet=quiet,
-    )
+    explain(call, "workload", name, namespace)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.command import ConfigOption, MonthOption, QuietOption, StoreOption, VerboseOption, handle_errors, load, note
-from gpucost.cli.output import ExportOutputOption, deliver
+from gpucost.cli.command import Call, command, option
 from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import Period, local_midnight, month_period, name_of
 
 if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.publish.openmetrics import PeriodViews
     from gpucost.render.view import ReportView
-    from gpucost.store.connection import Store
 
 
-@handle_errors
-def export_alerts(
-    output: ExportOutputOption = None,
-    config: ConfigOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("output", without="store")
+def export_alerts(call: Call) -> None:
     """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
 
     On-demand GPUs that idle or that nobody holds, Kueue queues that make people wait, a low spot ratio, a budget that will not
@@ -37,29 +29,24 @@ def export_alerts(
       gpucost export alerts -o gpucost-alerts.yml
       gpucost export alerts --config prod.toml -o gpucost-alerts.yml
     """
-    from datetime import UTC, datetime
-
-    from gpucost.config.load import load_config
     from gpucost.publish.rules import alerting_rules
 
-    settings = load_config(config)
-    today = datetime.now(UTC).astimezone(settings.tz).date()
-    deliver(alerting_rules(settings, today), output, "alerting rules", quiet=quiet)
+    call.deliver(alerting_rules(call.settings, call.now.astimezone(call.tz).date()), "alerting rules")
 
 
-@handle_errors
+@command("* output", without="store")
 def export_cronjob(
+    call: Call,
     image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Image that the Dockerfile of gpucost makes.")],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CronJob.")] = "gpucost",
     namespace: Annotated[str, typer.Option("--namespace", metavar="NAME", help="Namespace of everything.")] = "gpucost",
     schedule: Annotated[str, typer.Option("--schedule", metavar="CRON", help="When it runs.")] = "30 2 * * *",
     run: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--run",
-            metavar="COMMAND",
-            help="What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
-            show_default=False,
+            "COMMAND",
+            "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
         ),
     ] = None,
     claim: Annotated[
@@ -68,27 +55,16 @@ def export_cronjob(
     claim_size: Annotated[str, typer.Option("--claim-size", metavar="SIZE", help="How large a claim to make.")] = "10Gi",
     existing_claim: Annotated[bool, typer.Option("--existing-claim", help="The claim is there: make none.")] = False,
     storage_class: Annotated[
-        str | None,
-        typer.Option("--storage-class", metavar="NAME", help="Storage class of the claim; else the default."),
+        str | None, option("--storage-class", "NAME", "Storage class of the claim; else the default.")
     ] = None,
     config_map: Annotated[
         str, typer.Option("--config-map", metavar="NAME", help="Config map that holds gpucost.toml.")
     ] = "gpucost-config",
-    secret: Annotated[
-        str | None,
-        typer.Option("--secret", metavar="NAME", help="Secret whose keys become environment variables.", show_default=False),
-    ] = None,
+    secret: Annotated[str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")] = None,
     service_account: Annotated[
-        str | None,
-        typer.Option(
-            "--service-account", metavar="NAME", help="Service account, for a cloud's workload identity.", show_default=False
-        ),
+        str | None, option("--service-account", "NAME", "Service account, for a cloud's workload identity.")
     ] = None,
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory that it asks for, and may use.")] = "2Gi",
-    output: ExportOutputOption = None,
-    config: ConfigOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Print a Kubernetes CronJob, and the claim for its store.
 
@@ -101,10 +77,9 @@ def export_cronjob(
       gpucost export cronjob --image gpucost:1.0 --secret gpucost --run "collect prometheus" --run "notify slack"
       gpucost export cronjob --image gpucost:1.0 --schedule "0 6 2 * *" --existing-claim
     """
-    from gpucost.config.load import load_config
     from gpucost.publish.cronjob import CronJobOptions, cronjob
 
-    settings = load_config(config)
+    timezone = call.settings.timezone
     runs = tuple(run or ("collect prometheus",))
     _check_commands(runs)
     options = CronJobOptions(
@@ -112,7 +87,7 @@ def export_cronjob(
         name=name,
         namespace=namespace,
         schedule=schedule,
-        timezone=settings.timezone,
+        timezone=timezone,
         runs=runs,
         claim=claim,
         claim_size=None if existing_claim else claim_size,
@@ -122,7 +97,7 @@ def export_cronjob(
         service_account=service_account,
         memory=memory,
     )
-    deliver(cronjob(options), output, "manifest", quiet=quiet)
+    call.deliver(cronjob(options), "manifest")
 
 
 def _check_commands(runs: tuple[str, ...]) -> None:
@@ -138,13 +113,8 @@ def _check_commands(runs: tuple[str, ...]) -> None:
             raise UsageError(f"--run {run!r}: gpucost has no command {first!r}", f"it has {', '.join(sorted(known))}")
 
 
-@handle_errors
-def export_dashboard(
-    output: ExportOutputOption = None,
-    config: ConfigOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("output", without="store")
+def export_dashboard(call: Call) -> None:
     """Print a Grafana dashboard: cost by team, GPUs by state, idle cost an hour, queues, devices.
 
     JSON to import, or to provision from a file. It reads the rules of `gpucost export recording-rules`, the metrics of
@@ -155,25 +125,16 @@ def export_dashboard(
       gpucost export dashboard -o gpucost-dashboard.json
       gpucost export dashboard --config prod.toml
     """
-    from gpucost.config.load import load_config
     from gpucost.publish.dashboard import dashboard
 
-    deliver(dashboard(load_config(config)), output, "dashboard", quiet=quiet)
+    call.deliver(dashboard(call.settings), "dashboard")
 
 
-@handle_errors
+@command("month output")
 def export_openmetrics(
-    month: MonthOption = None,
-    output: ExportOutputOption = None,
-    pushgateway: Annotated[
-        str | None,
-        typer.Option("--pushgateway", metavar="URL", help="Send to this Pushgateway instead of printing.", show_default=False),
-    ] = None,
+    call: Call,
+    pushgateway: Annotated[str | None, option("--pushgateway", "URL", "Send to this Pushgateway instead of printing.")] = None,
     job: Annotated[str, typer.Option("--job", metavar="NAME", help="What the Pushgateway calls the metrics.")] = "gpucost",
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Write what teams cost as metrics: the month so far, and the last day that was collected in full.
 
@@ -186,51 +147,42 @@ def export_openmetrics(
       gpucost export openmetrics --pushgateway http://pushgateway:9091
       gpucost export openmetrics --month 2026-10
     """
-    from datetime import UTC
-
-    from gpucost.cli.command import parse_period
-    from gpucost.periods import month_period
     from gpucost.publish.openmetrics import group_url, openmetrics, push
 
-    if pushgateway is not None and output is not None:
+    if pushgateway is not None and call.target is not None:
         raise UsageError("--pushgateway and -o exclude each other", "give one of them")
     group = None if pushgateway is None else group_url(pushgateway, job)
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, month=month)
-    whole = chosen[0] if chosen else month_period(now.astimezone(settings.tz).date(), settings.tz)
-    text = openmetrics(_periods(settings, opened, whole, now, is_wanted=chosen is not None, quiet=quiet))
+    text = openmetrics(_periods(call))
     if group is None:
-        deliver(text, output, "metrics", quiet=quiet)
+        call.deliver(text, "metrics")
         return
     push(text, group)
-    note("metrics sent to the Pushgateway", quiet=quiet)
+    call.note("metrics sent to the Pushgateway")
 
 
-def _periods(config: Config, store: Store, month: Period, now: datetime, *, is_wanted: bool, quiet: bool) -> list[PeriodViews]:
+def _periods(call: Call) -> list[PeriodViews]:
     """The month so far and the last complete day; what holds no data is left out, which a note says.
 
-    Raises GpucostError where neither holds data, or not the month that `is_wanted`.
+    Raises GpucostError where neither holds data, or not the month that was asked for.
     """
-    from gpucost.periods import Period, local_midnight
-
-    found = []
-    end = min(now, month.end)
+    found, tz = [], call.tz
+    month = call.named_period[0] if call.named_period else month_period(call.now.astimezone(tz).date(), tz)
+    end = min(call.now, month.end)
     try:
-        found.append(_views(config, store, "month_to_date", month, now))
+        found.append(_views(call, "month_to_date", month))
         end = min(end, found[0].end)
     except GpucostError as error:
-        if is_wanted or not _has_no_data(error):
+        if call.named_period or not _has_no_data(error):
             raise
-        note(f"the month is left out: {error.message}", quiet=quiet)
-    last = local_midnight(end.astimezone(config.tz).date(), config.tz)
-    first = local_midnight((last - timedelta(hours=1)).astimezone(config.tz).date(), config.tz)
+        call.note(f"the month is left out: {error.message}")
+    last = local_midnight(end.astimezone(tz).date(), tz)
+    first = local_midnight((last - timedelta(hours=1)).astimezone(tz).date(), tz)
     try:
-        found.append(_views(config, store, "last_day", Period(first, last), now))
+        found.append(_views(call, "last_day", Period(first, last)))
     except GpucostError as error:
         if not found or not _has_no_data(error):
             raise
-        note(f"the last day is left out: {error.message}", quiet=quiet)
+        call.note(f"the last day is left out: {error.message}")
     return found
 
 
@@ -239,33 +191,23 @@ def _has_no_data(error: GpucostError) -> bool:
     return type(error) is GpucostError
 
 
-def _views(config: Config, store: Store, name: str, period: Period, now: datetime) -> PeriodViews:
+def _views(call: Call, name: str, period: Period) -> PeriodViews:
     from gpucost.publish.openmetrics import PeriodViews
 
-    by_team = _report(config, store, period, now, "team")
+    by_team = _report(call, period, "team")
     reached = by_team.coverage.collected_to or period.end
-    return PeriodViews(
-        name, period, by_team, _report(config, store, period, now, "gpu_model", "capacity_type"), end=min(reached, period.end)
-    )
+    return PeriodViews(name, period, by_team, _report(call, period, "gpu_model", "capacity_type"), end=min(reached, period.end))
 
 
-def _report(config: Config, store: Store, period: Period, now: datetime, *by: str) -> ReportView:
+def _report(call: Call, period: Period, *by: str) -> ReportView:
     from gpucost import pipeline
-    from gpucost.periods import name_of
-    from gpucost.report import Query
 
-    query = Query(period=period, period_name=name_of(period, config.tz), by=by, now=now, with_sections=False, may_be_idle=True)
-    return pipeline.report(config, store, query)
+    query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
+    return pipeline.report(call.settings, call.store, query)
 
 
-@handle_errors
-def export_recording_rules(
-    output: ExportOutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("output")
+def export_recording_rules(call: Call) -> None:
     """Print recording rules for Prometheus: GPUs by namespace and state, unallocated GPUs by node, and what they cost an hour.
 
     Prices are those that the nodes in the store had last; with an empty store, or none, the catalog's. Print them again when
@@ -279,6 +221,4 @@ def export_recording_rules(
     from gpucost import pipeline
     from gpucost.publish.rules import recording_rules
 
-    settings, opened = load(config, store)
-    text = recording_rules(settings, pipeline.rule_prices(settings, opened))
-    deliver(text, output, "recording rules", quiet=quiet)
+    call.deliver(recording_rules(call.settings, pipeline.rule_prices(call.settings, call.store)), "recording rules")

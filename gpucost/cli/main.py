@@ -20,11 +20,12 @@ def main() -> None:
 
 def _run() -> None:
     from gpucost.cli.app import app
-    from gpucost.cli.command import stdout_failed, tell_error
 
     try:
         app(prog_name="gpucost")
     except OSError as error:
+        from gpucost.cli.output import stdout_failed, tell_error
+
         # Commands tell their own; --help and --version only write.
         tell_error(stdout_failed(error).message, None)
         sys.exit(1)

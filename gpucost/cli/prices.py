@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -12,35 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note,
-    output_file,
-    parse_period,
-    put_or_write,
-    write_text,
-)
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, fitted, natural_width, write_rows
-from gpucost.errors import ConfigError, GpucostError
+from gpucost.cli.command import Call, argument, command, option, parameters
+from gpucost.cli.output import line_width, write_text
+from gpucost.cli.whatif import store_or_empty
+from gpucost.errors import ConfigError, GpucostError, UsageError
+from gpucost.periods import iso, to_ms
 from gpucost.price.listing import ListedPrice, Listing, Overview
+from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, natural_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from zoneinfo import ZoneInfo
 
-    from duckdb import DuckDBPyConnection
-
     from gpucost.config.model import Config
     from gpucost.price.history import ZoneHistory
     from gpucost.price.onprem import BookEntry, Tco
-    from gpucost.store.connection import Store
 
 
 class PurchaseOption(StrEnum):
@@ -56,46 +42,26 @@ class PurchaseOption(StrEnum):
     calendar = "calendar"
 
 
-@handle_errors
+@command("* written")
 def prices(
+    call: Call,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="GPU or INSTANCE", help="GPU model in any spelling, or instance type.", show_default=False),
+        argument("GPU or INSTANCE", "GPU model in any spelling, or instance type."),
     ] = None,
-    provider: Annotated[
-        list[str] | None,
-        typer.Option("--provider", metavar="NAME", help="Only this cloud, such as aws; repeatable.", show_default=False),
-    ] = None,
+    provider: Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")] = None,
     region: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--region",
-            metavar="NAME",
-            help="Only this region, with every zone; repeatable; may hold * and ?.",
-            show_default=False,
-        ),
+        list[str] | None, option("--region", "NAME", "Only this region, with every zone; repeatable; may hold * and ?.")
     ] = None,
     all_regions: Annotated[
         bool, typer.Option("--all-regions", help="Every region and zone, not only the cheapest of each price.")
     ] = False,
     purchase_option: Annotated[
-        list[PurchaseOption] | None,
-        typer.Option(
-            "--purchase-option",
-            metavar="OPTION",
-            help=f"Only {', '.join(PurchaseOption)}; repeatable.",
-            show_default=False,
-        ),
+        list[PurchaseOption] | None, option("--purchase-option", "OPTION", f"Only {', '.join(PurchaseOption)}; repeatable.")
     ] = None,
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Also the prices that newer ones replaced; JSON always has them.")
     ] = False,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Say what a GPU costs where, cheapest GPU-hour first.
 
@@ -111,16 +77,11 @@ def prices(
       gpucost prices p5.48xlarge --region us-east-1
       gpucost prices "A100 80GB" --all-regions --purchase-option spot --format csv -o a100.csv
     """
-
-    from gpucost.cli.output import left_out, line_width
     from gpucost.price.fx import rates
     from gpucost.price.listing import Asked, listing, overview
 
-    target = output_file(output)
-    settings, opened = load(config, store)
+    settings = call.settings
     if name is None and (all_regions or superseded):
-        from gpucost.errors import UsageError
-
         option = "--all-regions" if all_regions else "--superseded"
         raise UsageError(f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}")
     asked = Asked(
@@ -133,36 +94,24 @@ def prices(
         all_regions=all_regions,
     )
     fx = rates(settings)
-    with _tables(opened) as con:
+    with store_or_empty(settings) as con:
         answer = overview(con, asked, fx) if name is None else listing(con, name, asked, fx)
-    if format is RowFormat.json:
-        text = listing_json(answer)
-        put_or_write(text, target)
+    if call.format is RowFormat.json:
+        call.write(listing_json(answer))
         return
-    width = line_width(target) if format is RowFormat.table else None
-    columns, rows = listing_rows(answer, whole=format in FLAT, superseded=superseded, width=width)
-    write_rows(columns, rows, format, target)
+    width = line_width(call.target) if call.format is RowFormat.table else None
+    columns, rows = listing_rows(answer, whole=call.format in FLAT, superseded=superseded, width=width)
+    call.write_rows(columns, rows)
     remarks = listing_notes(answer)
     if width is not None:
         every, _ = listing_rows(answer, whole=False, superseded=superseded)
         # without a name a narrow table has the same in other columns, but for the source
         remarks += filter(None, [left_out(every if name is not None else every[-1:], columns)])
     for remark in remarks:
-        note(remark, quiet=quiet)
-
-
-@contextmanager
-def _tables(store: Store) -> Iterator[DuckDBPyConnection]:
-    """The store's tables; empty ones where there is no store: the catalog answers without one."""
-    from gpucost.store.connection import scratch_store
-
-    with store.read() if store.exists else scratch_store() as con:
-        yield con
+        call.note(remark)
 
 
 def _today(tz: ZoneInfo) -> date:
-    from datetime import datetime
-
     return datetime.now(tz).date()
 
 
@@ -303,13 +252,13 @@ def _short_listing(
 
 def _short_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
     columns = ["GPU"]
-    for option in answer.purchase_options:
-        columns += [option.replace("_", " "), "where", "as of", _SOURCE]
+    for bought_as in answer.purchase_options:
+        columns += [bought_as.replace("_", " "), "where", "as of", _SOURCE]
     lines = []
     for model, found in answer.rows:
         line: list[Any] = [model]
-        for option in answer.purchase_options:
-            row = found.get(option)
+        for bought_as in answer.purchase_options:
+            row = found.get(bought_as)
             if row is None:
                 line += [None, None, None, None]
             else:
@@ -389,25 +338,13 @@ _STEPS_SHOWN = 20
 _SIDES = ("left", "right", "right", "right", "right", "right", "left")
 
 
-@handle_errors
+@command("* start end product written")
 def prices_history(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Instance type, such as p3.2xlarge.")],
-    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Only this zone.", show_default=False)] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="REGION", help="Only this region's zones.", show_default=False)
-    ] = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    product: Annotated[
-        str | None,
-        typer.Option("--product", metavar="NAME", help="Such as Windows, as EC2 calls it; without it Linux.", show_default=False),
-    ] = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    instance: Annotated[str, argument("INSTANCE", "Instance type, such as p3.2xlarge.")],
+    zone: Annotated[str | None, option("--zone", "ZONE", "Only this zone.")] = None,
+    region: Annotated[str | None, option("--region", "REGION", "Only this region's zones.")] = None,
+    product: Annotated[str | None, option("--product", "NAME", "Such as Windows, as EC2 calls it; without it Linux.")] = None,
 ) -> None:
     """Show how the spot price of an instance type moved: mean weighted by time, lowest, highest, and each step.
 
@@ -424,37 +361,27 @@ def prices_history(
     """
     from gpucost.price.history import Question, history
 
-    settings, opened = load(config, store)
-    target = output_file(output)
-    now = datetime.now(UTC)
-    chosen = parse_period(settings.tz, now, start=start, end=end)
-    question = Question(instance, zone, region, product, chosen[0] if chosen else None, settings.prices.stale_after_days)
-    with opened.read() as con:
-        zones = history(con, question, round(now.timestamp() * 1000))
-    if format in (*FLAT, RowFormat.markdown):
-        columns = [name for name in _zone_record(zones[0]) if name not in ("steps", "notes")]
-        rows = [[record[name] for name in columns] for record in map(_decimals, zones)]
-        write_rows(columns, rows, format, target)
+    period = call.named_period[0] if call.named_period else None
+    question = Question(instance, zone, region, product, period, call.settings.prices.stale_after_days)
+    with call.store.read() as con:
+        zones = history(con, question, to_ms(call.now))
+    if call.format is RowFormat.json:  # which holds the notes of each zone
+        call.write(_json(zones))
+        return
+    if call.format is RowFormat.table:
+        call.write(_one(zones[0]) if len(zones) == 1 else _many(zones))
     else:
-        text = _json(zones) if format is RowFormat.json else _table(zones)
-        put_or_write(text, target)
-    if format is not RowFormat.json:  # JSON holds the notes of each zone
-        for said in _notes(zones):
-            note(f"note: {said}", quiet=quiet)
-
-
-def _decimals(zone: ZoneHistory) -> dict[str, Any]:
-    return _zone_record(zone, _rounded)
+        columns = [name for name in _zone_record(zones[0]) if name not in ("steps", "notes")]
+        call.write_rows(columns, [[_zone_record(zone, _rounded)[name] for name in columns] for zone in zones])
+    for text in _notes(zones):
+        call.note(f"note: {text}")
 
 
 def _rounded(value: Decimal | None) -> Decimal | None:
     """Without the zeros behind the sixth decimal."""
-    from decimal import Decimal
-
-    six = Decimal("0.000001")
     if value is None:
         return None
-    rounded = value.quantize(six)
+    rounded = value.quantize(Decimal("0.000001"))
     return rounded if rounded == value else value.normalize()
 
 
@@ -504,13 +431,7 @@ def _json(zones: list[ZoneHistory]) -> str:
     return json_text(top)
 
 
-def _table(zones: list[ZoneHistory]) -> str:
-    return _one(zones[0]) if len(zones) == 1 else _many(zones)
-
-
 def _one(zone: ZoneHistory) -> str:
-    from gpucost.periods import iso
-
     place = zone.zone or zone.region
     lines = [f"{zone.instance_type} in {place}, {zone.product}, spot", f"{iso(zone.start)} to {iso(zone.end)}", ""]
     if zone.mean is not None:
@@ -524,7 +445,8 @@ def _one(zone: ZoneHistory) -> str:
         off = f", {_zone_percent(zone.discount)} off" if zone.discount is not None and zone.discount > 0 else ""
         lines.append(f"  list     {_zone_money(zone.on_demand)} on demand, as of {zone.on_demand_as_of}{off}")
     if zone.steps:
-        lines += ["", f"  {sparkline(zone, _width())}", ""]
+        width = max(20, min(72, (line_width() or 76) - 4))
+        lines += ["", f"  {sparkline(zone, width)}", ""]
         for step in zone.steps[-_STEPS_SHOWN:]:
             lines.append(f"  {iso(step.start):<24}  {_zone_money(step.price_per_hour):>12}")
         if len(zone.steps) > _STEPS_SHOWN:
@@ -534,8 +456,6 @@ def _one(zone: ZoneHistory) -> str:
 
 def _many(zones: list[ZoneHistory]) -> str:
     first = zones[0]
-    from gpucost.periods import iso
-
     heads = ("zone", "mean/h", "lowest", "highest", "changes", "discount", "")
     rows = [
         (
@@ -585,12 +505,6 @@ def sparkline(zone: ZoneHistory, width: int) -> str:
     return "".join(" " if part is None else _LEVELS[round((part - low) / (high - low) * (len(_LEVELS) - 1))] for part in parts)
 
 
-def _width() -> int:
-    from gpucost.cli.output import line_width
-
-    return max(20, min(72, (line_width() or 76) - 4))
-
-
 def _zone_money(value: Decimal | None) -> str:
     return "-" if value is None else f"{value:,.6f}"
 
@@ -602,67 +516,46 @@ def _zone_percent(value: Decimal | None) -> str:
 _TCO = "gpucost.tco/1"
 
 
-def _number(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="NUMBER", help=help, show_default=False)
+# What an own node costs, by the keys of its file.
+OWN_NODE = parameters(
+    {
+        key: (str | None, option(f"--{key.replace('_', '-')}", "NAME" if key == "gpu_model" else "NUMBER", words))
+        for key, words in {
+            "purchase_price": "Of one node, GPUs included.",
+            "gpus_per_node": "GPUs in a node.",
+            "gpu_model": "GPU model in any spelling.",
+            "years": "Over which the node is written off.",
+            "residual_percent": "Of the purchase price, got back at the end: 0 to 100.",
+            "gpu_watts": "Power of one GPU, as DCGM_FI_DEV_POWER_USAGE measures it; else the model's rated power.",
+            "other_watts": "Power of the node without its GPUs.",
+            "pue": "Power of the site over power of its machines: 1 or more.",
+            "price_per_kwh": "Price of electricity.",
+            "colocation_per_kw_month": "Price of space, per kW of rated power and month.",
+            "staff_per_year": "Cost of the people who run the nodes.",
+            "staff_nodes": "How many nodes they run.",
+            "network_per_node": "Network of one node, once.",
+            "maintenance_percent_per_year": "Of the purchase price: support and spare parts.",
+        }.items()
+    }
+)
 
 
-@handle_errors
+@command(f"file {' '.join(OWN_NODE)} * written", without="store", more=OWN_NODE)
 def prices_tco(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="TOML file of the same keys; options win over it.", show_default=False)
-    ] = None,
-    purchase_price: Annotated[str | None, _number("--purchase-price", "Of one node, GPUs included.")] = None,
-    gpus_per_node: Annotated[str | None, _number("--gpus-per-node", "GPUs in a node.")] = None,
-    gpu_model: Annotated[
-        str | None, typer.Option("--gpu-model", metavar="NAME", help="GPU model in any spelling.", show_default=False)
-    ] = None,
-    years: Annotated[str | None, _number("--years", "Over which the node is written off.")] = None,
-    residual_percent: Annotated[
-        str | None, _number("--residual-percent", "Of the purchase price, got back at the end: 0 to 100.")
-    ] = None,
-    gpu_watts: Annotated[
-        str | None,
-        _number("--gpu-watts", "Power of one GPU, as DCGM_FI_DEV_POWER_USAGE measures it; else the model's rated power."),
-    ] = None,
-    other_watts: Annotated[str | None, _number("--other-watts", "Power of the node without its GPUs.")] = None,
-    pue: Annotated[str | None, _number("--pue", "Power of the site over power of its machines: 1 or more.")] = None,
-    price_per_kwh: Annotated[str | None, _number("--price-per-kwh", "Price of electricity.")] = None,
-    colocation_per_kw_month: Annotated[
-        str | None, _number("--colocation-per-kw-month", "Price of space, per kW of rated power and month.")
-    ] = None,
-    staff_per_year: Annotated[str | None, _number("--staff-per-year", "Cost of the people who run the nodes.")] = None,
-    staff_nodes: Annotated[str | None, _number("--staff-nodes", "How many nodes they run.")] = None,
-    network_per_node: Annotated[str | None, _number("--network-per-node", "Network of one node, once.")] = None,
-    maintenance_percent_per_year: Annotated[
-        str | None, _number("--maintenance-percent-per-year", "Of the purchase price: support and spare parts.")
-    ] = None,
+    call: Call,
+    file: Annotated[Path | None, argument("FILE", "TOML file of the same keys; options win over it.")] = None,
     utilization_percent: Annotated[
-        str | None, _number("--utilization-percent", "Share of hours in use: above 0, at most 100.")
+        str | None, option("--utilization-percent", "NUMBER", "Share of hours in use: above 0, at most 100.")
     ] = None,
-    currency: Annotated[
-        str | None,
-        typer.Option("--currency", metavar="CODE", help="Currency of every price here; else the config's.", show_default=False),
-    ] = None,
+    currency: Annotated[str | None, option("--currency", "CODE", "Currency of every price here; else the config's.")] = None,
     save: Annotated[bool, typer.Option("--save", help="Write the price of a node-hour into the price book.")] = False,
     node_selector: Annotated[
-        str | None,
-        typer.Option(
-            "--node-selector", metavar="LABEL=VALUE;…", help="With --save: nodes with these labels.", show_default=False
-        ),
+        str | None, option("--node-selector", "LABEL=VALUE;…", "With --save: nodes with these labels.")
     ] = None,
-    instance_type: Annotated[
-        str | None,
-        typer.Option("--instance-type", metavar="TYPE", help="With --save: nodes of this instance type.", show_default=False),
-    ] = None,
+    instance_type: Annotated[str | None, option("--instance-type", "TYPE", "With --save: nodes of this instance type.")] = None,
     effective_start: Annotated[
-        str | None,
-        typer.Option("--effective-start", metavar="DATE", help="With --save: from when it holds; else ever.", show_default=False),
+        str | None, option("--effective-start", "DATE", "With --save: from when it holds; else ever.")
     ] = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Say what an hour of an own node and of its GPUs costs, part by part.
 
@@ -677,39 +570,18 @@ def prices_tco(
       gpucost prices tco --purchase-price 280000 --gpus-per-node 8 --gpu-model H100 --years 4 --price-per-kwh 0.12 --pue 1.3
       gpucost prices tco onprem.toml --save --node-selector node-pool=dgx --effective-start 2026-10-01
     """
-    from gpucost.config.load import load_config
     from gpucost.price.onprem import BookEntry, rated_power, read_file, read_inputs, tco
     from gpucost.store.connection import scratch_store
 
-    given = {
-        "purchase_price": purchase_price,
-        "gpus_per_node": gpus_per_node,
-        "gpu_model": gpu_model,
-        "years": years,
-        "residual_percent": residual_percent,
-        "gpu_watts": gpu_watts,
-        "other_watts": other_watts,
-        "pue": pue,
-        "price_per_kwh": price_per_kwh,
-        "colocation_per_kw_month": colocation_per_kw_month,
-        "staff_per_year": staff_per_year,
-        "staff_nodes": staff_nodes,
-        "network_per_node": network_per_node,
-        "maintenance_percent_per_year": maintenance_percent_per_year,
-        "utilization_percent": utilization_percent,
-        "currency": currency,
-    }
-    _check_options(
-        save=save, row={"--node-selector": node_selector, "--instance-type": instance_type, "--effective-start": effective_start}
-    )
-    target = output_file(output)
-    settings = load_config(config)
+    of_row = {"--node-selector": node_selector, "--instance-type": instance_type, "--effective-start": effective_start}
+    for name, value in of_row.items():
+        if value is not None and not save:
+            raise UsageError(f"{name} needs --save", "it says which nodes the saved price is for")
+    given = {**call.more, "utilization_percent": utilization_percent, "currency": currency}
     options = {key: value for key, value in given.items() if value is not None}
-    inputs = read_inputs(read_file(file) if file else {}, options, file, settings.currency)
+    inputs = read_inputs(read_file(file) if file else {}, options, file, call.settings.currency)
     tdp = None
     if inputs.gpu_model:
-        from dataclasses import replace
-
         with scratch_store() as con:
             model, tdp = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
         inputs = replace(inputs, gpu_model=model)
@@ -717,23 +589,13 @@ def prices_tco(
     entry = None
     if save:
         entry = BookEntry(answer.price_per_hour, inputs.currency, instance_type or "", node_selector or "", effective_start or "")
-        note(save_entry(settings, entry), quiet=quiet)
-    if format is RowFormat.json:
-        text = tco_json(answer, entry)
-        put_or_write(text, target)
+        call.note(save_entry(call.settings, entry))
+    if call.format is RowFormat.json:
+        call.write(tco_json(answer, entry))
         return
-    write_rows(*tco_rows(answer), format, target)
+    call.write_rows(*tco_rows(answer))
     for remark in tco_notes(answer):
-        note(remark, quiet=quiet)
-
-
-def _check_options(*, save: bool, row: dict[str, str | None]) -> None:
-    """Raises UsageError for words about a row of the price book where none is written."""
-    from gpucost.errors import UsageError
-
-    for option, value in row.items():
-        if value is not None and not save:
-            raise UsageError(f"{option} needs --save", "it says which nodes the saved price is for")
+        call.note(remark)
 
 
 def tco_json(answer: Tco, saved: BookEntry | None) -> str:

@@ -15,27 +15,8 @@ import typer
 
 from gpucost import pipeline
 from gpucost.cli import waste as _findings
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    LastOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    chosen_period,
-    completeness,
-    handle_errors,
-    load,
-    made,
-    note,
-    note_gaps,
-    output_file,
-    put_or_write,
-    stdout_failed,
-)
-from gpucost.cli.output import file_needed
+from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
+from gpucost.cli.output import drop_stdout, file_needed, line_width, made, put_or_write, stdout_failed
 from gpucost.errors import UsageError
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block, Item
@@ -61,16 +42,6 @@ class Comparison(StrEnum):
     """What a report is compared with."""
 
     previous = "previous"
-
-
-CompareOption = Annotated[
-    Comparison | None,
-    typer.Option(
-        "--compare",
-        help="Also how cost changed since the period before, as long; of a month, since the month before.",
-        show_default=False,
-    ),
-]
 
 
 def check_comparable(query: Query, *, waste: bool, focus: bool) -> None:
@@ -117,33 +88,21 @@ class Sharing(StrEnum):
 _FLAT = (ReportFormat.csv, ReportFormat.parquet)
 _SUFFIXES = {
     ".md": ReportFormat.markdown,
-    ".html": ReportFormat.html,
-    ".json": ReportFormat.json,
-    ".csv": ReportFormat.csv,
-    ".parquet": ReportFormat.parquet,
+    **{f".{name}": ReportFormat(name) for name in ("html", "json", "csv", "parquet")},
     ".txt": ReportFormat.table,
 }
 
 
-@handle_errors
+@command("team namespace cluster period by format output")
 def report(
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
-    namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; repeatable.")
-    ] = None,
-    cluster: Annotated[list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster; repeatable.")] = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     by: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--by",
-            metavar="A,B",
-            help="Rows by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
+            "A,B",
+            "Rows by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
             "region, zone, month, day, hour. Default: team; with --team namespace; with --namespace workload.",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[
@@ -155,9 +114,6 @@ def report(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False)
-    ] = None,
     share_unallocated: Annotated[
         Sharing | None,
         typer.Option(
@@ -166,18 +122,23 @@ def report(
             show_default=False,
         ),
     ] = None,
-    compare: CompareOption = None,
-    top: Annotated[int, typer.Option("--top", min=0, help="How many top consumers to list.")] = 10,
+    compare: Annotated[
+        Comparison | None,
+        typer.Option(
+            "--compare",
+            help="Also how cost changed since the period before, as long; of a month, since the month before.",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int, count_option("--top", "How many top consumers to list.")] = 10,
     waste: Annotated[
         bool, typer.Option("--waste", help="Also the tables of gpucost waste: where GPU time was wasted and on what.")
     ] = False,
     findings: Annotated[
         int,
-        typer.Option(
+        count_option(
             "--findings",
-            min=0,
-            metavar="COUNT",
-            help="On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer on a large fleet.",
+            "On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer on a large fleet.",
         ),
     ] = 0,
     focus_version: Annotated[
@@ -186,10 +147,6 @@ def report(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 4 after the report where its period was not collected in full.")
     ] = False,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Show what GPUs cost, who used them, and how much of it was idle.
 
@@ -208,28 +165,16 @@ def report(
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
     """
-    from datetime import UTC, datetime
-
     from gpucost import comparisons, pipeline
-    from gpucost.report import Query
 
-    target = output_file(output)
+    target = call.target
     written_as = format or _format_of(target)
     if findings and written_as is not ReportFormat.html:
         raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    period, name, why = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
-    query = Query(
-        period=period,
-        period_name=name,
-        by=tuple(part.strip() for item in by or () for part in item.split(",") if part.strip()),
-        teams=tuple(team or ()),
-        namespaces=tuple(namespace or ()),
-        clusters=tuple(cluster or ()),
+    settings, opened = call.settings, call.store
+    query = call.query(
+        by=names_in(by),
         top=top,
-        period_note=why,
-        now=now,
         with_sections=written_as in (ReportFormat.table, ReportFormat.markdown, ReportFormat.html),
         with_series=written_as is ReportFormat.html or (written_as is ReportFormat.table and _draws(target)),
         share_unallocated=share_unallocated.value if share_unallocated else None,
@@ -238,8 +183,8 @@ def report(
         check_comparable(query, waste=waste, focus=written_as is ReportFormat.focus)
     with completeness(settings, opened, query, strict=strict):
         if written_as is ReportFormat.focus:
-            write_focus(settings, opened, query, month, focus_version.value, target, quiet=quiet)
-            note_gaps(settings, opened, period, quiet=quiet)
+            write_focus(call, query, focus_version.value)
+            note_gaps(settings, opened, query.period, quiet=call.quiet)
             return
         if compare:
             view = comparisons.compared_report(settings, opened, query)
@@ -256,10 +201,9 @@ def report(
         if written_as is ReportFormat.html:
             view, beside = page(settings, opened, query, view, findings)
         write_report(view, written_as, target, beside)
-        if target:
-            note(f"{view.title}: written to {target}", quiet=quiet)
+        call.note_written(view.title)
         if written_as in _FLAT:
-            note_gaps(settings, opened, period, query.clusters, quiet=quiet)
+            note_gaps(settings, opened, query.period, query.clusters, quiet=call.quiet)
 
 
 def _format_of(target: Path | None) -> ReportFormat:
@@ -273,36 +217,37 @@ def _format_of(target: Path | None) -> ReportFormat:
     return _SUFFIXES.get(suffix, ReportFormat.table)
 
 
-def write_report(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block] = ()) -> None:
-    """The report in `format` to `output`, or to stdout where it is None. Raises GpucostError where the file cannot be written.
+def write_report(view: ReportView, format: str, output: Path | None, blocks: Sequence[Block] = ()) -> None:
+    """The report in `format`, one of ReportFormat, to `output`, or to stdout where it is None.
 
-    The view of an HTML page needs series; `blocks` stand after its sections.
+    The view of an HTML page needs series; `blocks` stand after its sections. Raises GpucostError where it cannot be written.
     """
-    if format is ReportFormat.parquet:
-        write_parquet(view, output)
-        return
-    text = _rendered(view, format, output, blocks)
-    put_or_write(text, output)
+    if format == "parquet":
+        from gpucost.render.data import to_parquet
+
+        with made(file_needed(output)) as part:
+            to_parquet(view, part)
+    else:
+        put_or_write(_rendered(view, format, output, blocks), output)
 
 
-def _rendered(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block]) -> str:
-    if format is ReportFormat.json:
+def _rendered(view: ReportView, format: str, output: Path | None, blocks: Sequence[Block]) -> str:
+    if format == "json":
         from gpucost.render.data import to_json
 
         return to_json(view)
-    if format is ReportFormat.csv:
+    if format == "csv":
         from gpucost.render.data import to_csv
 
         return to_csv(view)
-    if format is ReportFormat.markdown:
+    if format == "markdown":
         from gpucost.render.markdown import render as markdown
 
         return markdown(view)
-    if format is ReportFormat.html:
+    if format == "html":
         from gpucost.render.html import render as html
 
         return html(view, blocks=blocks)
-    from gpucost.cli.output import line_width
     from gpucost.render.terminal import render as terminal
 
     draws = _draws(output)
@@ -319,23 +264,14 @@ def _can_spell(text: str) -> bool:
     return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
 
 
-def write_parquet(view: ReportView, target: Path | None) -> None:
-    """The report's rows to a Parquet file, whole or not at all. Raises UsageError without a file."""
-    from gpucost.render.data import to_parquet
-
-    with made(file_needed(target)) as part:
-        to_parquet(view, part)
-
-
-def write_focus(
-    config: Config, store: Store, query: Query, month: str | None, version: str, target: Path | None, *, quiet: bool
-) -> None:
-    """The bill of a month as a FOCUS file, CSV or, by its suffix, Parquet; CSV to stdout where `target` is None.
+def write_focus(call: Call, query: Query, version: str) -> None:
+    """The bill of a month as a FOCUS file, CSV or, by its suffix, Parquet; CSV to stdout where -o names no file.
 
     Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
     """
     from gpucost import pipeline
 
+    config, month, target = call.settings, call.month, call.target
     if month is None:
         raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
     if query.is_narrowed or query.clusters or query.by or query.share_unallocated:
@@ -346,14 +282,13 @@ def write_focus(
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"
     with made(target) as part:
-        totals = pipeline.focus_file(config, store, month, version, "parquet" if is_parquet else "csv", part)
+        totals = pipeline.focus_file(config, call.store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
             _to_stdout(part)
     billed = "; ".join(f"{cost:,.2f} {currency} effective" for currency, cost in totals.effective_cost.items()) or "no bill"
-    note(
+    call.note(
         f"FOCUS {version} of {month}: {totals.charges:,} charges in {totals.billed_rows:,} rows, {billed}; "
-        f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}",
-        quiet=quiet,
+        f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}"
     )
 
 
@@ -363,7 +298,7 @@ def _to_stdout(file: Path) -> None:
             shutil.copyfileobj(content, sys.stdout.buffer)
             sys.stdout.buffer.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()
         raise
     except OSError as error:
         raise stdout_failed(error) from None

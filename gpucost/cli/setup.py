@@ -10,27 +10,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
-from enum import StrEnum
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    QuietOption,
-    StoreOption,
-    VerboseOption,
-    handle_errors,
-    load,
-    note,
-    output_file,
-    put,
-    put_or_write,
-)
-from gpucost.cli.output import ExportOutputOption, FormatOption, OutputOption, RowFormat, deliver, render_rows, write_rows
+from gpucost.cli.command import BriefFormat, Call, argument, command, option
+from gpucost.cli.output import put
+from gpucost.errors import ConfigError
+from gpucost.periods import iso, name_of
+from gpucost.render.rows import RowFormat, render_rows
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -39,15 +31,8 @@ if TYPE_CHECKING:
     from gpucost.store.schema import StoreInfo
 
 
-@handle_errors
-def config_show(
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("written")
+def config_show(call: Call) -> None:
     """Show every setting in force and where it comes from.
 
     Secrets are not read, and values of headers are hidden.
@@ -59,28 +44,20 @@ def config_show(
     """
     from gpucost.config.load import places, resolved
 
-    settings, _ = load(config, store)
-    if settings.path:
-        note(f"config file: {settings.path}", quiet=quiet)
-    else:
-        looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
-        note(f"config file: none (looked for {looked}); gpucost init writes one", quiet=quiet)
-    write_rows(("key", "value", "from"), resolved(settings), format, output_file(output))
+    looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
+    call.note(f"config file: {call.settings.path or f'none (looked for {looked}); gpucost init writes one'}")
+    call.write_rows(("key", "value", "from"), resolved(call.settings))
 
 
 _TEAM = "research"
 
 
-@handle_errors
+@command(without="config store")
 def demo(
+    call: Call,
     keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep", metavar="DIR", help="Leave the store, the config, the bill and the price book in DIR.", show_default=False
-        ),
+        Path | None, option("--keep", "DIR", "Leave the store, the config, the bill and the price book in DIR.")
     ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Show two months of a sample fleet: metrics and a bill loaded, priced, attributed and reported like your own.
 
@@ -91,20 +68,18 @@ def demo(
       gpucost demo
       gpucost demo --keep ./gpucost-demo
     """
-    from datetime import UTC, datetime
-
     from gpucost.demo.build import build, last_months
     from gpucost.demo.fleet import months
 
-    period = last_months(datetime.now(UTC))
+    period = last_months(call.now)
     billed, estimated = months(period)
     with _folder(keep) as folder:
-        config = build(folder, period, lambda words: note(words, quiet=quiet))
-        note("attributing every GPU-hour", quiet=quiet)
+        config = build(folder, period, call.note)
+        call.note("attributing every GPU-hour")
         _report(config, estimated)
         put()
         _report(config, estimated, _TEAM)
-    note(_next(keep, f"{billed.start:%Y-%m}"), quiet=quiet)
+    call.note(_next(keep, f"{billed.start:%Y-%m}"))
 
 
 @contextmanager
@@ -112,8 +87,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         yield keep.expanduser()
         return
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="gpucost-demo-") as folder:
         yield Path(folder)
 
@@ -121,7 +94,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost import pipeline
     from gpucost.cli.report import ReportFormat, write_report
-    from gpucost.periods import name_of
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
@@ -158,20 +130,10 @@ def _next(keep: Path | None, billed: str) -> str:
 MARKS = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}
 
 
-class DoctorFormat(StrEnum):
-    """How the answer is written."""
-
-    table = "table"
-    json = "json"
-
-
-@handle_errors
+@command()
 def doctor(
-    format: Annotated[DoctorFormat, typer.Option("--format", help="How to write it.")] = DoctorFormat.table,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    format: Annotated[BriefFormat, typer.Option("--format", help="How to write it.")] = BriefFormat.table,
 ) -> None:
     """Check the whole set-up, and say what mends it.
 
@@ -188,17 +150,17 @@ def doctor(
 
     checks: list[Check] = []
     area = ""
-    for check in examine(config, store, datetime.now(UTC)):
+    for check in examine(call.config_file, call.store_file, call.now):
         checks.append(check)
-        if format is DoctorFormat.table and not (quiet and check.status is Status.ok):
+        if format is BriefFormat.table and not (call.quiet and check.status is Status.ok):
             if check.area != area:
                 area = check.area
                 typer.echo(("\n" if len(checks) > 1 else "") + area)
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
-    if format is DoctorFormat.json:
+    if format is BriefFormat.json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
-    elif not quiet:
+    elif not call.quiet:
         typer.echo(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
     if count[Status.fail]:
         raise typer.Exit(1)
@@ -216,17 +178,12 @@ def _print(check: Check) -> None:
         typer.echo(f"          fix: {check.fix}")
 
 
-@handle_errors
+@command()
 def init(
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Prometheus' URL, instead of looking for one.", show_default=False)
-    ] = None,
+    call: Call,
+    url: Annotated[str | None, option("--url", "URL", "Prometheus' URL, instead of looking for one.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found, else the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Write a commented gpucost.toml to start from.
 
@@ -241,9 +198,8 @@ def init(
     from gpucost import discover
     from gpucost.config.load import FILE_NAME
     from gpucost.config.model import PrometheusSource, shown_url
-    from gpucost.errors import ConfigError
 
-    target = (config or Path(FILE_NAME)).expanduser()
+    target = (call.config_file or Path(FILE_NAME)).expanduser()
     if target.is_dir():
         target = target / FILE_NAME
     if target.exists() and not force:
@@ -252,22 +208,20 @@ def init(
     chosen = url or (server.url if server else None)
     if chosen is None:
         may_ask = not yes and sys.stdin.isatty()
-        note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"), quiet=quiet)
+        call.note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"))
         chosen = typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True) if may_ask else discover.LOCAL
         server = discover.probe(chosen.rstrip("/"))
     try:
         chosen = PrometheusSource(url=chosen).url
     except ValueError as error:
         raise ConfigError(f"{shown_url(chosen)} cannot be used: {_first_reason(error)}", "give --url http://HOST:PORT") from None
-    _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(store or "gpucost.duckdb")})
+    _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")})
     put(f"wrote {target}")
-    note(_about(server, chosen), quiet=quiet)
-    note(_advice(target, server.retention if server else None), quiet=quiet)
+    call.note(_about(server, chosen))
+    call.note(_advice(target, server.retention if server else None))
 
 
 def _write(target: Path, answers: dict[str, str]) -> None:
-    from gpucost.errors import ConfigError
-
     text = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
     for name, answer in answers.items():
         text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
@@ -302,12 +256,10 @@ def _advice(target: Path, retention: str | None) -> str:
     return f"\n{forgets}: collect every day, by cron for example:\n  {cron}\n\n{steps}"
 
 
-@handle_errors
+@command("* output", without="config store")
 def schema(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of which answer; without it, lists them.")] = None,
-    output: ExportOutputOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    name: Annotated[str | None, argument("[NAME]", "Of which answer; without it, lists them.")] = None,
 ) -> None:
     """Print the JSON Schema of an answer in --format json, or list what there are schemas of.
 
@@ -324,18 +276,13 @@ def schema(
     from gpucost.render.schema import schema as schema_of
 
     text = "".join(f"{one}\n" for one in ANSWERS) if name is None else schema_of(name)
-    deliver(text, output, "JSON Schema", quiet=quiet)
+    call.deliver(text, "JSON Schema")
 
 
-@handle_errors
+@command("* written")
 def sql(
-    statement: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect; - reads it from stdin.")],
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    statement: Annotated[str, argument("SQL", "One statement in DuckDB's dialect; - reads it from stdin.")],
 ) -> None:
     """Ask the store anything in SQL, read-only.
 
@@ -347,21 +294,11 @@ def sql(
       gpucost sql --format csv -o nodes.csv "from nodes"
       gpucost sql - < question.sql
     """
-    target = output_file(output)
-    _, opened = load(config, store)
-    columns, rows = opened.query(sys.stdin.read() if statement == "-" else statement)
-    write_rows(columns, rows, format, target)
+    call.write_rows(*call.store.query(sys.stdin.read() if statement == "-" else statement))
 
 
-@handle_errors
-def store_info(
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command("written")
+def store_info(call: Call) -> None:
     """Say what the store holds, by source, period and size; as csv, parquet and markdown the sources alone.
 
     \b
@@ -370,21 +307,16 @@ def store_info(
       gpucost store info --store october.duckdb --format json
       gpucost store info --format csv -o sources.csv
     """
-    from gpucost.render.schema import to_json
+    answer = call.store.info()
+    if call.format is RowFormat.json:
+        from gpucost.render.schema import to_json
 
-    _, opened = load(config, store)
-    answer = opened.info()
-    target = output_file(output)
-    if format is RowFormat.json:
-        text = to_json(answer, "store")
-    elif format is RowFormat.table:
-        text = _text(answer, verbose=verbose)
+        call.write(to_json(answer, "store"))
+    elif call.format is RowFormat.table:
+        call.write(_text(answer, verbose=call.verbose))
     else:
-        write_rows(
-            ("source", "kind", "from", "to", "loads", "samples", "dropped", "last_loaded_at"), _sources(answer), format, target
-        )
-        return
-    put_or_write(text, target)
+        columns = ("source", "kind", "from", "to", "loads", "samples", "dropped", "last_loaded_at")
+        call.write_rows(columns, _sources(answer))
 
 
 def _sources(answer: StoreInfo) -> list[tuple[Any, ...]]:
@@ -395,8 +327,6 @@ def _sources(answer: StoreInfo) -> list[tuple[Any, ...]]:
 
 
 def _text(answer: StoreInfo, *, verbose: bool) -> str:
-    from gpucost.periods import iso
-
     merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
     parts = [
         f"store    {answer.path}\n",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -11,36 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    LastOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    chosen_period,
-    handle_errors,
-    load,
-    note_gaps,
-    output_file,
-    put_or_write,
-)
-from gpucost.cli.output import (
-    FLAT,
-    FormatOption,
-    OutputOption,
-    RowFormat,
-    figures_right,
-    fitted,
-    left_out,
-    line_width,
-    render_rows,
-    write_rows,
-)
+from gpucost.cli.command import Call, command, note_gaps, option
+from gpucost.cli.output import line_width
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
+from gpucost.render.rows import FLAT, RowFormat, figures_right, render_rows, table_text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -48,20 +23,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.report.units.query import Item, UnitAsk, UnitView
-
-TeamOption = Annotated[
-    list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.", show_default=False)
-]
-NamespaceOption = Annotated[
-    list[str] | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; repeatable.", show_default=False)
-]
-WorkloadOption = Annotated[
-    list[str] | None,
-    typer.Option("--workload", metavar="NAME", help="Only this workload, as Job/name or name; repeatable.", show_default=False),
-]
-ClusterOption = Annotated[
-    list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster; repeatable.", show_default=False)
-]
 
 _CELLS = Decimal("0.01")
 _SMALL = Decimal("0.0001")
@@ -89,27 +50,11 @@ _SECTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The options as they were given."""
-
-    team: list[str] | None
-    namespace: list[str] | None
-    workload: list[str] | None
-    cluster: list[str] | None
-    month: str | None
-    start: str | None
-    end: str | None
-    last: str | None
-    format: RowFormat
-    output: Path | None
-    config: Path | None
-    store: Path | None
-    quiet: bool
+_LAYOUT = "team namespace workload cluster period * written"
 
 
 def answer(
-    asked: Asked,
+    call: Call,
     build: Callable[[DuckDBPyConnection, UnitAsk], UnitView],
     *,
     with_rows: bool | None = None,
@@ -120,35 +65,19 @@ def answer(
     Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all. Raises
     GpucostError where the period holds nothing.
     """
-    from datetime import UTC, datetime
-
     from gpucost import pipeline
     from gpucost.report.units.query import UnitAsk
 
-    settings, opened = load(asked.config, asked.store)
-    target = output_file(asked.output)
-    now = datetime.now(UTC)
-    span = {"month": asked.month, "start": asked.start, "end": asked.end, "last": asked.last}
-    period, name, _ = chosen_period(opened, settings.tz, now, **span)
-    ask = UnitAsk(
-        period,
-        name,
-        settings.tz,
-        settings.currency,
-        tuple(asked.team or ()),
-        tuple(asked.namespace or ()),
-        tuple(asked.workload or ()),
-        tuple(asked.cluster or ()),
-    )
-    view = pipeline.unit_costs(settings, opened, ask, build)
+    settings, (period, name, _) = call.settings, call.chosen
+    whose = (call.teams, call.namespaces, call.workloads, call.clusters)
+    view = pipeline.unit_costs(settings, call.store, UnitAsk(period, name, call.tz, settings.currency, *whose), build)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
-    note_gaps(settings, opened, period, ask.clusters, quiet=asked.quiet)
-    if asked.format in FLAT:
-        write_rows(*flat(view), asked.format, target)
-        return
-    text = rendered(view, asked.format, target, with_rows=with_rows, most=most)
-    put_or_write(text, target)
+    note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)
+    if call.format in FLAT:
+        call.write_rows(*flat(view))
+    else:
+        call.write(rendered(view, call.format, call.target, with_rows=with_rows, most=most))
 
 
 def flat(view: UnitView) -> tuple[list[str], list[list[Any]]]:
@@ -209,9 +138,8 @@ def _table(columns: tuple[str, ...], rows: list[Item], format: RowFormat, width:
     heads = [_head(name) for name in names]
     figures = [index for index, name in enumerate(names) if any(isinstance(row[name], (int, float, Decimal)) for row in rows)]
     lines = [[_parted(_cell(name, row[name])) for name in names] for row in rows]
-    shown = fitted(heads, lines, [_WEIGHTS.get(name, 0) for name in names], width, figures=figures)
-    below = left_out(heads, shown[0])
-    return render_rows(*figures_right(*shown, {heads[index] for index in figures}), format) + (f"{below}\n" if below else "")
+    weights, right = [_WEIGHTS.get(name, 0) for name in names], {heads[index] for index in figures}
+    return table_text(heads, lines, weights, width, right, figures)
 
 
 def _head(name: str) -> str:
@@ -236,8 +164,6 @@ _WEIGHTS = {
 def _local(name: str, value: Any, tz: ZoneInfo) -> Any:
     """Moments as people read them: local time to the minute."""
     if isinstance(value, str) and name in ("from", "to", "since") and len(value) > len("2026-10-01"):
-        from datetime import datetime
-
         return f"{datetime.fromisoformat(value).astimezone(tz):%Y-%m-%d %H:%M}"
     return value
 
@@ -252,29 +178,13 @@ def _cell(name: str, value: Any) -> Any:
     return value
 
 
-@handle_errors
+@command(_LAYOUT)
 def unit_epoch(
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     planned_epochs: Annotated[
-        int | None,
-        typer.Option(
-            "--planned-epochs", min=1, metavar="NUMBER", help="Forecast the cost up to this many epochs.", show_default=False
-        ),
+        int | None, option("--planned-epochs", "NUMBER", "Forecast the cost up to this many epochs.", min=1)
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="List every epoch, also where there are several runs.")] = False,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
 
@@ -290,8 +200,7 @@ def unit_epoch(
     """
     from gpucost.report import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
-    answer(asked, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None)
+    answer(call, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None)
 
 
 class Goal(StrEnum):
@@ -301,32 +210,14 @@ class Goal(StrEnum):
     max = "max"
 
 
-@handle_errors
+@command(_LAYOUT)
 def unit_experiment(
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     metric: Annotated[
         str | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.",
-            show_default=False,
-        ),
+        option("--metric", "NAME", "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like."),
     ] = None,
     goal: Annotated[Goal, typer.Option("--goal", help="Which value of --metric is best.")] = Goal.min,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
 
@@ -342,29 +233,15 @@ def unit_experiment(
     """
     from gpucost.report import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
-    answer(asked, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
+    answer(call, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
 
 
-@handle_errors
+@command(_LAYOUT)
 def unit_requests(
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     count: Annotated[
         str, typer.Option("--count", metavar="UNIT", help="What is counted: request, batch_item, or a unit of [[units]].")
     ] = "request",
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
 
@@ -379,27 +256,11 @@ def unit_requests(
     """
     from gpucost.report import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
-    answer(asked, lambda con, ask: units.requests(con, ask, count))
+    answer(call, lambda con, ask: units.requests(con, ask, count))
 
 
-@handle_errors
-def unit_tokens(
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> None:
+@command(_LAYOUT)
+def unit_tokens(call: Call) -> None:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
     The whole cost of the workload that serves counts, also at night. Without a period: the current month so far, or the newest
@@ -413,5 +274,4 @@ def unit_tokens(
     """
     from gpucost.report import units
 
-    asked = Asked(team, namespace, workload, cluster, month, start, end, last, format, output, config, store, quiet)
-    answer(asked, units.tokens)
+    answer(call, units.tokens)

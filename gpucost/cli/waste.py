@@ -5,34 +5,13 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    LastOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    chosen_period,
-    handle_errors,
-    load,
-    note,
-    note_gaps,
-    output_file,
-    put,
-    put_or_write,
-    write_text,
-)
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, render_rows, write_rows
-from gpucost.cli.whatif import decimal_number
-from gpucost.errors import GpucostError
+from gpucost.cli.command import Call, command, count_option, names_in, note_gaps, option
+from gpucost.cli.whatif import amount_option
+from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import iso
+from gpucost.render.rows import FLAT, RowFormat, render_rows
 from gpucost.render.schema import columns_of, table, to_dict, to_json
 from gpucost.render.view import Column, Figures, Line, ReportView, Table
 from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
@@ -48,41 +27,20 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
 
 
-@handle_errors
+@command("team namespace cluster workload period by written")
 def waste(
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team; repeatable.")] = None,
-    namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; repeatable.")
-    ] = None,
-    cluster: Annotated[list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster; repeatable.")] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option("--workload", metavar="NAME", help="Only this workload, as Kind/name or by its name; repeatable."),
-    ] = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     by: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--by",
-            metavar="A,B",
-            help="Also by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
+            "A,B",
+            "Also by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
             "region, zone, month, day, hour.",
-            show_default=False,
         ),
     ] = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    top: Annotated[int, typer.Option("--top", min=0, help="How many of the workloads that waste most to list.")] = 10,
-    findings: Annotated[
-        int, typer.Option("--findings", min=0, metavar="COUNT", help="Also list so many of the whole fleet's dearest findings.")
-    ] = 0,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    top: Annotated[int, count_option("--top", "How many of the workloads that waste most to list.")] = 10,
+    findings: Annotated[int, count_option("--findings", "Also list so many of the whole fleet's dearest findings.")] = 0,
 ) -> None:
     """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
 
@@ -99,60 +57,29 @@ def waste(
       gpucost waste --workload Deployment/chat --format json
       gpucost waste --month 2026-10 --findings 5
     """
-    from datetime import UTC, datetime
-
     from gpucost import pipeline
-    from gpucost.errors import UsageError
-    from gpucost.report import Query
-
-    if findings and format in FLAT:
-        raise UsageError(f"--findings has no place in the columns of {format.value}", f"gpucost findings --format {format.value}")
-    target = output_file(output)
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    period, name, why = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
-    query = Query(
-        period=period,
-        period_name=name,
-        by=tuple(dict.fromkeys(part.strip() for item in by or () for part in item.split(",") if part.strip())),
-        teams=tuple(team or ()),
-        namespaces=tuple(namespace or ()),
-        clusters=tuple(cluster or ()),
-        top=0,
-        period_note=why,
-        now=now,
-        with_sections=False,
-    )
-    named = tuple(workload or ())
-    view, found = pipeline.waste_report(settings, opened, query, named, top)
-    advice = read_findings(settings, opened, period) if findings else None
-    _write_waste(replace(view, title=_waste_title(view, named)), found, format, target, advice, findings)
-    if target:
-        note(f"{_waste_title(view, named)}: written to {target}", quiet=quiet)
-    if format in FLAT:
-        note_gaps(settings, opened, period, query.clusters, quiet=quiet)
-
-
-def _write_waste(
-    view: ReportView, found: Waste, format: RowFormat, target: Path | None, advice: Findings | None, count: int
-) -> None:
-    from gpucost.cli.report import ReportFormat, write_report
+    from gpucost.cli.report import write_report
     from gpucost.findings import WasteAnswer
 
-    if format is RowFormat.json:
-        shown = advice.findings[:count] if advice else None
+    how, is_flat = call.format, call.format in FLAT
+    if findings and is_flat:
+        raise UsageError(f"--findings has no place in the columns of {how}", f"gpucost findings --format {how}")
+    query = call.query(by=tuple(dict.fromkeys(names_in(by))), top=0, with_sections=False)
+    view, found = pipeline.waste_report(call.settings, call.store, query, call.workloads, top)
+    title = f"GPU waste: {', '.join((*call.workloads, view.title.split(': ', 1)[1]))}"
+    advice = read_findings(call.settings, call.store, call.period) if findings else None
+    if how is RowFormat.json:
+        shown = advice.findings[:findings] if advice else None
         whole = WasteAnswer(period=view.period, currency=view.currency, waste=found, findings=shown, coverage=view.coverage)
-        put_or_write(to_json(whole, "waste"), target)
-    elif format in FLAT:
-        write_rows(*waste_rows(found), format, target)
+        call.write(to_json(whole, "waste"))
+    elif is_flat:
+        call.write_rows(*waste_rows(found))
     else:
-        sections = (*waste_tables(found), *((findings_table(advice, count),) if advice else ()))
-        write_report(replace(view, sections=sections), ReportFormat(format.value), target)
-
-
-def _waste_title(view: ReportView, workloads: tuple[str, ...]) -> str:
-    about = view.title.split(": ", 1)[1]
-    return f"GPU waste: {', '.join((*workloads, about))}"
+        sections = (*waste_tables(found), *((findings_table(advice, findings),) if advice else ()))
+        write_report(replace(view, title=title, sections=sections), how, call.target)
+    call.note_written(title)
+    if is_flat:
+        note_gaps(call.settings, call.store, call.period, call.clusters, quiet=call.quiet)
 
 
 _BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
@@ -271,33 +198,14 @@ def _part(part: Decimal, whole: Decimal) -> float | None:
     return round(float(part / whole), 6) if whole else None
 
 
-@handle_errors
+@command("team namespace period * written")
 def findings(
-    team: Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team's; repeatable.")] = None,
-    namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace's; repeatable.")
-    ] = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
+    call: Call,
     minimum: Annotated[
         Decimal | None,
-        typer.Option(
-            "--minimum",
-            metavar="MONEY",
-            parser=decimal_number(),
-            help="Leave out what saves less a month. Default: [findings] minimum_per_month.",
-            show_default=False,
-        ),
+        amount_option("--minimum", "Leave out what saves less a month. Default: [findings] minimum_per_month."),
     ] = None,
-    top: Annotated[int | None, typer.Option("--top", min=1, help="Only the dearest; without it all.", show_default=False)] = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    top: Annotated[int | None, option("--top", "COUNT", "Only the dearest; without it all.", min=1)] = None,
 ) -> None:
     """Say what to do about waste, the dearest first: what, who, evidence, saving, and the command that shows it.
 
@@ -313,32 +221,23 @@ def findings(
       gpucost findings --team research --minimum 500
       gpucost findings --last 30d --format json
     """
-    from datetime import UTC, datetime
+    from gpucost.findings import Finding, FindingsAnswer
 
-    target = output_file(output)
-    settings, opened = load(config, store)
+    settings = call.settings
     if minimum is not None:
         settings = settings.model_copy(update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})})
-    now = datetime.now(UTC)
-    period, name, _ = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
-    found = narrowed(read_findings(settings, opened, period), team or (), namespace or ())
-    note_gaps(settings, opened, period, quiet=quiet)
-    title = f"Findings: {', '.join((*(team or ()), *(namespace or ()), name))}"
-    if format in FLAT:
-        from gpucost.findings import Finding
-
+    found = narrowed(read_findings(settings, call.store, call.period), call.teams, call.namespaces)
+    note_gaps(settings, call.store, call.period, quiet=call.quiet)
+    if call.format in FLAT:
         columns = columns_of(Finding)
-        write_rows(columns, table(found.findings[:top], columns)[1], format, target)
-        return
-    if format is RowFormat.json:
-        from gpucost.findings import FindingsAnswer
-
+        call.write_rows(columns, table(found.findings[:top], columns)[1])
+    elif call.format is RowFormat.json:
         sums = found.minimum_per_month, found.saving_per_month, found.passed_over
-        written = to_json(FindingsAnswer(period, settings.currency, *sums, found.findings[:top]), "findings")
+        call.write(to_json(FindingsAnswer(call.period, settings.currency, *sums, found.findings[:top]), "findings"))
     else:
-        write = findings_markdown if format is RowFormat.markdown else findings_text
-        written = write(found, title, settings.currency, top)
-    put_or_write(written, target)
+        write = findings_markdown if call.format is RowFormat.markdown else findings_text
+        title = f"Findings: {', '.join((*call.teams, *call.namespaces, call.period_name))}"
+        call.write(write(found, title, settings.currency, top))
 
 
 TITLE = "What to do about it"
@@ -470,20 +369,10 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
     return ask
 
 
-@handle_errors
+@command("* cluster period written")
 def queue(
-    name: Annotated[list[str] | None, typer.Option("--queue", metavar="NAME", help="Only this ClusterQueue; repeatable.")] = None,
-    cluster: Annotated[list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster; repeatable.")] = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    call: Call,
+    name: Annotated[list[str] | None, option("--queue", "NAME", "Only this ClusterQueue; repeatable.")] = None,
 ) -> None:
     """Show what Kueue's ClusterQueues may use and do use, what they borrow, and how long workloads wait.
 
@@ -498,33 +387,23 @@ def queue(
       gpucost queue --last 7d
       gpucost queue --month 2026-10 --queue research --format json
     """
-    from datetime import UTC, datetime
-
     from gpucost.report.queue import Queues, queues
 
-    target = output_file(output)
-    settings, opened = load(config, store)
-    now = datetime.now(UTC)
-    period, period_name, _ = chosen_period(opened, settings.tz, now, month=month, start=start, end=end, last=last)
-    with opened.read() as con:
-        found = queues(con, period, cluster or (), name or ())
+    period = call.period
+    with call.store.read() as con:
+        found = queues(con, period, call.clusters, name or ())
     if not found:
+        what = "no such ClusterQueue" if name or call.clusters else "nothing"
         raise GpucostError(
-            f"Kueue told of no such ClusterQueue in {period_name}"
-            if name or cluster
-            else f"Kueue told of nothing in {period_name}",
+            f"Kueue told of {what} in {call.period_name}",
             "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md says which metrics",
         )
-    if format in FLAT:
-        write_rows(*table(found), format, target)
+    if call.format in FLAT:
+        call.write_rows(*table(found))
         return
-    written = to_json(Queues(period, found), "queue") if format is RowFormat.json else _queue_rows(found, format)
-    if target is None:
-        if format is RowFormat.table:
-            note(f"ClusterQueues, {period_name}; recent: the last 7 days, half-life 2 days", quiet=quiet)
-        put(written, nl=False)
-    else:
-        write_text(written, target)
+    if call.target is None and call.format is RowFormat.table:
+        call.note(f"ClusterQueues, {call.period_name}; recent: the last 7 days, half-life 2 days")
+    call.write(to_json(Queues(period, found), "queue") if call.format is RowFormat.json else _queue_rows(found, call.format))
 
 
 def _queue_rows(found: list[Queue], format: RowFormat) -> str:

@@ -17,24 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gpucost.cli.command import (
-    ConfigOption,
-    FromOption,
-    LastOption,
-    MonthOption,
-    QuietOption,
-    StoreOption,
-    ToOption,
-    VerboseOption,
-    handle_errors,
-    note,
-    note_gaps,
-    output_file,
-    put_or_write,
-    write_text,
-)
-from gpucost.cli.output import FLAT, FormatOption, OutputOption, RowFormat, fitted, left_out, line_width, render_rows, write_rows
+from gpucost.cli.command import Call, command, note_gaps, option, parameters
+from gpucost.cli.output import line_width, note, put_or_write, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
+from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
 from gpucost.whatif.fleet import PricePer
 
 if TYPE_CHECKING:
@@ -220,20 +206,16 @@ def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
 
 T = TypeVar("T")
 
-TeamOption = Annotated[list[str] | None, typer.Option("--team", metavar="NAME", help="Only this team's usage; repeatable.")]
-NamespaceOption = Annotated[
-    list[str] | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace's usage; repeatable.")
-]
-WorkloadOption = Annotated[
-    list[str] | None,
-    typer.Option("--workload", metavar="KIND/NAME", help="Only this workload's usage; `*` is anything; repeatable."),
-]
-ClusterOption = Annotated[
-    list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only this cluster's usage; repeatable.")
-]
-SaveOption = Annotated[
-    str | None, typer.Option("--save", metavar="NAME", help="Keep the answer beside the store, for gpucost whatif compare.")
-]
+# Beside the options that all commands share: all what-ifs' own, and a workload that may be a pattern.
+_SHARED = parameters(
+    {
+        "workload": (
+            list[str] | None,
+            option("--workload", "KIND/NAME", "Only this workload's usage; `*` is anything; repeatable."),
+        ),
+        "save": (str | None, option("--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.")),
+    }
+)
 
 # The options that say whose usage it is.
 SCOPE = ("team", "namespace", "workload", "cluster")
@@ -349,8 +331,7 @@ class Run:
         """The period named, or the last complete local month, and its name for people. Raises UsageError."""
         from datetime import UTC, datetime, timedelta
 
-        from gpucost.cli.command import parse_period
-        from gpucost.periods import month_period, name_of
+        from gpucost.periods import month_period, name_of, parse_period
 
         options, tz, now = asked or self.asked, self.settings.tz, datetime.now(UTC)
         named = parse_period(tz, now, month=options.month, start=options.start, end=options.end, last=options.last)
@@ -373,50 +354,31 @@ class Run:
 
 
 def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A what-if command: its parameter `run: Run` stands for the options of `opened`, less those named in `without`."""
-    shared = [one for one in inspect.signature(opened, eval_str=True).parameters.values() if one.name not in without]
+    """A what-if command: its parameter `run: Run` stands for the options that all share, less those named in `without`."""
+    layout = " ".join(name for name in (*SCOPE, "period", "written", "save") if name not in without)
 
-    def made(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        parameters = [option for one in own for option in (shared if one.name == "run" else [one])]
+    def made(function: Callable[..., None]) -> Callable[..., None]:
+        def called(call: Call, **given: Any) -> None:
+            function(**given, run=_run(call))
 
-        @handle_errors
-        @functools.wraps(command)
-        def called(**given: Any) -> None:
-            run = opened(**{one.name: given.pop(one.name) for one in shared})
-            command(**given, run=run)
-
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
-        return called
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        call = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY)
+        options = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.name != "run"]
+        functools.update_wrapper(called, function)
+        called.__signature__ = inspect.Signature([call, *options])  # type: ignore[attr-defined]
+        return command(f"* {layout}", more=_SHARED)(called)
 
     return made
 
 
-def opened(
-    team: TeamOption = None,
-    namespace: NamespaceOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    month: MonthOption = None,
-    start: FromOption = None,
-    end: ToOption = None,
-    last: LastOption = None,
-    format: FormatOption = RowFormat.table,
-    output: OutputOption = None,
-    save: SaveOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-) -> Run:
+def _run(call: Call) -> Run:
     """What the shared options say. Raises UsageError."""
-    from gpucost.config.load import load_config
-
+    save, workload = call.more.get("save"), call.more.get("workload")
     if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
         raise UsageError(f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name")
-    asked = StoreOptions(team, namespace, workload, cluster, month, start, end, last)
-    return Run(lambda: load_config(config, store=store), asked, format, output_file(output), save, quiet)
+    team, namespace, cluster = (list(names) or None for names in (call.teams, call.namespaces, call.clusters))
+    asked = StoreOptions(team, namespace, workload, cluster, call.month, call.start, call.end, call.last)
+    return Run(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
 
 
 def saved_answers(settings: Config) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import note
+from gpucost.cli.output import note
 from gpucost.cli.whatif import (
     ActiveHoursPerDayOption,
     CurveOption,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.command import put_or_write
-from gpucost.cli.output import FLAT, RowFormat, render_rows, write_rows
+from gpucost.cli.output import put_or_write, write_rows
 from gpucost.cli.whatif import SCOPE, Run, saved_answers, whatif_command
 from gpucost.errors import UsageError
+from gpucost.render.rows import FLAT, RowFormat, render_rows
 
 if TYPE_CHECKING:
     from gpucost.whatif.compare import Comparison
@@ -80,7 +80,7 @@ def whatif_plan(
 SCHEMA = "gpucost.whatif-compare/1"
 
 
-@whatif_command(without=(*SCOPE, "month", "start", "end", "last", "save"))
+@whatif_command(without=(*SCOPE, "period", "save"))
 def whatif_compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A name given to --save, or a file of --format json.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another.")],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.command import note
+from gpucost.cli.output import note
 from gpucost.cli.whatif import (
     ActiveHoursPerDayOption,
     DaysOption,

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from gpucost import comparisons, pipeline
 from gpucost.cli.diff import write
-from gpucost.cli.output import RowFormat
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
+from gpucost.render.rows import RowFormat
 from gpucost.render.view import ReportView
 from gpucost.report import Query
 from gpucost.report.diff import CELL, PARTS, Cell, Diff, Parts, Use, parts_of

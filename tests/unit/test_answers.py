@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.cli.output import RowFormat
 from gpucost.config.load import load_config
 from gpucost.demo.build import build
 from gpucost.periods import Period
+from gpucost.render.rows import RowFormat
 from gpucost.render.schema import ANSWERS as SCHEMAS
 from gpucost.render.schema import schema as schema_of
 from gpucost.report import Query

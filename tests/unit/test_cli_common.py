@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,17 +20,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli.command import VerboseOption, handle_errors, write_text
-from gpucost.cli.output import FormatOption, OutputOption, RowFormat, write_rows
+from gpucost.cli.app import app, leaves
+from gpucost.cli.command import Call, command
+from gpucost.cli.output import write_rows, write_text
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
+from gpucost.render.rows import RowFormat
 
 
 def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str, str]:
     app = typer.Typer()
 
     @app.command()
-    @handle_errors
-    def command(verbose: VerboseOption = False) -> None:
+    @command()
+    def one(call: Call) -> None:
         print("data")
         raise raised()
 
@@ -108,7 +111,7 @@ def test_a_reader_that_left_is_no_error() -> None:
 def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
-        "import typer\nfrom gpucost.cli._common import handle_errors, write_text\n"
+        "import typer\nfrom gpucost.cli.command import handle_errors\n"
         "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
         "typer.run(many)\n"
     )
@@ -225,9 +228,49 @@ def test_rows_take_their_format_from_the_suffix_of_a_file(
     app = typer.Typer()
 
     @app.command()
-    def command(format: FormatOption = RowFormat.table, output: OutputOption = None) -> None:
-        write_rows(("a", "b"), [(1, 2)], format, output)
+    @command("written")
+    def one(call: Call) -> None:
+        call.write_rows(("a", "b"), [(1, 2)])
 
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert Path(next(word for word in words if word.startswith("rows."))).read_text().startswith(begins)
+
+
+def test_options_of_all_commands_may_stand_before_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(app, words).stderr
+
+    assert "no store at above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(f"{tmp_path}/", "")
+    assert "own.duckdb" in said("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")
+    assert "config file: none" in said("config", "show") and said("-q", "config", "show") == ""
+    assert "missing.toml" in said("--config", "missing.toml", "report")
+
+
+def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    calls: list[tuple[Call, int]] = []
+    program = typer.Typer()
+
+    @program.command()
+    @command("team period * written", without="store")
+    def one(call: Call, top: int = 3) -> None:
+        calls.append((call, top))
+
+    words = ["--team", "a", "--team", "b", "--from", "2026-10-01", "--to", "2026-10-02", "-o", "rows.md", "--top", "7"]
+    assert CliRunner().invoke(program, words).exit_code == 0
+    one(month="2026-10")
+    (call, top), (direct, default) = calls
+    assert (call.teams, call.format, call.target, top) == (("a", "b"), RowFormat.markdown, Path("rows.md"), 7)
+    assert call.period_name == "2026-10-01" and call.query().teams == ("a", "b")
+    assert (direct.period_name, direct.teams, direct.target, default) == ("October 2026", (), None, 3)
+    assert "--store" not in CliRunner().invoke(program, ["--help"]).output
+    assert CliRunner().invoke(program, ["-o", str(tmp_path)]).exit_code == 2
+
+
+def test_help_knows_no_types_of_python() -> None:
+    for words, one in leaves():
+        context = one.make_context(" ".join(words), [], resilient_parsing=True)
+        assert not re.search(r"<(str|int|float|path|bool|list|[A-Z])", one.get_help(context)), words

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from gpucost import catalog
 from gpucost.cli import prices as command
 from gpucost.cli.app import app
-from gpucost.cli.output import RowFormat, fitted, left_out, line_width, render_rows
+from gpucost.cli.output import line_width
+from gpucost.render.rows import RowFormat, fitted, left_out, render_rows
 from tests import own_catalog
 
 COLUMNS = ["price", "place", "instance type", "why", "note"]

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.output import RowFormat, render_rows
 from gpucost.cli.unit import flat, rendered
 from gpucost.periods import Period
+from gpucost.render.rows import RowFormat, render_rows
 from gpucost.report.units.query import UnitAsk, UnitView
 from tests.replay.work import counter, put, stored, training
 

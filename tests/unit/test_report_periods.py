@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpucost.cli.command import parse_instant, parse_period
 from gpucost.errors import UsageError
-from gpucost.periods import Period, is_month, iso, local_midnight, month_period, name_of, slots
+from gpucost.periods import Period, is_month, iso, local_midnight, month_period, name_of, parse_instant, parse_period, slots
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = ZoneInfo("Asia/Kolkata")

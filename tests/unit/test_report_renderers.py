@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 
 from gpucost import api, price
 from gpucost.cli.app import app
-from gpucost.cli.output import RowFormat, render_rows
 from gpucost.config.model import Config, SharedCost
 from gpucost.errors import UsageError
 from gpucost.periods import month_period
 from gpucost.render.data import to_csv, to_json, to_parquet
+from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.schema import schema as schema_of
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
