@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost import attribute as attribution
-from gpucost import inventory, price
+from gpucost import inventory
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Position, Value
 from gpucost.whatif.fleet import CostOf, Costs, Fleet, Node, Pod, Price
@@ -61,11 +61,10 @@ def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
             tuple(replace(pod, cluster=f"{number}/{pod.cluster}") for pod in fleet.pods),
         )
     with scratch_store() as con:
-        # On an empty store inventory finds nothing, and leaves the tables that attribution reads.
-        inventory.stage(con, config)
+        inventory.declare(con)
         put_fleet(con, tables(together))
-        # their prices are their own; a cost basis asks for the table
-        price.load_price_list(con, ())
+        # they tell of no cores and memory: whatever the cost basis, the whole price rides on GPUs
+        con.execute("SET VARIABLE cost_basis = 'node'")
         attribution.stage(con, config.tz, everything=True)
         totals, rows = cluster_costs(con), workload_costs(con)
     sums: list[list[Any]] = [[Decimal(0)] * 3 + [0] * 3 for _ in fleets]
