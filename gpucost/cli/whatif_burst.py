@@ -278,19 +278,18 @@ def whatif_burst(
     else:
         usage = run.usage()
         primaries, places = places_of_fleet(settings, usage.fleet, providers)
-        works, said = works_of(usage.fleet, run.cost_of, primaries, places)
+        works, said = run.evaluate(works_of(usage.fleet, primaries, places))
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     result = answer(
         works,
         moving,
-        run.cost_of,
         currency=settings.currency,
         period=period_name,
         assumptions=(use, *_of_moving(moving, egress_price_per_gb, wait_minutes, delay_cost_per_hour, transfer_gbit_per_second)),
         findings=said,
     )
-    run.write(result)
+    run.write(run.evaluate(result))
 
 
 def _of_moving(

@@ -122,7 +122,7 @@ def whatif_rightsize(
             memory_per_gpu_mib=memory_per_gpu_mib, hours=hours, to_gpu_model=to_gpu_model, to_price=to_price, to_gpus=to_gpus,
             relative_speed=relative_speed, serving=serving,
         )  # fmt: skip
-        run.write(rightsize.calculator_answer(options, facts, speed_table, run.cost_of))
+        run.write(run.evaluate(rightsize.calculator_answer(options, facts, speed_table)))
         return
 
     from datetime import timedelta
@@ -143,5 +143,4 @@ def whatif_rightsize(
     stored_options = rightsize.StoredRightsizeOptions(
         settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, given
     )
-    answer = rightsize.stored_answer(stored_options, usage.fleet, measured, facts, speed_table, offers, run.cost_of)
-    run.write(answer)
+    run.write(run.evaluate(rightsize.stored_answer(stored_options, usage.fleet, measured, facts, speed_table, offers)))

@@ -105,7 +105,7 @@ def whatif_schedule(
             active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
             currency=settings.currency,
         )  # fmt: skip
-        run.write(schedule.calculator_answer(options, run.cost_of))
+        run.write(run.evaluate(schedule.calculator_answer(options)))
         return
 
     from dataclasses import replace
@@ -143,4 +143,4 @@ def whatif_schedule(
     stored_options = schedule.StoredScheduleOptions(
         rules, settings.currency, usage.period_name, scope, usage.is_narrowed, frozenset(given)
     )
-    run.write(schedule.stored_answer(stored_options, fleet, idle, run.cost_of))
+    run.write(run.evaluate(schedule.stored_answer(stored_options, fleet, idle)))

@@ -108,7 +108,7 @@ def whatif_share(
         stored_options = share.StoredShareOptions(
             sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given
         )
-        run.write(share.stored_answer(stored_options, usage.fleet, measured, facts, run.cost_of))
+        run.write(run.evaluate(share.stored_answer(stored_options, usage.fleet, measured, facts)))
         return
 
     from gpucost.whatif import share
@@ -119,4 +119,4 @@ def whatif_share(
         gpus_per_pod=gpus_per_pod, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model, on_demand_price=on_demand_price,
         price_per=price_per, gpus=gpus, hours=hours,
     )  # fmt: skip
-    run.write(share.calculator_answer(options, run.cost_of))
+    run.write(run.evaluate(share.calculator_answer(options)))

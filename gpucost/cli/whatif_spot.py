@@ -259,7 +259,7 @@ def _calculated(run: Run, options: Options, rate: Rate | None, fleet: Described)
         load_offers(con, run.settings)
         quote, band = quote_of(con, run.settings, fleet)
         chosen = rate or band or typical_rate(con)
-    return answer.calculator_answer(options, chosen, quote, run.cost_of)
+    return run.evaluate(answer.calculator_answer(options, chosen, quote))
 
 
 def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described) -> Answer:
@@ -286,7 +286,7 @@ def _from_store(run: Run, options: Options, rate: Rate | None, fleet: Described)
         price=fleet.spot_price,
         price_per=fleet.price_per.value,
     )
-    return answer.stored_answer(options, question, run.cost_of)
+    return run.evaluate(answer.stored_answer(options, question))
 
 
 def _backtest(
@@ -302,4 +302,4 @@ def _backtest(
         question = job_replay(run, fleet, rate, on_demand_share)
     else:
         question = usage_replay(run, rate, on_demand_share)
-    return backtest.answer(options, question, run.cost_of)
+    return run.evaluate(backtest.answer(options, question))

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost import attribute as attribution
 from gpucost import inventory
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Position, Value
-from gpucost.whatif.fleet import CostOf, Costs, Fleet, Node, Pod, Price
+from gpucost.whatif.answer import Position
+from gpucost.whatif.fleet import Costs, Fleet, Price, Scenario, uniform
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-def cost_of(config: Config, fleet: Fleet) -> Costs:
-    """What one fleet costs."""
-    return costs_of(config, [fleet])[0]
+T = TypeVar("T")
+
+
+def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: Sequence[Scenario[T]]) -> list[T]:
+    """What each of the scenarios returns, in order; the fleets that all of them wait for are costed together."""
+    known: dict[Fleet, Costs] = {}
+    waiting: dict[int, Sequence[Fleet] | None] = dict.fromkeys(range(len(scenarios)))
+    answers: dict[int, T] = {}
+    while waiting:
+        for number, fleets in list(waiting.items()):
+            try:
+                scenario = scenarios[number]
+                waiting[number] = next(scenario) if fleets is None else scenario.send([known[fleet] for fleet in fleets])
+            except StopIteration as end:
+                answers[number] = end.value
+                del waiting[number]
+        new = [fleet for fleet in dict.fromkeys(one for fleets in waiting.values() for one in fleets or ()) if fleet not in known]
+        known |= zip(new, costs_of(new), strict=True)
+    return [answers[number] for number in range(len(scenarios))]
 
 
 def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
@@ -149,39 +165,24 @@ def charge(amount_per_part: Decimal, parts: float = 1) -> Block:
     return Block(parts, amount_per_part, 0.0)
 
 
-def positions(
-    cost_of: CostOf, currency: str, groups: Mapping[str, Iterable[Block]], more: Mapping[str, Mapping[str, Value]] | None = None
-) -> dict[str, Position]:
-    """What each named group of blocks costs, by one run of the stages."""
-    fleet, hours = Fleet(), dict.fromkeys(groups, (0.0, 0.0))
-    for name, blocks in groups.items():
-        for index, block in enumerate(blocks):
-            fleet += _fleet(name, index, block)
-            if block.gpus:
-                before = hours[name]
-                hours[name] = (before[0] + block.node_hours * block.gpus, before[1] + block.node_hours)
-    costs = cost_of(fleet).by_workload if fleet.nodes else {}
+def positions(currency: str, groups: Mapping[str, Iterable[Block]]) -> Scenario[dict[str, Position]]:
+    """What each named group of blocks costs."""
+    named = {name: list(blocks) for name, blocks in groups.items()}
+    costs = yield [sum((_fleet(str(number), block) for number, block in enumerate(blocks)), Fleet()) for blocks in named.values()]
     return {
         name: Position(
-            costs.get(("default", "default", name), Decimal(0)),
+            one.cost,
             currency,
-            round(gpu_hours, 6),
-            round(node_hours, 6),
-            dict((more or {}).get(name, {})),
+            round(sum((block.node_hours * block.gpus for block in blocks), 0.0), 6),
+            round(sum((block.node_hours for block in blocks if block.gpus), 0.0), 6),
         )
-        for name, (gpu_hours, node_hours) in hours.items()
+        for (name, blocks), one in zip(named.items(), costs, strict=True)
     }
 
 
-def _fleet(name: str, index: int, block: Block) -> Fleet:
+def _fleet(name: str, block: Block) -> Fleet:
     """The block as one node that stands for many: its hours grow no longer than a month, so that the stages stay fast."""
     several = max(1, math.ceil(block.node_hours / _LONGEST_HOURS))
-    end = round(block.node_hours / several * MS_PER_HOUR)
-    if end <= 0:
-        return Fleet()
-    node, gpus = f"{name}#{index}", (block.gpus or 1.0) * several
     price = Price(kept(block.price) * several, "option")
-    return Fleet(
-        (Node(node, gpus, 0, end, (price,)),),
-        (Pod(node, name, gpus, 0, end, uid=node),),
-    )
+    gpus, hours = (block.gpus or 1.0) * several, block.node_hours / several
+    return uniform(name, nodes=1, gpus_per_node=gpus, hours=hours, price=price)

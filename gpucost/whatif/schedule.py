@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -17,13 +17,13 @@ from gpucost.whatif.fleet import (
     DAYS,
     HOURS_PER_MONTH,
     NOTEBOOKS,
-    CostOf,
     Fleet,
     Idle,
     Node,
     Pod,
     Price,
     PricePer,
+    Scenario,
     Span,
     days_counted,
     is_batch,
@@ -326,12 +326,15 @@ class ScheduleOptions:
     told: tuple[Assumption, ...] = field(default_factory=tuple)
 
 
-def calculator_answer(options: ScheduleOptions, cost_of: CostOf) -> Answer:
+def calculator_answer(options: ScheduleOptions) -> Scenario[Answer]:
     """Today (on demand, up all the time) against up when needed, at the spot price where one is given."""
     paid = min(options.active_hours + options.starts * options.provision_minutes / 60, options.hours)
     price = options.spot_price or options.on_demand_price
-    today = _position(options, options.hours, options.on_demand_price, "on_demand", cost_of)
-    scenario = _position(options, paid, price, "spot" if options.spot_price else "on_demand", cost_of)
+    fleets = (
+        _one_node(options, options.hours, options.on_demand_price, "on_demand"),
+        _one_node(options, paid, price, "spot" if options.spot_price else "on_demand"),
+    )
+    today, scenario = [Position.of(costs, options.currency) * options.nodes for costs in (yield fleets)]
     even = float(options.on_demand_price / price) * options.hours
     reachable = even < options.hours
     return Answer(
@@ -357,9 +360,9 @@ def calculator_answer(options: ScheduleOptions, cost_of: CostOf) -> Answer:
     )
 
 
-def _position(options: ScheduleOptions, hours: float, price: Decimal, capacity_type: str, cost_of: CostOf) -> Position:
-    """So many times one of the nodes: they are equal in all that a cost depends on."""
-    one = uniform(
+def _one_node(options: ScheduleOptions, hours: float, price: Decimal, capacity_type: str) -> Fleet:
+    """One of the nodes: they are equal in all that a cost depends on."""
+    return uniform(
         "nodes",
         nodes=1,
         gpus_per_node=options.gpus_per_node,
@@ -367,7 +370,6 @@ def _position(options: ScheduleOptions, hours: float, price: Decimal, capacity_t
         price=Price(price, "option"),
         capacity_type=capacity_type,
     )
-    return Position.of(cost_of(one), options.currency) * options.nodes
 
 
 def _time(options: ScheduleOptions) -> tuple[str, ...]:
@@ -459,17 +461,17 @@ class StoredScheduleOptions:
     given: frozenset[str] = field(default_factory=frozenset)
 
 
-def stored_answer(options: StoredScheduleOptions, fleet: Fleet, idle: Idle, cost_of: CostOf) -> Answer:
+def stored_answer(options: StoredScheduleOptions, fleet: Fleet, idle: Idle) -> Scenario[Answer]:
     """What the rules would have saved in the period, and whom they would have made wait."""
     rules = options.rules
     kept = [piece for pod in fleet.pods for piece in pieces(pod, rules, idle.get((pod.cluster, pod.uid), ()))]
     played = replay(fleet, kept, rules, remove_nodes=not options.is_narrowed)
-    position: Callable[[Fleet], Position]
-    if options.is_narrowed:
-        position = lambda f: Position.held(cost_of(f), options.currency, f)  # noqa: E731
-    else:
-        position = lambda f: Position.of(cost_of(f), options.currency)  # noqa: E731
-    today, scenario = position(fleet), position(played.fleet)
+    fleets = (fleet, played.fleet)
+    costs = yield fleets
+    today, scenario = (
+        Position.held(one, options.currency, own) if options.is_narrowed else Position.of(one, options.currency)
+        for own, one in zip(fleets, costs, strict=True)
+    )
     hours = [wait.hours for wait in played.waits]
     released = _held_hours(fleet.pods) - sum((p.to_ms - p.from_ms) * p.pod.gpus for p in kept) / MS_PER_HOUR
     cut = _busy_hours_cut(fleet, rules, idle)

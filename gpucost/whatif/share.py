@@ -12,7 +12,6 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows
 from gpucost.whatif.fleet import (
     HOURS_PER_MONTH,
-    CostOf,
     Fleet,
     Level,
     Levels,
@@ -20,6 +19,7 @@ from gpucost.whatif.fleet import (
     Pod,
     Price,
     PricePer,
+    Scenario,
     node_price,
     node_shape,
     uniform,
@@ -268,7 +268,7 @@ class ShareOptions:
     told: tuple[Assumption, ...] = field(default_factory=tuple)
 
 
-def calculator_answer(options: ShareOptions, cost_of: CostOf) -> Answer:
+def calculator_answer(options: ShareOptions) -> Scenario[Answer]:
     """The GPUs held today against those needed when shared. Raises UsageError where a pod fits no GPU with the margins."""
     sizing, count = options.sizing, options.pods * options.gpus_per_pod
     level = Level(1, 1, 0, options.utilization_percent / 100, options.utilization_percent / 100, options.memory_mib)
@@ -283,7 +283,9 @@ def calculator_answer(options: ShareOptions, cost_of: CostOf) -> Answer:
     # a pod that leaves no room for the headroom keeps its GPU
     needed = pack(items, fits) if fits(items[:1]) else []
     shared = len(needed) if needed else count
-    today, scenario = (_position(options, gpus, cost_of) for gpus in (count, shared))
+    counts = (count, shared)
+    costs = yield [_one_node(options, gpus) for gpus in counts]
+    today, scenario = (Position.of(one, options.currency, gpus=gpus) for gpus, one in zip(counts, costs, strict=True))
     most = max((len(gpu.items) for gpu in needed), default=1)
     lines: tuple[tuple[str, int, float, float | None], ...] = ()
     if needed:
@@ -316,12 +318,11 @@ def calculator_answer(options: ShareOptions, cost_of: CostOf) -> Answer:
     )
 
 
-def _position(options: ShareOptions, gpus: int, cost_of: CostOf) -> Position:
+def _one_node(options: ShareOptions, gpus: int) -> Fleet:
     """So many GPUs, always on, as one node: how they lie on nodes does not matter to what they cost."""
     each = options.price_per_gpu_hour
     price = Price(round((each or Decimal(0)) * gpus, 9), "option" if each else "none")
-    costs = cost_of(uniform("pods", nodes=1, gpus_per_node=gpus, hours=options.hours, price=price))
-    return Position.of(costs, options.currency, gpus=gpus)
+    return uniform("pods", nodes=1, gpus_per_node=gpus, hours=options.hours, price=price)
 
 
 def _break_even(options: ShareOptions) -> tuple[str, ...]:
@@ -431,7 +432,7 @@ class _Packed:
     items: dict[str, Pod]
 
 
-def stored_answer(options: StoredShareOptions, fleet: Fleet, levels: Levels, facts: Facts, cost_of: CostOf) -> Answer:
+def stored_answer(options: StoredShareOptions, fleet: Fleet, levels: Levels, facts: Facts) -> Scenario[Answer]:
     """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
 
     Raises GpucostError where no pod was measured.
@@ -448,10 +449,10 @@ def stored_answer(options: StoredShareOptions, fleet: Fleet, levels: Levels, fac
     shared = Fleet()
     for pool in packed:
         shared += _shared_fleet(pool, options.sizing, facts, nodes)
-    today = Position.held(cost_of(fleet), options.currency, fleet)
-    scenario = Position.held(cost_of(rest), options.currency, rest)
+    today_costs, rest_costs, shared_costs = yield fleet, rest, shared
+    today, scenario = Position.held(today_costs, options.currency, fleet), Position.held(rest_costs, options.currency, rest)
     if shared.nodes:
-        scenario = scenario + Position.of(cost_of(shared), options.currency)
+        scenario = scenario + Position.of(shared_costs, options.currency)
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
     held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved)
     needed, _ = peak((gpu.from_ms, gpu.to_ms) for pool in packed for gpu in pool.gpus)

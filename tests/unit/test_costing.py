@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from gpucost import inventory
 from gpucost.config.model import Config
 from gpucost.store import schema
 from gpucost.store.connection import scratch_store
-from gpucost.whatif.cost import cost_of, costs_of
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.cost import Block, charge, costs_of, evaluate, positions
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario
+from tests.unit.whatif_costs import answered, stage_cost
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -32,7 +34,7 @@ def test_a_workload_of_two_teams_costs_what_both_pay() -> None:
         Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
         Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
     )
-    costs = cost_of(Config(), Fleet((_node("a", "8"),), pods))
+    costs = stage_cost(Fleet((_node("a", "8"),), pods))
     assert costs.by_team == {"vision": Decimal(40), "nlp": Decimal(20)}
     assert costs.by_workload == {("default", "default", "Job/train"): Decimal(60)}
     assert (costs.node_cost, costs.cost, costs.unallocated_cost) == (80, 60, 20)
@@ -52,7 +54,7 @@ def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytes
     steps = (Price(Decimal("8.123456789"), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR + 1))
     pods = (Pod("a", "Job/a", 6, HOUR + 7, 30 * HOUR, team="x", uid="1"), Pod("a", "Job/b", 4, 0, 9 * HOUR, team="y", uid="2"))
     fleet = Fleet((Node("a", 8, 0, 40 * HOUR, steps, instance_type="p4d.24xlarge"), _node("b", "2")), pods)
-    alone = cost_of(Config(), fleet)
+    alone = stage_cost(fleet)
     declare = inventory.declare
 
     def stage(con: DuckDBPyConnection) -> None:
@@ -60,7 +62,7 @@ def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytes
         inventory.stage(con, Config())
 
     monkeypatch.setattr(inventory, "declare", stage)
-    assert cost_of(Config(), fleet) == alone
+    assert stage_cost(fleet) == alone
 
 
 def test_each_declared_table_is_filled_by_one_stage() -> None:
@@ -87,3 +89,27 @@ def test_a_scratch_store_is_empty_has_the_whole_schema_and_shares_no_rows() -> N
         con.commit()
         with scratch_store() as other:
             assert other.execute("SELECT count(*) FROM cuts").fetchone() == (0,)
+
+
+def test_scenarios_run_once_and_what_they_wait_for_is_costed_together() -> None:
+    runs: list[int] = []
+
+    def costs(fleets: Sequence[Fleet]) -> list[Costs]:
+        runs.append(len(fleets))
+        return costs_of(Config(), fleets) if fleets else []
+
+    def cost(*names: str) -> Scenario[list[Decimal]]:
+        found = []
+        for name in names:
+            first, second = yield Fleet((_node(name, "8"),)), Fleet((_node("both", "1"),))
+            found.append(first.node_cost + second.node_cost)
+        return found
+
+    assert evaluate(costs, [cost("a"), cost("b", "c"), cost()]) == [[90], [90, 90], []]
+    assert [count for count in runs if count] == [3, 1]
+
+
+def test_positions_of_blocks() -> None:
+    groups = {"base": [Block(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)], "nothing": [], "none": [Block(0, Decimal(1))]}
+    found = answered(positions("USD", groups))
+    assert [(one.cost, one.gpu_hours, one.node_hours) for one in found.values()] == [(2005, 8000, 1000), (0, 0, 0), (0, 0, 0)]

@@ -1,10 +1,26 @@
-"""What a fleet costs, added up in plain Python: the stages' answer where everything is held, without their time."""
+"""What-ifs answered: by the stages, or by what a fleet costs added up in plain Python, without the stages' time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from typing import TypeVar
 
-from gpucost.whatif.fleet import Costs, Fleet
+from gpucost.config.model import Config
+from gpucost.whatif.cost import costs_of, evaluate
+from gpucost.whatif.fleet import Costs, Fleet, Scenario
+
+T = TypeVar("T")
+
+
+def stage_cost(fleet: Fleet) -> Costs:
+    """What a fleet costs, by the stages."""
+    return costs_of(Config(), [fleet])[0]
+
+
+def answered(scenario: Scenario[T], cost_of: Callable[[Fleet], Costs] = stage_cost) -> T:
+    """What the scenario returns."""
+    return evaluate(lambda fleets: [cost_of(fleet) for fleet in fleets], [scenario])[0]
 
 
 def plain_cost(fleet: Fleet) -> Costs:

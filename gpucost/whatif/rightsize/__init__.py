@@ -18,13 +18,13 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
-    CostOf,
     Fleet,
     Levels,
     Node,
     Pod,
     Price,
     PricePer,
+    Scenario,
     is_batch,
     node_price,
     uniform,
@@ -376,7 +376,7 @@ class RightsizeOptions:
     told: tuple[Assumption, ...] = field(default_factory=tuple)
 
 
-def calculator_answer(options: RightsizeOptions, facts: Facts, speeds: Speeds, cost_of: CostOf) -> Answer:
+def calculator_answer(options: RightsizeOptions, facts: Facts, speeds: Speeds) -> Scenario[Answer]:
     """Today's GPUs against the others. Raises UsageError where the others cannot do the work."""
     load = options.load
     ratio = speeds.ratio(options.to_model, load.model)
@@ -396,17 +396,17 @@ def calculator_answer(options: RightsizeOptions, facts: Facts, speeds: Speeds, c
             )
         gpus = found[0].gpus
     factor = time_factor(load, gpus, ratio)
+    sides = (
+        (load.model, load.gpus, options.hours, options.price_per_gpu_hour),
+        (options.to_model, gpus, options.hours * factor, options.to_price_per_gpu_hour),
+    )
+    costs = yield [
+        uniform("work", nodes=1, gpus_per_node=count, hours=hours, price=Price(round(price * count, 12), "option"))
+        for _, count, hours, price in sides
+    ]
     today, scenario = (
-        Position.of(
-            cost_of(uniform("work", nodes=1, gpus_per_node=count, hours=hours, price=Price(round(price * count, 12), "option"))),
-            options.currency,
-            gpus=count,
-            gpu_model=model,
-        )
-        for model, count, hours, price in (
-            (load.model, load.gpus, options.hours, options.price_per_gpu_hour),
-            (options.to_model, gpus, options.hours * factor, options.to_price_per_gpu_hour),
-        )
+        Position.of(one, options.currency, gpus=count, gpu_model=model)
+        for (model, count, _, _), one in zip(sides, costs, strict=True)
     )
     work = Decimal(str(options.hours * load.used * load.mean))
     even = options.price_per_gpu_hour * load.gpus / (gpus * Decimal(str(factor)))
@@ -532,8 +532,7 @@ def stored_answer(
     facts: Facts,
     speeds: Speeds,
     listed: Sequence[Offer],
-    cost_of: CostOf,
-) -> Answer:
+) -> Scenario[Answer]:
     """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
 
     Raises GpucostError where nothing was measured.
@@ -553,14 +552,13 @@ def stored_answer(
         found = fits(load, _near(shape, offers, same_model=options.same_model), facts, speeds, options.margins)
         if found and (found[0].offer.gpu_model, found[0].gpus) != (shape.model, shape.gpus):
             moves.append(Move(shape, tuple(shapes[shape]), load, found[0]))
-    moves, before = _that_save(fleet, moves, cost_of)
+    moves, before = yield from _that_save(fleet, moves)
     gone = {pod for move in moves for pod in move.pods}
     rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
-    today = Position.held(cost_of(fleet), options.currency, fleet)
-    scenario = Position.held(cost_of(rest), options.currency, rest)
+    today_costs, rest_costs, costs = yield fleet, rest, moved(moves)
+    today, scenario = Position.held(today_costs, options.currency, fleet), Position.held(rest_costs, options.currency, rest)
     lines: list[tuple[Value, ...]] = []
     if moves:
-        costs = cost_of(moved(moves))
         scenario = scenario + Position.of(costs, options.currency)
         lines = _lines(moves, before, costs.by_workload)
     unused = {shape: shape.gpus - load.used for shape, load in loads.items() if 0 < load.used < shape.gpus}
@@ -603,11 +601,11 @@ def _near(shape: Shape, offers: Sequence[Offer], *, same_model: bool) -> list[Of
     ]
 
 
-def _that_save(fleet: Fleet, moves: list[Move], cost_of: CostOf) -> tuple[list[Move], list[Decimal]]:
+def _that_save(fleet: Fleet, moves: list[Move]) -> Scenario[tuple[list[Move], list[Decimal]]]:
     """The moves that cost less than what they replace, and what that costs today."""
     if not moves:
         return [], []
-    before, after = cost_of(alone(fleet, moves)).by_workload, cost_of(moved(moves)).by_workload
+    before, after = [costs.by_workload for costs in (yield alone(fleet, moves), moved(moves))]
     kept = [number for number in range(len(moves)) if after[key(number)] < before[key(number)]]
     return [moves[number] for number in kept], [before[key(number)] for number in kept]
 

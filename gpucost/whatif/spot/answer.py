@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.errors import UsageError
 from gpucost.periods import to_ms
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
-from gpucost.whatif.fleet import GPUS_PER_NODE, HOURS_PER_MONTH, CostOf, Costs, Fleet, Price, PricePer, node_price, uniform
+from gpucost.whatif.fleet import GPUS_PER_NODE, HOURS_PER_MONTH, Costs, Fleet, Price, PricePer, Scenario, node_price, uniform
 from gpucost.whatif.spot import simulate as formulas
 from gpucost.whatif.spot.interruptions import Rate, money
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
@@ -176,16 +176,13 @@ class Quote:
             capacity_type="on_demand" if name == "on_demand" else "spot",
         )
 
-    def costs(self, prices: Mapping[str, Decimal | float], cost_of: CostOf) -> dict[str, Decimal]:
-        """What the nodes cost at each of these prices, asked of the stages at once: every price is a team of its own.
-
-        The nodes are equal in all that a cost depends on, so one of them is asked for.
-        """
-        together = sum((self.node(name, price) for name, price in prices.items()), Fleet())
-        return {name: cost * self.nodes for name, cost in cost_of(together).by_team.items()}
+    def costs(self, prices: Mapping[str, Decimal | float]) -> Scenario[dict[str, Decimal]]:
+        """What the nodes cost at each of these prices: one of them, as they are equal in all that a cost depends on."""
+        costs = yield [self.node(name, price) for name, price in prices.items()]
+        return {name: one.cost * self.nodes for name, one in zip(prices, costs, strict=True)}
 
 
-def calculator_answer(options: Options, rate: Rate, quote: Quote, cost_of: CostOf) -> Answer:
+def calculator_answer(options: Options, rate: Rate, quote: Quote) -> Scenario[Answer]:
     """What moving `quote` costs, by the exact effective price; first order beside it.
 
     Raises UsageError where the checkpoint interval is longer than the job.
@@ -199,7 +196,7 @@ def calculator_answer(options: Options, rate: Rate, quote: Quote, cost_of: CostO
     percentiles = _paid_percentiles(simulated)
     prices: dict[str, Decimal | float] = {"on_demand": on_demand, "exact": exact, "first_order": first}
     prices |= {name: exact * hours / expected for name, hours in percentiles.items()}
-    costs = quote.costs(prices, cost_of)
+    costs = yield from quote.costs(prices)
     node_hours = sum(node.hours for node in quote.node("exact", exact).nodes) * quote.nodes
     as_on_demand, as_spot = (
         Position(costs[name], quote.currency, node_hours * quote.gpus, node_hours) for name in ("on_demand", "exact")
@@ -348,14 +345,9 @@ def _finite(value: float) -> float:
 _SHOWN = 20
 
 
-def stored_answer(options: Options, question: Question, cost_of: CostOf) -> Answer:
+def stored_answer(options: Options, question: Question) -> Scenario[Answer]:
     """What moving the usage costs. Raises GpucostError where nothing can be moved."""
     moved, stays = movable(options, question)
-    costs_today = cost_of(question.fleet)
-    costs_then = cost_of(edited(options, question, moved, formulas.exact))
-    first = cost_of(edited(options, question, moved, formulas.first_order))
-    today = _position(question, costs_today)
-    scenario = _position(question, costs_then, cost_first_order=_cost(question, first))
     # of nodes that others hold, too, only the part asked for counts
     weights = [(item, item.node.hours * (item.held_share if question.is_narrowed else 1)) for item in moved.values()]
     hours = sum(weight for _, weight in weights)
@@ -381,6 +373,16 @@ def stored_answer(options: Options, question: Question, cost_of: CostOf) -> Answ
     useful = hours / gang / (1 if to_spot else formulas.stretch(work))
     simulated = simulate(work, useful, options.wait_hours, options.runs, options.seed)
     makespan = makespan_figures(useful, expected_hours(work, useful), work, options.wait_hours, simulated)
+    spans = _spans(options, question, moved, simulated, makespan)
+    costs_today, costs_then, first, *others = yield [
+        question.fleet,
+        edited(options, question, moved, formulas.exact),
+        edited(options, question, moved, formulas.first_order),
+        *(fleet for fleets in spans.values() for fleet in fleets),
+    ]
+    today = _position(question, costs_today)
+    scenario = _position(question, costs_then, cost_first_order=_cost(question, first))
+    ends = (_cost(question, one) for one in others)
     by_suitability, table = _by_workload(question, moved, costs_today, costs_then)
     figures: dict[str, Any] = {
         "price_per": question.price_per,
@@ -411,7 +413,10 @@ def stored_answer(options: Options, question: Question, cost_of: CostOf) -> Answ
         scenario=scenario,
         figures=figures,
         assumptions=(*_price_assumptions(moved, currency), *_rate_assumptions(moved), *options.assumptions()),
-        ranges=_stored_ranges(options, question, moved, simulated, makespan, cost_of),
+        ranges=tuple(
+            Range("scenario cost", min(pair), max(pair), currency, source)
+            for source, pair in zip(spans, zip(ends, ends, strict=True), strict=True)
+        ),
         break_even=break_even_sentences(
             even[0], even[1], rate, gang, is_cheaper=formulas.exact(options.work(0.0)) < on_demand / spot
         ),
@@ -427,27 +432,25 @@ def stored_answer(options: Options, question: Question, cost_of: CostOf) -> Answ
     )
 
 
-def _stored_ranges(
-    options: Options,
-    question: Question,
-    moved: dict[tuple[str, str], Moved],
-    simulated: Any,
-    makespan: dict[str, Any],
-    cost_of: CostOf,
-) -> tuple[Range, ...]:
-    spans = []
-    currency = question.market.currency
+def _spans(
+    options: Options, question: Question, moved: dict[tuple[str, str], Moved], simulated: Any, makespan: dict[str, Any]
+) -> dict[str, tuple[Fleet, Fleet]]:
+    """The fleets between whose costs that of the scenario lies, by what spans them."""
+    spans = {}
     if simulated is not None and makespan["expected_paid"]:
         import numpy as np
 
-        factors = [float(value) / makespan["expected_paid"] for value in np.percentile(simulated.paid, (5, 95))]
-        ends = [_cost(question, cost_of(edited(options, question, moved, formulas.exact, factor))) for factor in factors]
-        spans.append(Range("scenario cost", min(ends), max(ends), currency, f"5 % to 95 % of {options.runs:,} simulated runs"))
+        low, high = (float(value) / makespan["expected_paid"] for value in np.percentile(simulated.paid, (5, 95)))
+        spans[f"5 % to 95 % of {options.runs:,} simulated runs"] = (
+            edited(options, question, moved, formulas.exact, low),
+            edited(options, question, moved, formulas.exact, high),
+        )
     if all(item.rate.low is not None and item.rate.high is not None for item in moved.values()):
-        rates: tuple[Callable[[Rate], float], ...] = (lambda rate: rate.low or 0.0, lambda rate: rate.high or 0.0)
-        ends = [_cost(question, cost_of(edited(options, question, moved, formulas.exact, rate_of=at))) for at in rates]
-        spans.append(Range("scenario cost", min(ends), max(ends), currency, "between the ends of what is known of interruptions"))
-    return tuple(spans)
+        spans["between the ends of what is known of interruptions"] = (
+            edited(options, question, moved, formulas.exact, rate_of=lambda rate: rate.low or 0.0),
+            edited(options, question, moved, formulas.exact, rate_of=lambda rate: rate.high or 0.0),
+        )
+    return spans
 
 
 def _by_workload(
