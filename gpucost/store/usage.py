@@ -35,7 +35,7 @@ def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """What the GPUs that each workload held came to: rows (team, cluster, namespace, workload, cost)."""
+    """What the GPUs that each workload held came to: rows (cluster, namespace, workload, cost)."""
     return sqlfiles.run(con, "fleet_workloads").fetchall()
 
 

@@ -114,7 +114,6 @@ class Costs:
     gpu_hours: float
     allocated_gpu_hours: float
     node_hours: float
-    by_team: dict[str, Decimal] = field(default_factory=dict)
     by_workload: dict[tuple[str, str, str], Decimal] = field(default_factory=dict)
 
 

@@ -32,4 +32,4 @@ def plain_cost(fleet: Fleet) -> Costs:
         by_workload[key] = by_workload.get(key, Decimal(0)) + cost[pod.cluster, pod.node]
     total = sum(cost.values(), Decimal(0))
     gpu_hours = sum(node.hours * node.gpus for node in fleet.nodes)
-    return Costs(total, total, Decimal(0), gpu_hours, gpu_hours, sum(node.hours for node in fleet.nodes), {}, by_workload)
+    return Costs(total, total, Decimal(0), gpu_hours, gpu_hours, sum(node.hours for node in fleet.nodes), by_workload)

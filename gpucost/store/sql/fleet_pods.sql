@@ -7,5 +7,5 @@ SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, hash(cluster, no
 FROM (
     SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($namespace::VARCHAR[]) AS namespace,
         unnest($workload::VARCHAR[]) AS workload, unnest($uid::VARCHAR[]) AS uid,
-        unnest($gpus::DOUBLE[]) AS gpus, unnest($held_from_ms::BIGINT[]) AS held_from_ms, unnest($held_to_ms::BIGINT[]) AS held_to_ms
+        unnest($gpus::DOUBLE[]) AS gpus, unnest($from_ms::BIGINT[]) AS held_from_ms, unnest($to_ms::BIGINT[]) AS held_to_ms
 );
