@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from gpucost.findings import Finding, Findings, Question
     from gpucost.periods import Period
     from gpucost.report.queue import Queue
-    from gpucost.savings import Ask
     from gpucost.store.connection import Store
+    from gpucost.whatif.answer import Answer
+    from gpucost.whatif.fleet import Scenario
 
 _WASTE = "gpucost.waste/1"
 
@@ -525,7 +526,7 @@ def _plain(value: Any) -> Any:
     return iso(value) if isinstance(value, datetime) else value
 
 
-def _commit(config: Config, period: Period, question: Question) -> Ask:
+def _commit(config: Config, period: Period, question: Question) -> Scenario[Answer]:
     """`whatif reserve` about the question's workloads."""
     from gpucost.cli.whatif import Run, StoreOptions
     from gpucost.cli.whatif_commitments import stored_families
@@ -540,12 +541,8 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
         end=iso(period.end),
     )
     run = Run(lambda: config, asked, quiet=True)
-
-    def ask(cost_of: Any) -> Any:
-        families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
-        return answer(families, existing, cost_of, currency=config.currency, period=name, assumptions=assumptions)
-
-    return ask
+    families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
+    return (yield from answer(families, existing, currency=config.currency, period=name, assumptions=assumptions))
 
 
 _QUEUE = "gpucost.queue/1"
