@@ -1,6 +1,6 @@
 -- reads: the variables accelerators and other_resources (pricing/resources.csv), and cost_basis
--- writes: is_accelerator(resource), is_unlisted(resource), is_host_resource(resource) of resources as kube-state-metrics names them, lower-cased; quantity(text, most), compute_slices(profile)
--- invariant: of no resource both is_accelerator and is_unlisted hold; is_host_resource holds of none with the cost basis `node`
+-- writes: is_accelerator(resource), is_unlisted(resource), is_host_resource(resource), quantity(text, most), compute_slices(profile)
+-- invariant: a resource is named as kube-state-metrics does, lower-cased; of none both is_accelerator and is_unlisted hold; is_host_resource holds of none with the cost basis `node`
 
 -- A GPU or another accelerator, or a part of one: what holds accelerators is found by it alone.
 CREATE OR REPLACE TEMP MACRO is_accelerator(resource) AS

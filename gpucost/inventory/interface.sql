@@ -1,6 +1,6 @@
 -- reads: nodes
--- writes: what inventory hands to price and attribution besides the stored tables, empty: settings, facts, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams
--- invariant: each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
+-- writes: settings, facts, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams
+-- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, device_metric VARCHAR, device_scale DOUBLE, mig_metric VARCHAR, mig_scale DOUBLE, mig_share VARCHAR,
     max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
