@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from gpucost.findings import Finding, Findings, Question
     from gpucost.periods import Period
     from gpucost.report.queue import Queue
-    from gpucost.savings import Ask
     from gpucost.store.connection import Store
+    from gpucost.whatif.answer import Answer
+    from gpucost.whatif.fleet import Scenario
 
 
 @command("team namespace cluster workload period by written")
@@ -346,7 +347,7 @@ def _money(amount: Decimal, currency: str) -> str:
     return figure_text(amount, "money", currency, 2)
 
 
-def _commit(config: Config, period: Period, question: Question) -> Ask:
+def _commit(config: Config, period: Period, question: Question) -> Scenario[Answer]:
     """`whatif reserve` about the question's workloads."""
     from gpucost.cli.whatif import Run, StoreOptions
     from gpucost.cli.whatif_commitments import stored_families
@@ -361,12 +362,8 @@ def _commit(config: Config, period: Period, question: Question) -> Ask:
         end=iso(period.end),
     )
     run = Run(lambda: config, asked, quiet=True)
-
-    def ask(cost_of: Any) -> Any:
-        families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
-        return answer(families, existing, cost_of, currency=config.currency, period=name, assumptions=assumptions)
-
-    return ask
+    families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
+    return (yield from answer(families, existing, currency=config.currency, period=name, assumptions=assumptions))
 
 
 @command("* cluster period written")

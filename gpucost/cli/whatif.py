@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer, Position, Rows, Value
-    from gpucost.whatif.fleet import Costs, Fleet
+    from gpucost.whatif.fleet import Fleet, Scenario
 
 # below this, four decimals would hide a number's digits
 _SMALL = 0.01
@@ -285,17 +285,11 @@ class Run:
 
         return Store(self.settings.store)
 
-    def cost_of(self, fleet: Fleet) -> Costs:
-        """What a fleet costs under this configuration, by the attribution stages."""
+    def evaluate(self, scenario: Scenario[T]) -> T:
+        """What the scenario returns; the attribution stages tell what its fleets cost under this configuration."""
         from gpucost.whatif import cost
 
-        return cost.cost_of(self.settings, fleet)
-
-    def costs_of(self, fleets: Sequence[Fleet]) -> list[Costs]:
-        """What several fleets cost, by one run of the stages."""
-        from gpucost.whatif import cost
-
-        return cost.costs_of(self.settings, fleets)
+        return cost.evaluate(functools.partial(cost.costs_of, self.settings), [scenario])[0]
 
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """What `read` makes of the store once it is attributed."""

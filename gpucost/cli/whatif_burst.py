@@ -253,13 +253,12 @@ def whatif_burst(
     else:
         usage = run.usage()
         primaries, places = places_of_fleet(settings, usage.fleet, providers)
-        works, said = works_of(usage.fleet, run.cost_of, primaries, places)
+        works, said = run.evaluate(works_of(usage.fleet, primaries, places))
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     result = answer(
         works,
         moving,
-        run.cost_of,
         currency=settings.currency,
         period=period_name,
         assumptions=(
@@ -280,4 +279,4 @@ def whatif_burst(
         ),
         findings=said,
     )
-    run.write(result)
+    run.write(run.evaluate(result))

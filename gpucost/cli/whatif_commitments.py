@@ -128,21 +128,20 @@ def whatif_buy(
         model = costs.inputs.gpu_model
         if model is None:
             raise UsageError("--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes")
-        shape, cloud = cloud_usage(usage.fleet, usage.period, model, own.gpus, run.cost_of, is_narrowed=usage.is_narrowed)
+        shape, cloud = run.evaluate(cloud_usage(usage.fleet, usage.period, model, own.gpus, is_narrowed=usage.is_narrowed))
         period_name = usage.period_name
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     result = answer(
         own,
         cloud,
         shape,
-        run.cost_of,
         currency=settings.currency,
         period=period_name,
         own_nodes=own_nodes,
         lead_months=lead_months,
         assumptions=(use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts)),
     )
-    run.write(result)
+    run.write(run.evaluate(result))
     if costs.inputs.not_given:
         note(f"not given, and counted as nothing (pue as 1): {', '.join(costs.inputs.not_given)}", quiet=run.quiet)
 
@@ -462,9 +461,11 @@ def whatif_reserve(
             run, instance_type or (), region or (), prices, discounts, price_per
         )
     run.write(
-        answer(
-            families, existing, run.cost_of, currency=settings.currency, period=period_name, assumptions=assumptions,
-            years=term_years or (), payments=payment_option or (),
+        run.evaluate(
+            answer(
+                families, existing, currency=settings.currency, period=period_name, assumptions=assumptions,
+                years=term_years or (), payments=payment_option or (),
+            )
         )
     )  # fmt: skip
 

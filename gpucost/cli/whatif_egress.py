@@ -118,7 +118,5 @@ def whatif_egress(
         assumed("download speed", transfer.download_gbit_per_second, "Gbit/s", download_gbit_per_second, "default: a guess"),
         assumed("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
     )
-    result = answer(
-        downloads, transfer, run.cost_of, hours=hours, currency=settings.currency, period=period_name, assumptions=given
-    )
-    run.write(result)
+    result = answer(downloads, transfer, hours=hours, currency=settings.currency, period=period_name, assumptions=given)
+    run.write(run.evaluate(result))

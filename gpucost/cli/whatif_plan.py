@@ -74,7 +74,7 @@ def whatif_plan(
         hours = (any_usage.period.end - any_usage.period.start).total_seconds() / 3600
         fleets = {name: usage.fleet for name, usage in usages.items()}
         context = Context(settings.currency, fleets, any_usage.period_name, hours, hours / 24)
-    run.write(answer(plan, context, run.cost_of))
+    run.write(run.evaluate(answer(plan, context)))
 
 
 SCHEMA = "gpucost.whatif-compare/1"

@@ -112,7 +112,7 @@ def whatif_rightsize(
             memory_per_gpu_mib=memory_per_gpu_mib, hours=hours, to_gpu_model=to_gpu_model, to_price=to_price, to_gpus=to_gpus,
             relative_speed=relative_speed, serving=serving,
         )  # fmt: skip
-        run.write(answer(options, fleet, measured, facts, speed_table, [offer], run.cost_of))
+        run.write(run.evaluate(answer(options, fleet, measured, facts, speed_table, [offer])))
         return
     usage = run.usage()
     with run.store.read() as con:
@@ -125,4 +125,4 @@ def whatif_rightsize(
     options = RightsizeOptions(
         settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, given, (use,)
     )
-    run.write(answer(options, usage.fleet, measured, facts, speed_table, offers, run.cost_of))
+    run.write(run.evaluate(answer(options, usage.fleet, measured, facts, speed_table, offers)))

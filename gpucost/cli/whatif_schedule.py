@@ -96,7 +96,7 @@ def whatif_schedule(
             active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
             currency=settings.currency,
         )  # fmt: skip
-        run.write(answer(options, fleet, then, {}, run.cost_of))
+        run.write(run.evaluate(answer(options, fleet, then, {})))
         return
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
@@ -123,4 +123,4 @@ def whatif_schedule(
     idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
     scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
     options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, given)
-    run.write(answer(options, fleet, played(options, fleet, idle), idle, run.cost_of))
+    run.write(run.evaluate(answer(options, fleet, played(options, fleet, idle), idle)))

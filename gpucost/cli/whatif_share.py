@@ -92,7 +92,7 @@ def whatif_share(
             utilization_percent=utilization_percent, memory_per_pod_mib=memory_per_pod_mib, gpu_model=gpu_model,
             on_demand_price=on_demand_price, price_per=price_per, gpus=gpus, hours=hours,
         )  # fmt: skip
-        run.write(answer(options, fleet, measured, facts, lambda alike: run.cost_of(alike.folded())))
+        run.write(run.evaluate(answer(options, fleet, measured, facts)))
         return
     usage = run.usage()
     measured = run.read(lambda con: levels(con, settings.activity, usage.period))
@@ -103,4 +103,4 @@ def whatif_share(
     options = ShareOptions(
         sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, given, assumptions=assumptions
     )
-    run.write(answer(options, usage.fleet, measured, facts, run.cost_of))
+    run.write(run.evaluate(answer(options, usage.fleet, measured, facts)))

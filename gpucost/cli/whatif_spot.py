@@ -234,9 +234,9 @@ def whatif_spot(
         with store_or_empty(run.settings) as con:
             load_offers(con, run.settings)
             question = answer.described(con, run.settings, options, fleet, rate)
-        run.write(answer.answer(options, question, run.costs_of))
+        run.write(run.evaluate(answer.answer(options, question)))
     else:
-        run.write(answer.answer(options, _from_store(run, rate, fleet), run.costs_of))
+        run.write(run.evaluate(answer.answer(options, _from_store(run, rate, fleet))))
 
 
 def _from_store(run: Run, rate: Rate | None, fleet: Described) -> Question:
@@ -269,4 +269,4 @@ def _backtest(
         question = job_replay(run, fleet, rate, on_demand_share)
     else:
         question = usage_replay(run, rate, on_demand_share)
-    return backtest.answer(options, question, run.cost_of)
+    return run.evaluate(backtest.answer(options, question))

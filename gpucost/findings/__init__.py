@@ -137,7 +137,7 @@ def read(con: DuckDBPyConnection, activity: Activity, period: Period) -> Read:
     for row in answer_rows(con, _PACKAGE, "50_hours", span):
         hours[_key(row)].append(row)
     return Read(
-        workloads={_key(row): row for row in answer_rows(con, _PACKAGE, "11_workloads_told")},
+        workloads={_key(row): row for row in answer_rows(con, _PACKAGE, "11_finding_workloads")},
         buckets=buckets,
         levels={_key(row): row for row in answer_rows(con, _PACKAGE, "40_levels", span)},
         hours=hours,
@@ -372,12 +372,10 @@ class _Candidates:
         for families in spaces.values():
             keys = [key for _, several in families for key in several]
             scope = tuple(word for family, several in families for word in self.found.scope(several, family))
-            hours = sum(self.found.workloads[key]["on_demand_gpu_ms"] for key in keys)
-            cost = sum((self.found.workloads[key]["on_demand_cost"] for key in keys), Decimal(0))
             words = f"{len(keys)} workloads that could go on after an interruption"
             question = self._question("spot", keys, "", workloads=scope)
             subject = ", ".join(family for family, _ in families)
-            yield self._candidate("on_demand_training", keys, subject, Part(hours, cost), "on demand", words, (question,))
+            yield self._candidate("on_demand_training", keys, subject, self._on_demand(keys), "on demand", words, (question,))
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         by_cluster: dict[str, list[dict[str, object]]] = defaultdict(list)
@@ -397,12 +395,10 @@ class _Candidates:
             if row["workload_type"] == "inference" and row["on_demand_cost"] > 0:
                 steady[key[0], key[1]].append(key)
         for keys in steady.values():
-            hours = sum(self.found.workloads[key]["on_demand_gpu_ms"] for key in keys)
-            cost = sum((self.found.workloads[key]["on_demand_cost"] for key in keys), Decimal(0))
             names = tuple(sorted(key[2] for key in keys))
             question = self._question("reserve", keys, "", workloads=names)
-            words = "serves around the clock"
-            yield self._candidate("steady_on_demand", keys, ", ".join(names), Part(hours, cost), "on demand", words, (question,))
+            subject, part = ", ".join(names), self._on_demand(keys)
+            yield self._candidate("steady_on_demand", keys, subject, part, "on demand", "serves around the clock", (question,))
 
     def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
         for (_, _, family), every in self.found.families("training", "batch", "inference", "development", "other").items():
@@ -491,6 +487,10 @@ class _Candidates:
     ) -> Question:
         cluster, namespace, _ = keys[0]
         return Question(command, cluster if self.many else None, namespace, workloads or self.found.scope(keys, family), options)
+
+    def _on_demand(self, keys: Iterable[Key]) -> Part:
+        rows = [self.found.workloads[key] for key in keys]
+        return Part(sum(row["on_demand_gpu_ms"] for row in rows), sum((row["on_demand_cost"] for row in rows), Decimal(0)))
 
     def _unused(self, key: Key) -> float:
         level = self.found.levels.get(key)

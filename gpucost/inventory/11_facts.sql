@@ -1,7 +1,7 @@
 -- reads: series, states, target_intervals
 -- writes: facts, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
 -- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples; no value is beyond what things can be, no moment (_time, _created) in the future of its sample
-CREATE OR REPLACE TEMP TABLE facts AS
+INSERT INTO facts BY NAME
 WITH intervals AS (
     SELECT source, cluster, job, instance, hour, interval_ms FROM target_intervals
     UNION ALL

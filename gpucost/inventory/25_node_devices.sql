@@ -1,7 +1,7 @@
 -- reads: node_lives, device_series, device_places, device_pods
 -- writes: node_devices, one row per activity series and node life it was measured on, with device_id for (node, UUID, MIG instance)
 -- invariant: a series stands on one name at a time; a device_id belongs to one node life
-CREATE OR REPLACE TEMP TABLE node_devices AS
+INSERT INTO node_devices BY NAME
 WITH placed AS MATERIALIZED (
     SELECT p.series_id, n.node_id, n.up_from_ms, n.up_to_ms
     FROM (FROM device_places UNION ALL FROM device_pods) AS p

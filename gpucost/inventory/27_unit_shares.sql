@@ -1,7 +1,7 @@
 -- reads: node_facts, node_labels, facts, mig_profiles, settings, resource_kinds, resources, virtual_devices
 -- writes: unit_shares, one row per (node, span of labels, resource): which part of a physical GPU one unit of it is
 -- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares; offered_share is what a unit of the node's capacity is
-CREATE OR REPLACE TEMP TABLE unit_shares AS
+INSERT INTO unit_shares BY NAME
 WITH spans AS (
     SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas, coalesce(l.is_shared, false) AS is_shared,
         coalesce(l.unit_profile, CASE WHEN l.is_mig_single THEN n.only_profile END) AS unit_profile,

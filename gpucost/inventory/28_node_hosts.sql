@@ -1,7 +1,7 @@
 -- reads: node_facts, facts, catalog_instances
 -- writes: node_hosts, one row per (GPU node, 'cpu' or 'memory'): the cores or bytes it has; none where neither it nor the catalog tells
 -- invariant: units > 0; empty with the cost basis `node`
-CREATE OR REPLACE TEMP TABLE node_hosts AS
+INSERT INTO node_hosts BY NAME
 WITH reported AS (
     SELECT n.node_id, f.resource AS part, max(f.value) AS units
     FROM node_facts AS n

@@ -1,7 +1,7 @@
 -- reads: pods, pod_requests, node_traits, facts, collected
 -- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it
 -- invariant: from_ms < to_ms; 0 < part <= 1
-CREATE OR REPLACE TEMP TABLE unlisted_holdings AS
+INSERT INTO unlisted_holdings BY NAME
 WITH offered AS (
     SELECT n.node_id, f.resource, max(f.value) AS units
     FROM node_traits AS n

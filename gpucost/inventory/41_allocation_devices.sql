@@ -1,7 +1,7 @@
 -- reads: allocated, pod_units, claim_shares, device_names, node_devices, node_facts, blocks, unit_shares
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
-CREATE OR REPLACE TEMP TABLE allocation_devices AS
+INSERT INTO allocation_devices BY NAME
 WITH labeled AS (
     SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms,
         count(*) OVER (PARTITION BY d.series_id) AS namesakes

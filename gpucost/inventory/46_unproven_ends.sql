@@ -1,7 +1,7 @@
 -- reads: allocated, facts
 -- writes: unproven_ends, one row per allocation that may have ended before its requests did: from the last sample of its phase on, or later from when one of its containers had ended
 -- invariant: held_from_ms <= from_ms < to_ms = held_to_ms; none where a terminal phase was seen, or phases were scraped to within ten minutes of the end
-CREATE OR REPLACE TEMP TABLE unproven_ends AS
+INSERT INTO unproven_ends BY NAME
 WITH phases AS (
     SELECT cluster, uid, max(end_ms) AS end_ms, bool_or(labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS is_terminal
     FROM facts

@@ -1,7 +1,7 @@
 -- reads: allocated, label_spans, settings, team_globs, team_values, category_teams
 -- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
 -- invariant: an allocation's spans cover all time since ever without overlap; team is never null
-CREATE OR REPLACE TEMP TABLE allocation_teams AS
+INSERT INTO allocation_teams BY NAME
 WITH pieces AS (
     SELECT a.allocation_id, a.cluster, a.namespace, k.team AS by_category,
         p.labels AS pod_labels, n.labels AS namespace_labels,

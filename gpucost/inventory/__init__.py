@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.catalog import accelerators, load_catalog, other_resources
 from gpucost.config.model import hours_off, instant_ms
-from gpucost.engine import run_stages
+from gpucost.engine import run_stage, run_stages
 from gpucost.periods import label_name
 from gpucost.store import runs
 
@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
+_INTERFACE = "interface"
+
+
+def declare(con: DuckDBPyConnection) -> None:
+    """Make the temporary tables that inventory hands to price and attribution (interface.sql), empty."""
+    run_stage(con, __name__, _INTERFACE)
+
+
 def load_settings(con: DuckDBPyConnection, config: Config) -> None:
-    """Make the temporary tables `settings` (one row), `team_globs`, `team_values`, `team_categories` and `type_rules` from the
-    configuration, and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
+    """Fill `settings` (one row), and make the temporary tables `team_globs`, `team_values`, `team_categories` and `type_rules`
+    from the configuration, and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
 
     The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
     statement is planned, they spare tables from being read in vain.
@@ -32,13 +40,11 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
     configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
     namespace_label = config.team_labels.namespace if configured else "team"
     con.execute(
-        """CREATE OR REPLACE TEMP TABLE settings AS SELECT
-            $threshold_percent::DOUBLE AS threshold_percent,
-            $device_metric::VARCHAR AS device_metric, $device_scale::DOUBLE AS device_scale,
-            $mig_metric::VARCHAR AS mig_metric, $mig_scale::DOUBLE AS mig_scale, $mig_share::VARCHAR AS mig_share,
-            $max_bridge_ms::BIGINT AS max_bridge_ms, $hami_default_mem::DOUBLE AS hami_default_mem,
-            $teams_configured::BOOLEAN AS teams_configured, $currency::VARCHAR AS currency,
-            $team_namespace_label::VARCHAR AS team_namespace_label, $team_pod_label::VARCHAR AS team_pod_label""",
+        """INSERT INTO settings BY NAME SELECT
+            $threshold_percent AS threshold_percent, $device_metric AS device_metric, $device_scale AS device_scale,
+            $mig_metric AS mig_metric, $mig_scale AS mig_scale, $mig_share AS mig_share, $max_bridge_ms AS max_bridge_ms,
+            $hami_default_mem AS hami_default_mem, $teams_configured AS teams_configured, $currency AS currency,
+            $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label""",
         {
             "threshold_percent": config.idle.threshold_percent,
             "device_metric": config.activity.device_metric,
@@ -120,15 +126,17 @@ def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, st
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM node_leftovers; "
         "DELETE FROM pending_requests; DELETE FROM collected; DELETE FROM coverage_gaps; DELETE FROM warnings"
     )
+    declare(con)
     load_catalog(con)
     load_settings(con, config)
     runs.look(con, needs)
-    run_stages(con, "gpucost.inventory")
+    run_stages(con, __name__, skip=(_INTERFACE,))
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:
     """Rebuild coverage_gaps and collected alone, as far as metrics tell of them."""
     con.execute("DELETE FROM collected; DELETE FROM coverage_gaps")
+    declare(con)
     load_catalog(con)
     load_settings(con, config)
-    run_stages(con, "gpucost.inventory", until="19_collected")
+    run_stages(con, __name__, until="19_collected")

@@ -7,6 +7,8 @@ import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -279,16 +281,30 @@ def _is_database(path: Path) -> bool:
         return file.read(_MAGIC_AT + len(_MAGIC))[_MAGIC_AT:] == _MAGIC
 
 
+_scratch_numbers = count()
+
+
+@cache
+def _template() -> duckdb.DuckDBPyConnection:
+    """An empty store in memory: scratch stores copy its schema, so that migrations run once in a process."""
+    con = duckdb.connect(":memory:")
+    schema.migrate(con)
+    return con
+
+
 @contextmanager
 def scratch_store() -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to an empty store in memory, inside a transaction."""
-    import duckdb
-
-    con = duckdb.connect(":memory:")
+    name = f"scratch_{next(_scratch_numbers)}"
+    con = _template().cursor()
     try:
-        con.execute("SET TimeZone = 'UTC'")
-        schema.migrate(con)
+        con.execute(f"ATTACH ':memory:' AS {name}; COPY FROM DATABASE memory TO {name} (SCHEMA); USE {name}")
+        # those who had it before may have set what holds for all in this memory
+        con.execute("SET TimeZone = 'UTC'; RESET preserve_insertion_order; RESET memory_limit")
         con.execute("BEGIN")
         yield con
     finally:
+        with suppress(duckdb.Error):  # a statement that failed has ended it
+            con.execute("ROLLBACK")
+        con.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
         con.close()

@@ -23,11 +23,11 @@ _FLEET = {
     "nodes": """
 INSERT INTO nodes BY NAME
 SELECT hash(cluster, node) AS node_id, * FROM (
-    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node,
-        unnest($up_from_ms::BIGINT[]) AS up_from_ms, unnest($up_to_ms::BIGINT[]) AS up_to_ms,
+    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($name::VARCHAR[]) AS node,
+        unnest($from_ms::BIGINT[]) AS up_from_ms, unnest($to_ms::BIGINT[]) AS up_to_ms,
         unnest($provider::VARCHAR[]) AS provider, unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone,
         unnest($instance_type::VARCHAR[]) AS instance_type, unnest($capacity_type::VARCHAR[]) AS capacity_type,
-        unnest($gpu_model::VARCHAR[]) AS gpu_model, unnest($gpu_count::DOUBLE[]) AS gpu_count)""",
+        unnest($gpu_model::VARCHAR[]) AS gpu_model, unnest($gpus::DOUBLE[]) AS gpu_count)""",
     "pods": """
 INSERT INTO allocations BY NAME
 SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, hash(cluster, node) AS node_id, * EXCLUDE (node),
@@ -35,13 +35,13 @@ SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, hash(cluster, no
 FROM (
     SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($namespace::VARCHAR[]) AS namespace,
         unnest($workload::VARCHAR[]) AS workload, unnest($uid::VARCHAR[]) AS uid, unnest($gpus::DOUBLE[]) AS gpus,
-        unnest($held_from_ms::BIGINT[]) AS held_from_ms, unnest($held_to_ms::BIGINT[]) AS held_to_ms)""",
+        unnest($from_ms::BIGINT[]) AS held_from_ms, unnest($to_ms::BIGINT[]) AS held_to_ms)""",
     "teams": """
 INSERT INTO allocation_teams BY NAME
 SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, team, 0 AS from_ms, 9223372036854775807 AS to_ms
 FROM (
     SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($team::VARCHAR[]) AS team,
-        unnest($uid::VARCHAR[]) AS uid, unnest($held_from_ms::BIGINT[]) AS held_from_ms)""",
+        unnest($uid::VARCHAR[]) AS uid, unnest($from_ms::BIGINT[]) AS held_from_ms)""",
 }
 _FLEET_COLLECTED = "INSERT INTO collected SELECT cluster, min(up_from_ms), max(up_to_ms) FROM nodes GROUP BY cluster"
 
@@ -63,14 +63,14 @@ def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 _WORKLOAD_COSTS = """
-SELECT c.team, a.cluster, a.namespace, a.workload, sum(c.cost)
+SELECT a.cluster, a.namespace, a.workload, sum(c.cost)
 FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
 ORDER BY ALL"""
 
 
 def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """What the GPUs that each workload held came to: rows (team, cluster, namespace, workload, cost)."""
+    """What the GPUs that each workload held came to: rows (cluster, namespace, workload, cost)."""
     return con.execute(_WORKLOAD_COSTS).fetchall()
 
 

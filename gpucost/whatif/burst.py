@@ -10,7 +10,7 @@ from decimal import Decimal
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, charge, positions
-from gpucost.whatif.fleet import CostOf, Fleet
+from gpucost.whatif.fleet import Fleet, Scenario
 
 _COLUMNS = ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it")
 _ROWS = 12
@@ -73,13 +73,12 @@ class Moving:
 def answer(
     works: Sequence[Work],
     moving: Moving,
-    cost_of: CostOf,
     *,
     currency: str,
     period: str,
     assumptions: Sequence[Assumption] = (),
     findings: Sequence[str] = (),
-) -> Answer:
+) -> Scenario[Answer]:
     """Each work in its cheapest place, where that costs at most `at_most_percent` of its primary's spot price; else as it is.
 
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
@@ -95,7 +94,7 @@ def answer(
                 charge(_share(moving, work, whole) * moving.price_per_gb(work, place)),
                 charge(moving.delay_cost_per_hour, _delay_hours(moving, work, whole)),
             ]
-    told = positions(cost_of, currency, groups)
+    told = yield from positions(currency, groups)
     records, chosen = _verdicts(works, moving, told)
     today = [_today(work, told) for work in works]
     scenario = [
@@ -261,8 +260,8 @@ def _assumptions(works: Sequence[Work]) -> list[Assumption]:
 
 
 def works_of(
-    fleet: Fleet, cost_of: CostOf, spot_of: Mapping[tuple[str, str, str], Place], places_of: Mapping[str, Sequence[Place]]
-) -> tuple[tuple[Work, ...], tuple[str, ...]]:
+    fleet: Fleet, spot_of: Mapping[tuple[str, str, str], Place], places_of: Mapping[str, Sequence[Place]]
+) -> Scenario[tuple[tuple[Work, ...], tuple[str, ...]]]:
     """The pods of a fleet as work by (provider, region, GPU model), and what of it cannot be compared.
 
     The primary's spot price is what the fleet's own spot nodes cost there; `spot_of`, by these three, where it has none.
@@ -276,7 +275,8 @@ def works_of(
         named[pod] = (node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind)
     tagged = tuple(replace(pod, workload="\t".join(key), namespace="burst", team="burst") for pod, key in named.items())
     costs: dict[str, Decimal] = defaultdict(Decimal)
-    for (_, _, workload), amount in cost_of(Fleet(fleet.nodes, tagged)).by_workload.items():
+    (paid_today,) = yield (Fleet(fleet.nodes, tagged),)
+    for (_, _, workload), amount in paid_today.by_workload.items():
         costs[workload] += amount
     groups = defaultdict(list)
     for pod, key in named.items():

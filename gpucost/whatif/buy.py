@@ -12,7 +12,7 @@ from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet, Price
+from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Price, Scenario
 
 _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
@@ -56,8 +56,8 @@ class _Split:
 
 
 def cloud_usage(
-    fleet: Fleet, period: Period, gpu_model: str, own_gpus: float, cost_of: CostOf, *, is_narrowed: bool
-) -> tuple[Curve, Price]:
+    fleet: Fleet, period: Period, gpu_model: str, own_gpus: float, *, is_narrowed: bool
+) -> Scenario[tuple[Curve, Price]]:
     """What of the fleet own nodes of that model could have been, hour by hour, and what the cloud asked for it on the mean.
 
     In own nodes of `own_gpus` GPUs. `is_narrowed`: by what the fleet's pods hold; else by whole nodes, used or not.
@@ -72,7 +72,7 @@ def cloud_usage(
             if there
             else "--nodes and --on-demand-price describe the cloud instead",
         )
-    costs = cost_of(same)
+    (costs,) = yield (same,)
     spans = (
         ((pod.from_ms, pod.to_ms, pod.gpus / own_gpus) for pod in same.pods)
         if is_narrowed
@@ -93,14 +93,13 @@ def answer(
     own: Own,
     cloud: Price,
     curve: Curve,
-    cost_of: CostOf,
     *,
     currency: str,
     period: str,
     own_nodes: int | None = None,
     lead_months: float = 0.0,
     assumptions: Sequence[Assumption] = (),
-) -> Answer:
+) -> Scenario[Answer]:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
     `cloud` is its price per hour of as many GPUs as an own node has. The number of own nodes is the one that costs least, unless
@@ -108,7 +107,7 @@ def answer(
     """
     share = float(own.price / cloud.per_node_hour)
     nodes = curve.best_level(share) if own_nodes is None else own_nodes
-    today, splits = _costs(own, cloud, curve, _levels(curve, nodes), cost_of, currency)
+    today, splits = yield from _costs(own, cloud, curve, _levels(curve, nodes), currency)
     chosen, months = splits[nodes], curve.hours / HOURS_PER_MONTH
     breaks = {split.nodes: split.break_even_months(own, today, months, lead_months) for split in splits.values()}
     when = breaks[nodes]
@@ -157,14 +156,14 @@ def _levels(curve: Curve, nodes: int) -> list[int]:
 
 
 def _costs(
-    own: Own, cloud: Price, curve: Curve, levels: Iterable[int], cost_of: CostOf, currency: str
-) -> tuple[Position, dict[int, _Split]]:
+    own: Own, cloud: Price, curve: Curve, levels: Iterable[int], currency: str
+) -> Scenario[tuple[Position, dict[int, _Split]]]:
     groups = {"cloud": [Block(curve.node_hours, cloud.per_node_hour, own.gpus)]}
     for nodes in levels:
         peaks = Block(max(0.0, curve.node_hours - curve.used(nodes)), cloud.per_node_hour, own.gpus)
         groups[f"{nodes} whole"] = [Block(nodes * curve.hours, own.price, own.gpus), peaks]
         groups[f"{nodes} running"] = [Block(nodes * curve.hours, own.running_price, own.gpus), peaks]
-    told = positions(cost_of, currency, groups)
+    told = yield from positions(currency, groups)
     return told["cloud"], {nodes: _Split(nodes, told[f"{nodes} whole"], told[f"{nodes} running"]) for nodes in levels}
 
 

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost import attribute as attribution
-from gpucost import inventory, price
+from gpucost import inventory
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Position, Value
-from gpucost.whatif.fleet import CostOf, Costs, Fleet, Node, Pod, Price
+from gpucost.whatif.answer import Position
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, uniform
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-def cost_of(config: Config, fleet: Fleet) -> Costs:
-    """What one fleet costs."""
-    return costs_of(config, [fleet])[0]
+T = TypeVar("T")
+
+
+def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: Sequence[Scenario[T]]) -> list[T]:
+    """What each of the scenarios returns, in order; the fleets that all of them wait for are costed together."""
+    known: dict[Fleet, Costs] = {}
+    waiting: dict[int, Sequence[Fleet] | None] = dict.fromkeys(range(len(scenarios)))
+    answers: dict[int, T] = {}
+    while waiting:
+        for number, fleets in list(waiting.items()):
+            try:
+                scenario = scenarios[number]
+                waiting[number] = next(scenario) if fleets is None else scenario.send([known[fleet] for fleet in fleets])
+            except StopIteration as end:
+                answers[number] = end.value
+                del waiting[number]
+        new = [fleet for fleet in dict.fromkeys(one for fleets in waiting.values() for one in fleets or ()) if fleet not in known]
+        known |= zip(new, costs_of(new), strict=True)
+    return [answers[number] for number in range(len(scenarios))]
 
 
 def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
@@ -50,22 +66,15 @@ def _at_one_time(fleets: Sequence[Fleet]) -> list[list[int]]:
 
 
 def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
-    """The fleets stand side by side, in clusters of their own."""
+    """The fleets stand side by side, in clusters of their own: each cluster's name begins with the number of its fleet."""
     from gpucost.store.connection import scratch_store
     from gpucost.store.usage import cluster_costs, put_fleet, workload_costs
 
-    together = Fleet()
-    for number, fleet in enumerate(fleets):
-        together += Fleet(
-            tuple(replace(node, cluster=f"{number}/{node.cluster}") for node in fleet.nodes),
-            tuple(replace(pod, cluster=f"{number}/{pod.cluster}") for pod in fleet.pods),
-        )
     with scratch_store() as con:
-        # On an empty store inventory finds nothing, and leaves the tables that attribution reads.
-        inventory.stage(con, config)
-        put_fleet(con, tables(together))
-        # their prices are their own; a cost basis asks for the table
-        price.load_price_list(con, ())
+        inventory.declare(con)
+        put_fleet(con, _tables(fleets))
+        # they tell of no cores and memory: whatever the cost basis, the whole price rides on GPUs
+        con.execute("SET VARIABLE cost_basis = 'node'")
         attribution.stage(con, config.tz, everything=True)
         totals, rows = cluster_costs(con), workload_costs(con)
     sums: list[list[Any]] = [[Decimal(0)] * 3 + [0] * 3 for _ in fleets]
@@ -73,57 +82,35 @@ def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
         number = int(cluster.partition("/")[0])
         sums[number] = [before + more for before, more in zip(sums[number], figures, strict=True)]
     found = [Costs(*one[:3], *(round(ms / MS_PER_HOUR, 9) for ms in one[3:])) for one in sums]
-    for team, cluster, namespace, workload, amount in rows:
-        first, _, own = cluster.partition("/")
-        of = found[int(first)]
-        of.by_team[team] = of.by_team.get(team, Decimal(0)) + amount
-        key = (own, namespace, workload)
-        of.by_workload[key] = of.by_workload.get(key, Decimal(0)) + amount
+    for cluster, namespace, workload, amount in rows:
+        number, _, own = cluster.partition("/")
+        found[int(number)].by_workload[own, namespace, workload] = amount
     return found
 
 
-Columns = dict[str, list[Any]]
-
-
-def tables(fleet: Fleet) -> dict[str, Columns]:
+def _tables(fleets: Sequence[Fleet]) -> dict[str, dict[str, list[Any]]]:
     """The columns of `nodes`, `prices`, `pods` and `teams`, one value per node, price step and pod; prices as text, exactly."""
-    steps = [(node, price) for node in fleet.nodes for price in node.prices]
-    pods: Columns = {
-        "cluster": [pod.cluster for pod in fleet.pods],
-        "node": [pod.node for pod in fleet.pods],
-        "uid": [pod.uid for pod in fleet.pods],
-        "held_from_ms": [pod.from_ms for pod in fleet.pods],
-    }
+    nodes = [(f"{number}/{node.cluster}", node) for number, fleet in enumerate(fleets) for node in fleet.nodes]
+    pods = [(f"{number}/{pod.cluster}", pod) for number, fleet in enumerate(fleets) for pod in fleet.pods]
+    steps = [(cluster, node.name, price) for cluster, node in nodes for price in node.prices]
+    where = ("name", "from_ms", "to_ms", "provider", "region", "zone", "instance_type", "capacity_type", "gpu_model", "gpus")
+    key = ("uid", "node", "from_ms")
     return {
-        "nodes": {
-            "cluster": [node.cluster for node in fleet.nodes],
-            "node": [node.name for node in fleet.nodes],
-            "up_from_ms": [node.from_ms for node in fleet.nodes],
-            "up_to_ms": [node.to_ms for node in fleet.nodes],
-            "provider": [node.provider for node in fleet.nodes],
-            "region": [node.region for node in fleet.nodes],
-            "zone": [node.zone for node in fleet.nodes],
-            "instance_type": [node.instance_type for node in fleet.nodes],
-            "capacity_type": [node.capacity_type for node in fleet.nodes],
-            "gpu_model": [node.gpu_model for node in fleet.nodes],
-            "gpu_count": [node.gpus for node in fleet.nodes],
-        },
+        "nodes": _columns(nodes, *where),
         "prices": {
-            "cluster": [node.cluster for node, _ in steps],
-            "node": [node.name for node, _ in steps],
-            "from_ms": [price.from_ms for _, price in steps],
-            "price_per_hour": [f"{price.per_node_hour:f}" for _, price in steps],
-            "price_source": [price.source for _, price in steps],
+            "cluster": [cluster for cluster, _, _ in steps],
+            "node": [node for _, node, _ in steps],
+            "from_ms": [price.from_ms for _, _, price in steps],
+            "price_per_hour": [f"{price.per_node_hour:f}" for _, _, price in steps],
+            "price_source": [price.source for _, _, price in steps],
         },
-        "pods": pods
-        | {
-            "namespace": [pod.namespace for pod in fleet.pods],
-            "workload": [pod.workload for pod in fleet.pods],
-            "gpus": [pod.gpus for pod in fleet.pods],
-            "held_to_ms": [pod.to_ms for pod in fleet.pods],
-        },
-        "teams": pods | {"team": [pod.team for pod in fleet.pods]},
+        "pods": _columns(pods, *key, "to_ms", "namespace", "workload", "gpus"),
+        "teams": _columns(pods, *key, "team"),
     }
+
+
+def _columns(rows: Sequence[tuple[str, Node | Pod]], *names: str) -> dict[str, list[Any]]:
+    return {"cluster": [cluster for cluster, _ in rows]} | {name: [getattr(row, name) for _, row in rows] for name in names}
 
 
 # What the store keeps of a price.
@@ -150,39 +137,24 @@ def charge(amount_per_part: Decimal, parts: float = 1) -> Block:
     return Block(parts, amount_per_part, 0.0)
 
 
-def positions(
-    cost_of: CostOf, currency: str, groups: Mapping[str, Iterable[Block]], more: Mapping[str, Mapping[str, Value]] | None = None
-) -> dict[str, Position]:
-    """What each named group of blocks costs, by one run of the stages."""
-    fleet, hours = Fleet(), dict.fromkeys(groups, (0.0, 0.0))
-    for name, blocks in groups.items():
-        for index, block in enumerate(blocks):
-            fleet += _fleet(name, index, block)
-            if block.gpus:
-                before = hours[name]
-                hours[name] = (before[0] + block.node_hours * block.gpus, before[1] + block.node_hours)
-    costs = cost_of(fleet).by_workload if fleet.nodes else {}
+def positions(currency: str, groups: Mapping[str, Iterable[Block]]) -> Scenario[dict[str, Position]]:
+    """What each named group of blocks costs."""
+    named = {name: list(blocks) for name, blocks in groups.items()}
+    costs = yield [sum((_fleet(str(number), block) for number, block in enumerate(blocks)), Fleet()) for blocks in named.values()]
     return {
         name: Position(
-            costs.get(("default", "default", name), Decimal(0)),
+            one.cost,
             currency,
-            round(gpu_hours, 6),
-            round(node_hours, 6),
-            dict((more or {}).get(name, {})),
+            round(sum((block.node_hours * block.gpus for block in blocks), 0.0), 6),
+            round(sum((block.node_hours for block in blocks if block.gpus), 0.0), 6),
         )
-        for name, (gpu_hours, node_hours) in hours.items()
+        for (name, blocks), one in zip(named.items(), costs, strict=True)
     }
 
 
-def _fleet(name: str, index: int, block: Block) -> Fleet:
+def _fleet(name: str, block: Block) -> Fleet:
     """The block as one node that stands for many: its hours grow no longer than a month, so that the stages stay fast."""
     several = max(1, math.ceil(block.node_hours / _LONGEST_HOURS))
-    end = round(block.node_hours / several * MS_PER_HOUR)
-    if end <= 0:
-        return Fleet()
-    node, gpus = f"{name}#{index}", (block.gpus or 1.0) * several
     price = Price(kept(block.price) * several, "option")
-    return Fleet(
-        (Node(node, gpus, 0, end, (price,)),),
-        (Pod(node, name, gpus, 0, end, uid=node),),
-    )
+    gpus, hours = (block.gpus or 1.0) * several, block.node_hours / several
+    return uniform(name, nodes=1, gpus_per_node=gpus, hours=hours, price=price)

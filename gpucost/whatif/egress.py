@@ -9,7 +9,7 @@ from decimal import Decimal
 from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, charge, positions
-from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet
+from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
 _ROWS = 20
@@ -73,13 +73,12 @@ def starts_of(fleet: Fleet, period: Period, same_data: str) -> tuple[Downloads, 
 def answer(
     downloads: Sequence[Downloads],
     transfer: Transfer,
-    cost_of: CostOf,
     *,
     hours: float,
     currency: str,
     period: str,
     assumptions: Sequence[Assumption] = (),
-) -> Answer:
+) -> Scenario[Answer]:
     """What downloading at every start costs over `hours`, and what a shared cache does: one copy of each set of data.
 
     The cache is for data where it costs less; the rest goes on being downloaded.
@@ -88,7 +87,7 @@ def answer(
     for one in downloads:
         groups[f"{one.name} today"] = [charge(transfer.gb_per_start * transfer.price_per_gb, one.starts)]
         groups[f"{one.name} cache"] = _cached(one, transfer, hours)
-    told = positions(cost_of, currency, groups)
+    told = yield from positions(currency, groups)
     gb = {one.name: Decimal(repr(one.starts)) * transfer.gb_per_start for one in downloads}
     cached = {one.name for one in downloads if told[f"{one.name} cache"].cost < told[f"{one.name} today"].cost}
     today, scenario = _total(downloads, told, set(), transfer, currency), _total(downloads, told, cached, transfer, currency)

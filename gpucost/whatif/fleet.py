@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -149,12 +149,12 @@ class Costs:
     gpu_hours: float
     allocated_gpu_hours: float
     node_hours: float
-    by_team: dict[str, Decimal] = field(default_factory=dict)
     by_workload: dict[tuple[str, str, str], Decimal] = field(default_factory=dict)
 
 
-# What a fleet costs: the pipeline's answer, by the attribution stages.
-CostOf = Callable[[Fleet], Costs]
+T = TypeVar("T")
+# A what-if under way: it hands out fleets, is sent what each of them costs, and returns what it makes of that.
+Scenario = Generator[Sequence[Fleet], Sequence[Costs], T]
 
 
 def uniform(

@@ -16,7 +16,7 @@ from gpucost.config.load import line_numbers
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
-from gpucost.whatif.fleet import HOURS_PER_MONTH, CostOf, Fleet, Node, Pod, Price
+from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.share import Item, pack, slots
 from gpucost.whatif.spot.simulate import Work, exact
 
@@ -387,7 +387,7 @@ class Context:
     days: float | None = None
 
 
-def answer(plan: Plan, context: Context, cost_of: CostOf) -> Answer:
+def answer(plan: Plan, context: Context) -> Scenario[Answer]:
     """What each step, each category and the whole plan save. Raises DataError where a step cannot be done."""
     hours = context.hours or HOURS_PER_MONTH
     days = plan.days or context.days or _DAYS
@@ -397,7 +397,7 @@ def answer(plan: Plan, context: Context, cost_of: CostOf) -> Answer:
         for group in plan.groups
     }
     stages = _stages(plan, start, plan.steps, days)
-    costs = _costs(stages, cost_of)
+    costs = yield from _costs(stages)
     savings = [_total(costs[number]) - _total(costs[number + 1]) for number in range(len(plan.steps))]
     today, scenario = (
         Position(_total(costs[at]), context.currency, _hours(stages[at], gpus=True), _hours(stages[at], gpus=False))
@@ -417,7 +417,7 @@ def answer(plan: Plan, context: Context, cost_of: CostOf) -> Answer:
             ],
         },
         assumptions=_assumptions(plan, context, hours, days),
-        break_even=_break_even(plan, start, days, savings, today.cost, cost_of),
+        break_even=(yield from _break_even(plan, start, days, savings, today.cost)),
         time=_time(plan),
         findings=_findings(plan, savings, twice),
         tables=(_by_category(plan, costs[0], costs[-1]), _by_step(plan, costs, savings)),
@@ -452,7 +452,7 @@ def _stages(plan: Plan, start: Stage, steps: Sequence[Step], days: float) -> lis
     return stages
 
 
-def _costs(stages: Sequence[Stage], cost_of: CostOf) -> list[dict[str, Decimal]]:
+def _costs(stages: Sequence[Stage]) -> Scenario[list[dict[str, Decimal]]]:
     """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
     fleet = Fleet()
     for number, stage in enumerate(stages):
@@ -460,7 +460,7 @@ def _costs(stages: Sequence[Stage], cost_of: CostOf) -> list[dict[str, Decimal]]
             nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
             pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
             fleet += Fleet(nodes, tuple(pods)).folded()
-    told = cost_of(fleet).by_workload if fleet.nodes else {}
+    told = (yield (fleet,))[0].by_workload
     return [
         {group: told.get((f"stage-{number}", "default", group), Decimal(0)) for group in stage}
         for number, stage in enumerate(stages)
@@ -500,16 +500,15 @@ def _by_step(plan: Plan, costs: Sequence[Mapping[str, Decimal]], savings: Sequen
     return Rows("Step by step", ("step", "change", "groups", "cost_after", "saving"), tuple(lines), note)
 
 
-def _break_even(
-    plan: Plan, start: Stage, days: float, savings: Sequence[Decimal], today: Decimal, cost_of: CostOf
-) -> tuple[str, ...]:
+def _break_even(plan: Plan, start: Stage, days: float, savings: Sequence[Decimal], today: Decimal) -> Scenario[tuple[str, ...]]:
     """What is left of the plan without the step that it rests on most."""
     if not savings or max(savings) <= 0:
         return ("No step saves anything.",)
     top = savings.index(max(savings))
     step = plan.steps[top]
     without = [other for number, other in enumerate(plan.steps) if number != top]
-    left = today - _total(_costs(_stages(plan, start, without, days)[-1:], cost_of)[0])
+    (costs,) = yield from _costs(_stages(plan, start, without, days)[-1:])
+    left = today - _total(costs)
     return (f"Without step {top + 1} ({step.change} of {', '.join(step.groups)}) the rest of the plan saves {left:,.2f}.",)
 
 

@@ -18,13 +18,13 @@ from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
     NOTEBOOKS,
-    CostOf,
     Fleet,
     Idle,
     Node,
     Pod,
     Price,
     PricePer,
+    Scenario,
     Span,
     days_counted,
     is_batch,
@@ -332,16 +332,15 @@ def played(options: ScheduleOptions, fleet: Fleet, idle: Idle) -> Replay:
     return replay(fleet, kept, options.rules, remove_nodes=not options.is_narrowed)
 
 
-def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle, cost_of: CostOf) -> Answer:
+def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle) -> Scenario[Answer]:
     """What the schedule saves in the period, and whom it makes wait."""
     is_described, times = bool(options.assumptions), options.nodes
-
-    def position(of: Fleet) -> Position:
-        costs = cost_of(of)
-        held = Position.held(costs, options.currency, of) if options.is_narrowed else Position.of(costs, options.currency)
-        return held * times
-
-    today, scenario = position(fleet), position(then.fleet)
+    fleets = (fleet, then.fleet)
+    costs = yield fleets
+    today, scenario = (
+        (Position.held(one, options.currency, of) if options.is_narrowed else Position.of(one, options.currency)) * times
+        for of, one in zip(fleets, costs, strict=True)
+    )
     hours = [wait.hours for wait in then.waits]
     waited, longest, saving = sum(hours) * times, max(hours, default=0.0) * 60, today.cost - scenario.cost
     released = _held_hours(fleet.pods) - sum((p.to_ms - p.from_ms) * p.pod.gpus for p in then.kept) / MS_PER_HOUR

@@ -14,7 +14,6 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, ass
 from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
-    CostOf,
     Fleet,
     Level,
     Levels,
@@ -22,6 +21,7 @@ from gpucost.whatif.fleet import (
     Pod,
     Price,
     PricePer,
+    Scenario,
     node_price,
 )
 from gpucost.whatif.gpu_specs import Facts, Model, Profile
@@ -283,7 +283,7 @@ class _Packed:
     items: dict[str, Pod]
 
 
-def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts, cost_of: CostOf) -> Answer:
+def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) -> Scenario[Answer]:
     """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
 
     Raises GpucostError where no pod was measured.
@@ -301,10 +301,12 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts, co
     gone = set(moved)
     rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
     shared = sum((_shared_fleet(pool, sizing, facts, nodes) for pool in packed), Fleet())
-    today = Position.held(cost_of(fleet), options.currency, fleet)
-    scenario = Position.held(cost_of(rest), options.currency, rest)
+    fleets = (fleet, rest, shared)
+    # described pods are many and alike
+    today_costs, rest_costs, shared_costs = yield [one.folded() for one in fleets] if options.is_described else fleets
+    today, scenario = Position.held(today_costs, options.currency, fleet), Position.held(rest_costs, options.currency, rest)
     if shared.nodes:
-        scenario = scenario + Position.of(cost_of(shared), options.currency)
+        scenario = scenario + Position.of(shared_costs, options.currency)
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
     held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved or candidates)
     needed = peak((gpu.from_ms, gpu.to_ms) for pool in packed for gpu in pool.gpus)[0] if moved else held

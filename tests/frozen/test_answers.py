@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -23,7 +22,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.whatif import cost
 from tests.asked_once import ask_findings_once
 from tests.frozen.commands import BILLED, ELSEWHERE, ESTIMATED, WRONG, Answer, all_commands, answers, command_of
 from tests.frozen.fleets import FLEETS
@@ -72,27 +70,12 @@ class Fleet:
 def world() -> Iterator[pytest.MonkeyPatch]:
     with standing_still() as patch:
         ask_findings_once(patch)
-        _cost_once(patch)
         # built anew for each call it would take a third of the time
         patch.setattr("typer.testing._get_command", cache(get_command))
         for name in os.environ:
             if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")):
                 patch.delenv(name)
         yield patch
-
-
-def _cost_once(patch: pytest.MonkeyPatch) -> None:
-    """Formats of one what-if cost the same fleets: the second one is told what the first one found."""
-    known: dict[str, Any] = {}
-    cost_of = cost.cost_of
-
-    def once(config: Any, fleet: Any) -> Any:
-        key = repr((config, fleet))
-        if key not in known:
-            known[key] = cost_of(config, fleet)
-        return known[key]
-
-    patch.setattr(cost, "cost_of", once)
 
 
 @pytest.fixture(scope="module")

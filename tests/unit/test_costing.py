@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import duckdb
+import pytest
+
+from gpucost import inventory
 from gpucost.config.model import Config
-from gpucost.whatif.cost import cost_of, costs_of
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.store import schema
+from gpucost.store.connection import scratch_store
+from gpucost.whatif.cost import Block, charge, costs_of, evaluate, positions
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario
+from tests.unit.whatif_costs import answered, stage_cost
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 HOUR = 3_600_000
 
@@ -20,8 +34,7 @@ def test_a_workload_of_two_teams_costs_what_both_pay() -> None:
         Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
         Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
     )
-    costs = cost_of(Config(), Fleet((_node("a", "8"),), pods))
-    assert costs.by_team == {"vision": Decimal(40), "nlp": Decimal(20)}
+    costs = stage_cost(Fleet((_node("a", "8"),), pods))
     assert costs.by_workload == {("default", "default", "Job/train"): Decimal(60)}
     assert (costs.node_cost, costs.cost, costs.unallocated_cost) == (80, 60, 20)
 
@@ -33,3 +46,74 @@ def test_fleets_side_by_side_do_not_mix() -> None:
     found = costs_of(Config(), [held, empty, nothing])
     assert [(one.node_cost, one.cost, one.node_hours) for one in found] == [(80, 40, 10.0), (20, 0, 10.0), (0, 0, 0.0)]
     assert [one.by_workload for one in found] == [{("default", "default", "Job/train"): 40}, {}, {}]
+
+
+def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inventory on an empty store finds nothing: a fleet costs the same after it as after the declaration alone."""
+    steps = (Price(Decimal("8.123456789"), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR + 1))
+    pods = (Pod("a", "Job/a", 6, HOUR + 7, 30 * HOUR, team="x", uid="1"), Pod("a", "Job/b", 4, 0, 9 * HOUR, team="y", uid="2"))
+    fleet = Fleet((Node("a", 8, 0, 40 * HOUR, steps, instance_type="p4d.24xlarge"), _node("b", "2")), pods)
+    alone = stage_cost(fleet)
+    declare = inventory.declare
+
+    def stage(con: DuckDBPyConnection) -> None:
+        monkeypatch.setattr(inventory, "declare", declare)
+        inventory.stage(con, Config())
+
+    monkeypatch.setattr(inventory, "declare", stage)
+    assert stage_cost(fleet) == alone
+
+
+def test_each_declared_table_is_filled_by_one_stage() -> None:
+    with scratch_store() as con:
+        inventory.declare(con)
+        declared = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE temporary").fetchall()}
+    stages = [file.read_text("utf-8") for file in Path(inventory.__file__).parent.glob("*.sql")]
+    filled = re.findall(r"^INSERT INTO (\w+) BY NAME$", "\n".join(stages), re.MULTILINE)
+    assert {name: filled.count(name) for name in declared} == dict.fromkeys(declared, 1) | {"settings": 0}
+
+
+def test_a_scratch_store_is_empty_has_the_whole_schema_and_shares_no_rows() -> None:
+    schema_sql = """SELECT name, sql FROM (
+            SELECT database_name, table_name AS name, sql FROM duckdb_tables() WHERE NOT temporary
+            UNION ALL SELECT database_name, view_name, sql FROM duckdb_views() WHERE NOT internal
+            UNION ALL SELECT database_name, function_name, macro_definition FROM duckdb_functions() WHERE NOT internal
+        ) WHERE database_name = current_database() ORDER BY ALL"""
+
+    def words(con: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:
+        # sorted, as DuckDB writes what a view replaces (SELECT * REPLACE) in any order
+        return [(name, sorted(re.findall(r"\w+", sql))) for name, sql in con.execute(schema_sql).fetchall()]
+
+    with duckdb.connect(":memory:") as migrated:
+        schema.migrate(migrated)
+        expected = words(migrated)
+    with scratch_store() as con:
+        assert words(con) == expected
+        con.execute("INSERT INTO cuts VALUES (1)")
+        con.commit()
+        with scratch_store() as other:
+            assert other.execute("SELECT count(*) FROM cuts").fetchone() == (0,)
+
+
+def test_scenarios_run_once_and_what_they_wait_for_is_costed_together() -> None:
+    runs: list[int] = []
+
+    def costs(fleets: Sequence[Fleet]) -> list[Costs]:
+        runs.append(len(fleets))
+        return costs_of(Config(), fleets) if fleets else []
+
+    def cost(*names: str) -> Scenario[list[Decimal]]:
+        found = []
+        for name in names:
+            first, second = yield Fleet((_node(name, "8"),)), Fleet((_node("both", "1"),))
+            found.append(first.node_cost + second.node_cost)
+        return found
+
+    assert evaluate(costs, [cost("a"), cost("b", "c"), cost()]) == [[90], [90, 90], []]
+    assert [count for count in runs if count] == [3, 1]
+
+
+def test_positions_of_blocks() -> None:
+    groups = {"base": [Block(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)], "nothing": [], "none": [Block(0, Decimal(1))]}
+    found = answered(positions("USD", groups))
+    assert [(one.cost, one.gpu_hours, one.node_hours) for one in found.values()] == [(2005, 8000, 1000), (0, 0, 0), (0, 0, 0)]

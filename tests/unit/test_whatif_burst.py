@@ -19,7 +19,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.burst import Moving, Place, Work, answer, works_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 HOME = Place("aws", "us-east-1", Decimal(1), "test")
@@ -45,7 +45,7 @@ def ask(*places: Place, today: Decimal | None = None, **changes: Any) -> Answer:
         | changes
     )
     work = Work("the work", HOME, 800, 8.0, 2, places, today)
-    return answer((work,), moving, plain_cost, currency="USD", period="a test")
+    return answered(answer((work,), moving, currency="USD", period="a test"), plain_cost)
 
 
 def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place:
@@ -119,7 +119,7 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
     nodes = (node("s", 8, "spot", "A100"), node("o", 24, "on_demand", "A100"), node("t", 4, "on_demand", "T4"))
     pods = tuple(Pod(one.name, "Job/x", 8, start, start + 10 * hour, uid=one.name) for one in nodes)
     elsewhere = {"A100": [place("0.5"), HOME]}
-    works, said = works_of(Fleet(nodes, pods), plain_cost, {}, elsewhere)
+    works, said = answered(works_of(Fleet(nodes, pods), {}, elsewhere), plain_cost)
     assert [(work.name, work.gpu_hours, work.today) for work in works] == [
         ("A100 aws us-east-1 on demand", 80, 240),
         ("A100 aws us-east-1 on spot", 80, 80),

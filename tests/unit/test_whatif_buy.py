@@ -21,7 +21,7 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.buy import Own, answer, cloud_usage
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 # 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
@@ -35,7 +35,7 @@ def _stages_at_once() -> Iterator[None]:
 
 
 def ask(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
-    return answer(own, Price(Decimal(cloud), "option"), curve, plain_cost, currency="USD", period="a test", **options)
+    return answered(answer(own, Price(Decimal(cloud), "option"), curve, currency="USD", period="a test", **options), plain_cost)
 
 
 def run(*words: str) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def fleet() -> Fleet:
 
 
 def test_usage_of_the_store_counts_in_own_nodes() -> None:
-    curve, cloud = cloud_usage(fleet(), PERIOD, "A100", 8, plain_cost, is_narrowed=False)
+    curve, cloud = answered(cloud_usage(fleet(), PERIOD, "A100", 8, is_narrowed=False), plain_cost)
     assert curve.node_hours == pytest.approx(12 + 12)
     # 360 for 192 GPU-hours
     assert cloud.per_node_hour == Decimal("15")
     assert curve.peak == pytest.approx(1.5)
     with pytest.raises(GpucostError, match="no H100 was used"):
-        cloud_usage(fleet(), PERIOD, "H100", 8, plain_cost, is_narrowed=False)
+        answered(cloud_usage(fleet(), PERIOD, "H100", 8, is_narrowed=False), plain_cost)
 
 
 OPTIONS = ("--purchase-price", "280000", "--gpu-watts", "700", "--years", "4", "--price-per-kwh", "0.12")

@@ -19,7 +19,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 
@@ -43,7 +43,7 @@ def ask(*downloads: Downloads, gb: str = "100", **changes: Any) -> Answer:
         }
         | changes
     )
-    return answer(downloads, transfer, plain_cost, hours=730, currency="USD", period="a test")
+    return answered(answer(downloads, transfer, hours=730, currency="USD", period="a test"), plain_cost)
 
 
 def run(*words: str) -> dict[str, Any]:

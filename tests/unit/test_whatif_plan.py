@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config.model import Config
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif import cost
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.plan import Change, Context, Group, Plan, Step, answer, read_plan
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import answered, stages_at_once
 
 H = MS_PER_HOUR
-COST_OF = partial(cost.cost_of, Config())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,7 +100,7 @@ def test_what_is_wrong_is_said_with_its_line(example: Path, old: str, new: str, 
     assert old in text
     example.write_text(text.replace(old, new))
     with pytest.raises(DataError, match=told):
-        answer(read_plan(example), Context("USD", {}), COST_OF)
+        answered(answer(read_plan(example), Context("USD", {})))
 
 
 def test_wrong_usage(example: Path) -> None:
@@ -120,7 +116,7 @@ def test_wrong_usage(example: Path) -> None:
 def test_spot_pays_for_interruptions() -> None:
     group = Group("g", "g", pods=2, hours=100, price_per_gpu_hour=Decimal(3))
     step = Step(Change.spot, ("g",), Decimal(1), interruptions_per_hour=0.1, checkpoint_minutes=60, restart_minutes=6)
-    told = answer(Plan("p", "p", (group,), (step,)), Context("USD", {}), COST_OF)
+    told = answered(answer(Plan("p", "p", (group,), (step,)), Context("USD", {})))
     assert told.today.cost == 600
     assert 200 * 1.05 < told.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
 
@@ -131,7 +127,7 @@ def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     groups = (Group("x", "x", teams=("x",)), Group("b", "b", workloads=("Job/b",)))
     plan = Plan("p", "p", groups, (Step(Change.schedule, ("b", "x"), active_percent=50),))
     context = Context("USD", {"x": Fleet((node,), (one, two)), "b": Fleet((node,), (two,))}, "October 2026", 744, 31)
-    told = answer(plan, context, COST_OF)
+    told = answered(answer(plan, context))
     assert told.today.cost == 6 * 50 + 12 * 50 + 3 * 10
     assert any("1 pods are named by several groups" in finding for finding in told.findings)
     assert told.assumptions[0].value == 744
@@ -158,7 +154,7 @@ step = st.one_of(
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(group, min_size=3, max_size=3, unique_by=lambda g: g.name), st.lists(step, min_size=1, max_size=5))
 def test_a_plan_never_saves_more_than_today_costs(groups: list[Group], steps: list[Step]) -> None:
-    told = answer(Plan("p", "p", tuple(groups), tuple(steps)), Context("USD", {}), COST_OF)
+    told = answered(answer(Plan("p", "p", tuple(groups), tuple(steps)), Context("USD", {})))
     assert told.saving <= told.today.cost
     assert sum(one["saving"] for one in told.figures["steps"]) == told.saving
     total = told.tables[0].lines[-1]

@@ -32,7 +32,7 @@ from gpucost.whatif.reserve import (
     parse_terms,
     read_commitments,
 )
-from tests.unit.whatif_costs import plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
 
 NONE = Existing(is_bill_loaded=False)
 ONE_YEAR = Terms("reserved", 1, "no_upfront")
@@ -55,7 +55,7 @@ def use(levels: list[float], *offers: Offer, on_demand: str = "10", kind: str = 
 
 def ask(*uses: Use, **options: Any) -> Any:
     family = Family("aws", "us-east-1", family_name(uses[0].instance_type), uses)
-    return answer((family,), NONE, plain_cost, currency="USD", period="a test", **options)
+    return answered(answer((family,), NONE, currency="USD", period="a test", **options), plain_cost)
 
 
 def run(*words: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from gpucost.errors import DataError, GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price import load_offers
 from gpucost.store.connection import scratch_store
-from gpucost.whatif import cost, rightsize
+from gpucost.whatif import rightsize
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.rightsize import (
@@ -35,7 +34,7 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import answered, stages_at_once
 
 H = MS_PER_HOUR
 A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
@@ -209,7 +208,7 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),))
     levels = {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)}
     options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
-    answer = rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [], partial(cost.cost_of, Config()))
+    answer = answered(rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), []))
     assert answer.figures["workloads_with_unused_gpus"] == 1
     assert answer.today.cost == 120 and answer.scenario.cost == 60
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
@@ -219,23 +218,18 @@ def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b")))
     levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
     options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
-    cost_of = partial(cost.cost_of, Config())
-    answer = rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of)
+    answer = answered(rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")]))
     assert answer.today.cost == 300 + 30
     assert answer.scenario.cost == 80 + 30
-    same = rightsize.answer(
-        rightsize.RightsizeOptions("USD", "test", "all", Margins(), same_model=True),
-        fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")], cost_of,
-    )  # fmt: skip
+    only_same = rightsize.RightsizeOptions("USD", "test", "all", Margins(), same_model=True)
+    same = answered(rightsize.answer(only_same, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")]))
     assert same.saving == 0
-    dear = rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")], cost_of)
+    dear = answered(rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")]))
     assert dear.saving == 0 and "Nothing" in dear.break_even[0]
 
 
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet = Fleet((node(A100),), (Pod("n", "Job/x", 2, 0, 5 * H, uid="b"),))
+    options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
     with pytest.raises(GpucostError, match="measured"):
-        rightsize.answer(
-            rightsize.RightsizeOptions("USD", "test", "all", Margins()), fleet, {}, facts, catalog_speeds(facts), [],
-            partial(cost.cost_of, Config()),
-        )  # fmt: skip
+        answered(rightsize.answer(options, fleet, {}, facts, catalog_speeds(facts), []))

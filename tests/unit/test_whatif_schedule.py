@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,13 +16,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.whatif import cost, schedule
+from gpucost.whatif import schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.schedule import OfficeHours, Piece, Rules, intersect, pieces, replay, subtract
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import answered, stages_at_once
 
 H = MS_PER_HOUR
 MINUTE = 60_000
@@ -186,7 +184,7 @@ def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
     fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
     options = schedule.ScheduleOptions(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
     idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle, partial(cost.cost_of, Config()))
+    answer = answered(schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle))
     assert answer.today.cost == Decimal(50 * 10) * 2 / 8
     assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
     assert answer.figures["waits"] == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import scratch_store
-from gpucost.whatif import cost, share
+from gpucost.whatif import share
 from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, PricePer
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import answered, stage_cost, stages_at_once
 
 H = MS_PER_HOUR
 
@@ -202,15 +200,15 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
     asked: list[Fleet] = []
 
     def cost_of(fleet: Fleet) -> Costs:
-        asked.append(fleet.folded())
-        return cost.cost_of(Config(), asked[-1])
+        asked.append(fleet)
+        return stage_cost(fleet)
 
     options, fleet, levels = share.described(
         sizing=Sizing(ways=6), given=frozenset(), facts=facts, currency="USD", pods=100, utilization_percent=10,
         gpus_per_pod=10, memory_per_pod_mib=None, gpu_model=None, on_demand_price=Decimal(32), price_per=PricePer.node, gpus=None,
         hours=None,
     )  # fmt: skip
-    answer = share.answer(options, fleet, levels, facts, cost_of)
+    answer = answered(share.answer(options, fleet, levels, facts), cost_of)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
     assert max(len(fleet.nodes) + len(fleet.pods) for fleet in asked) <= 2
@@ -229,7 +227,7 @@ def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
     fleet, levels = _fleet()
     options = share.ShareOptions(Sizing(method), "USD", "test", "all")
-    answer = share.answer(options, fleet, levels, facts, partial(cost.cost_of, Config()))
+    answer = answered(share.answer(options, fleet, levels, facts))
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
     assert answer.today.cost == Decimal(3) * (5 * 100 + 2 * 9)
@@ -239,7 +237,7 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 def test_memory_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    answer = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts, partial(cost.cost_of, Config()))
+    answer = answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts))
     assert answer.figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
 
 
@@ -248,13 +246,12 @@ def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
     mixed = Fleet(
         fleet.nodes, tuple(Pod(p.node, p.workload, p.gpus, p.from_ms, p.to_ms, team=p.uid, uid=p.uid) for p in fleet.pods)
     )
-    cost_of = partial(cost.cost_of, Config())
-    apart = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts, cost_of)
-    together = share.answer(share.ShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts, cost_of)
+    apart = answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts))
+    together = answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts))
     assert apart.saving == 0 and together.saving > 0
 
 
 def test_nothing_measured_is_told(facts: Facts) -> None:
     fleet, _ = _fleet()
     with pytest.raises(GpucostError, match="measured"):
-        share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts, partial(cost.cost_of, Config()))
+        answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts))

@@ -19,14 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif import cost
-from gpucost.whatif.fleet import Costs, Fleet
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
 from gpucost.whatif.spot.market import Changes
 from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
+from tests.unit.whatif_costs import answered as evaluated
 from tests.unit.whatif_costs import stages_at_once
 
 MINUTE = 60_000
@@ -38,10 +36,6 @@ Prices = dict[str, list[tuple[int, Decimal]]]
 def _stages_at_once() -> Iterator[None]:
     with stages_at_once():
         yield
-
-
-def cost_of(fleet: Fleet) -> Costs:
-    return cost.cost_of(Config(), fleet)
 
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:
@@ -75,7 +69,7 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
     on_demand: list[tuple[int, Decimal]] = [(0, Decimal("2.0"))]
     job = Job("job", 0, 10.5, 8, tuple(on_demand), (a, b), 8)
     runs = replay(job, move_hours=0.5, on_demand_share=0.3)
-    paid = {way: amounts[0] for way, amounts in costs([job], [runs], cost_of).items()}
+    paid = {way: amounts[0] for way, amounts in evaluated(costs([job], [runs])).items()}
     steps_a, steps_b = (list(zip(zone.at_ms, zone.prices, strict=True)) for zone in (a, b))
     stay_a = walked([steps_a], 0, 10.5, 0)
     expected = {

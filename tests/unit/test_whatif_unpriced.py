@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pytest
 
-from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
-from gpucost.whatif import cost
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.reserve import Existing, Offer, Terms, families_of
 from gpucost.whatif.rightsize import fleet_offers
@@ -21,11 +18,9 @@ from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.simulate import Options, Question
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import answered, stage_cost, stages_at_once
 
 HOUR = MS_PER_HOUR
-COST_OF = partial(cost.cost_of, Config())
-COSTS_OF = partial(cost.costs_of, Config())
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
     "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
@@ -62,7 +57,7 @@ def fleet(*segments: dict[str, Any]) -> Fleet:
 )
 def test_a_stretch_without_a_price_costs_nothing(segments: list[dict[str, Any]], cost: int) -> None:
     found = fleet(*segments)
-    assert COST_OF(found).node_cost == cost
+    assert stage_cost(found).node_cost == cost
     assert found.nodes[0].is_priced == (cost in (200, 130))
 
 
@@ -72,11 +67,11 @@ def question(found: Fleet) -> Question:
 
 def test_what_is_not_priced_does_not_move_to_spot() -> None:
     known = fleet(priced(0, 10)).nodes[0]
-    answer = stored.answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b")))), COSTS_OF)
+    answer = answered(stored.answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b"))))))
     assert 0 < answer.saving < answer.today.cost == 200
     assert any("what p4d.24xlarge cost now is not known" in finding for finding in answer.findings)
     with pytest.raises(GpucostError, match="not known"):
-        stored.answer(Options(runs=100), question(fleet()), COSTS_OF)
+        answered(stored.answer(Options(runs=100), question(fleet())))
 
 
 def test_what_is_not_priced_is_no_offer() -> None:

@@ -1,20 +1,31 @@
-"""What a fleet costs, added up in plain Python: the stages' answer without their time, and held against it."""
+"""What-ifs answered: by the stages, or by what fleets cost added up in plain Python, without their time, and held against it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import cost
-from gpucost.whatif.fleet import Costs, Fleet, Node
+from gpucost.whatif.fleet import Costs, Fleet, Node, Scenario
 
 _DIGITS = Decimal("1e-9")
+T = TypeVar("T")
+
+
+def stage_cost(fleet: Fleet) -> Costs:
+    """What a fleet costs, by the stages."""
+    return cost.costs_of(Config(), [fleet])[0]
+
+
+def answered(scenario: Scenario[T], cost_of: Callable[[Fleet], Costs] = stage_cost) -> T:
+    """What the scenario returns."""
+    return cost.evaluate(lambda fleets: [cost_of(fleet) for fleet in fleets], [scenario])[0]
 
 
 def plain_cost(fleet: Fleet) -> Costs:
@@ -26,7 +37,7 @@ def plain_cost(fleet: Fleet) -> Costs:
         by_workload[key] = by_workload.get(key, Decimal(0)) + cost[pod.cluster, pod.node]
     total = sum(cost.values(), Decimal(0))
     gpu_hours = sum(node.hours * node.gpus for node in fleet.nodes)
-    return Costs(total, total, Decimal(0), gpu_hours, gpu_hours, sum(node.hours for node in fleet.nodes), {}, by_workload)
+    return Costs(total, total, Decimal(0), gpu_hours, gpu_hours, sum(node.hours for node in fleet.nodes), by_workload)
 
 
 @contextmanager
@@ -49,9 +60,8 @@ def stages_at_once() -> Iterator[None]:
         for plain, told in zip(known.values(), run_stages(config, list(known)), strict=True):
             for name in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
                 assert float(getattr(plain, name)) == pytest.approx(float(getattr(told, name)), rel=1e-9, abs=1e-5), name
-            for name in ("by_team", "by_workload"):
-                found, true = ({key: float(cost) for key, cost in getattr(one, name).items() if cost} for one in (plain, told))
-                assert found == pytest.approx(true, rel=1e-9, abs=1e-5), name
+            found, true = ({key: float(cost) for key, cost in one.by_workload.items() if cost} for one in (plain, told))
+            assert found == pytest.approx(true, rel=1e-9, abs=1e-5), "by_workload"
 
 
 def _shared_cost(fleet: Fleet) -> Costs | None:
@@ -59,7 +69,6 @@ def _shared_cost(fleet: Fleet) -> Costs | None:
     nodes = {(node.cluster, node.name): node for node in fleet.nodes}
     node_cost = {key: _price(node, node.from_ms, node.to_ms) for key, node in nodes.items()}
     changes: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    by_team: dict[str, Decimal] = {}
     by_workload: dict[tuple[str, str, str], Decimal] = {}
     held_hours = 0.0
     for pod in fleet.pods:
@@ -69,7 +78,6 @@ def _shared_cost(fleet: Fleet) -> Costs | None:
             continue
         changes.setdefault((pod.cluster, pod.node), []).extend([(start, pod.gpus), (end, -pod.gpus)])
         cost = _price(node, start, end) * Decimal(repr(pod.gpus)) / Decimal(repr(node.gpus))
-        by_team[pod.team] = by_team.get(pod.team, Decimal(0)) + cost
         key = (pod.cluster, pod.namespace, pod.workload)
         by_workload[key] = by_workload.get(key, Decimal(0)) + cost
         held_hours += pod.gpus * (end - start) / MS_PER_HOUR
@@ -83,11 +91,11 @@ def _shared_cost(fleet: Fleet) -> Costs | None:
     held_cost = sum(by_workload.values(), Decimal(0)).quantize(_DIGITS)
     gpu_hours = sum(node.hours * node.gpus for node in fleet.nodes)
     node_hours = sum(node.hours for node in fleet.nodes)
-    hours = (round(value, 9) for value in (gpu_hours, held_hours, node_hours))
-    return Costs(total, held_cost, total - held_cost, *hours, _parts(by_team, held_cost), _parts(by_workload, held_cost))
+    offered, held_of_it, up = (round(value, 9) for value in (gpu_hours, held_hours, node_hours))
+    return Costs(total, held_cost, total - held_cost, offered, held_of_it, up, _parts(by_workload, held_cost))
 
 
-def _parts(costs: dict[Any, Decimal], total: Decimal) -> dict[Any, Decimal]:
+def _parts(costs: dict[T, Decimal], total: Decimal) -> dict[T, Decimal]:
     """Costs in whole digits that add up to the total; the largest has what is left."""
     found = {key: cost.quantize(_DIGITS) for key, cost in costs.items()}
     if found:

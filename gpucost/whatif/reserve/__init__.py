@@ -16,7 +16,7 @@ from gpucost.periods import from_ms as at
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import HOURS_PER_MONTH, HOURS_PER_YEAR, CostOf, Fleet, Node
+from gpucost.whatif.fleet import HOURS_PER_MONTH, HOURS_PER_YEAR, Fleet, Node, Scenario
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -447,14 +447,13 @@ _COLUMNS = (
 def answer(
     families: Sequence[Family],
     existing: Existing,
-    cost_of: CostOf,
     *,
     currency: str,
     period: str,
     years: Sequence[int] = (),
     payments: Sequence[str] = (),
     assumptions: Sequence[Assumption] = (),
-) -> Answer:
+) -> Scenario[Answer]:
     """What the best commitment of each family would have cost over the period, beside on demand.
 
     `years` and `payments` narrow what is considered; none: all. Raises GpucostError where nothing is on offer.
@@ -472,7 +471,7 @@ def answer(
             "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
         )
     groups = {str(family): on_demand_blocks(family.uses) for family in families}
-    told = positions(cost_of, currency, groups | {choice.name: choice.blocks() for choice in choices})
+    told = yield from positions(currency, groups | {choice.name: choice.blocks() for choice in choices})
     best: dict[str, Choice] = {}
     for choice in sorted(choices, key=lambda choice: (told[choice.name].cost, choice.terms.years, choice.upfront())):
         best.setdefault(str(choice.family), choice)
@@ -480,7 +479,7 @@ def answer(
     # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
     scenario = [told[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families]
     today = [told[str(family)] for family in families]
-    regret = _regret(list(chosen.values()), cost_of, currency)
+    regret = yield from _regret(list(chosen.values()), currency)
     return Answer(
         kind="reserve",
         title="Committing instead of paying on demand",
@@ -590,7 +589,7 @@ def _figures(
     return figures
 
 
-def _regret(chosen: Sequence[Choice], cost_of: CostOf, currency: str) -> list[dict[str, Value]]:
+def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
     """For each family and fall of usage: what is paid with the commitment held, and with what would have been best then."""
     groups: dict[str, list[Block]] = {}
     for choice in chosen:
@@ -600,7 +599,7 @@ def _regret(chosen: Sequence[Choice], cost_of: CostOf, currency: str) -> list[di
             groups[f"{name} held"] = choice.blocks(usage)
             groups[f"{name} best"] = choice.blocks(usage, levels=then)
             groups[f"{name} on demand"] = choice.blocks(usage, levels=[0] * len(choice.pools))
-    told = positions(cost_of, currency, groups) if groups else {}
+    told = yield from positions(currency, groups)
     rows: list[dict[str, Value]] = []
     for choice in chosen:
         for fall in FALLS:

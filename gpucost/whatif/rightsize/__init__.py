@@ -18,7 +18,6 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, ass
 from gpucost.whatif.fleet import (
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
-    CostOf,
     Fleet,
     Level,
     Levels,
@@ -26,6 +25,7 @@ from gpucost.whatif.fleet import (
     Pod,
     Price,
     PricePer,
+    Scenario,
     is_batch,
     node_price,
     uniform,
@@ -474,8 +474,7 @@ def answer(
     facts: Facts,
     speeds: Speeds,
     listed: Sequence[Offer],
-    cost_of: CostOf,
-) -> Answer:
+) -> Scenario[Answer]:
     """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
 
     Those of a described offer also where they cost more. Raises GpucostError where nothing was measured, UsageError where the
@@ -501,14 +500,13 @@ def answer(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    moves, before = _that_save(fleet, moves, cost_of, even_if_not=options.is_described)
+    moves, before = yield from _that_save(fleet, moves, even_if_not=options.is_described)
     gone = {pod for move in moves for pod in move.pods}
     rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
-    today = Position.held(cost_of(fleet), options.currency, fleet)
-    scenario = Position.held(cost_of(rest), options.currency, rest)
+    today_costs, rest_costs, costs = yield fleet, rest, moved(moves)
+    today, scenario = Position.held(today_costs, options.currency, fleet), Position.held(rest_costs, options.currency, rest)
     after: Sequence[Decimal] = ()
     if moves:
-        costs = cost_of(moved(moves))
         scenario = scenario + Position.of(costs, options.currency)
         after = [costs.by_workload[key(number)] for number in range(len(moves))]
     lines = _lines(moves, before, after)
@@ -592,12 +590,11 @@ def _near(shape: Shape, offers: Sequence[Offer], *, same_model: bool) -> list[Of
     ]
 
 
-def _that_save(fleet: Fleet, moves: list[Move], cost_of: CostOf, *, even_if_not: bool) -> tuple[list[Move], list[Decimal]]:
+def _that_save(fleet: Fleet, moves: list[Move], *, even_if_not: bool) -> Scenario[tuple[list[Move], list[Decimal]]]:
     """The moves that cost less than what they replace, and what that costs today; all of them `even_if_not`."""
     if not moves:
         return [], []
-    before = cost_of(alone(fleet, moves)).by_workload
-    after = before if even_if_not else cost_of(moved(moves)).by_workload
+    before, after = [costs.by_workload for costs in (yield alone(fleet, moves), moved(moves))]
     kept = [number for number in range(len(moves)) if even_if_not or after[key(number)] < before[key(number)]]
     return [moves[number] for number in kept], [before[key(number)] for number in kept]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.errors import UsageError
 from gpucost.periods import to_ms
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
-from gpucost.whatif.fleet import GPUS_PER_NODE, HOURS_PER_MONTH, Costs, Fleet, Price, PricePer, node_price, uniform
+from gpucost.whatif.fleet import GPUS_PER_NODE, HOURS_PER_MONTH, Costs, Fleet, Price, PricePer, Scenario, node_price, uniform
 from gpucost.whatif.spot import simulate as formulas
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market, typical_rate
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-
-# What fleets cost, in their order.
-CostsOf = Callable[[Sequence[Fleet]], list[Costs]]
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 _SWEEP = re.compile(r"sweep|hpo|tune|tuning|ablation|trial|experiment|grid", re.IGNORECASE)
@@ -200,7 +197,7 @@ def makespan_figures(
 _SHOWN = 20
 
 
-def answer(options: Options, question: Question, costs_of: CostsOf) -> Answer:
+def answer(options: Options, question: Question) -> Scenario[Answer]:
     """What moving the usage costs, by the exact effective price; first order beside it.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
@@ -237,14 +234,12 @@ def answer(options: Options, question: Question, costs_of: CostsOf) -> Answer:
     expected = expected_hours(work, useful)
     makespan = makespan_figures(useful, expected, work, options.wait_hours, simulated)
     spans = _spans(options, question, moved, simulated, expected)
-    costs_today, costs_then, costs_first, *ends = costs_of(
-        [
-            question.fleet,
-            edited(options, question, moved, formulas.exact),
-            edited(options, question, moved, formulas.first_order),
-            *(fleet for _, fleets in spans for fleet in fleets),
-        ]
-    )
+    costs_today, costs_then, costs_first, *ends = yield [
+        question.fleet,
+        edited(options, question, moved, formulas.exact),
+        edited(options, question, moved, formulas.first_order),
+        *(fleet for _, fleets in spans for fleet in fleets),
+    ]
     currency = question.market.currency
     today = _position(question, costs_today)
     scenario = replace(_position(question, costs_then), more={"cost_first_order": _cost(question, costs_first)})

@@ -10,7 +10,7 @@ from decimal import Decimal
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
-from gpucost.whatif.fleet import CostOf, Fleet, Node, Pod, Price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.spot import simulate
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Changes, Market, Place
@@ -112,7 +112,7 @@ def anchor_name(on_demand_share: float) -> str:
     return f"{on_demand_share * 100:g} % on demand, the rest spot"
 
 
-def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]], cost_of: CostOf) -> dict[str, list[Decimal]]:
+def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[str, list[Decimal]]]:
     """What each job cost, by way of buying: one described fleet, one node per job and way."""
     nodes, pods = [], []
     for index, (job, ways) in enumerate(zip(jobs, runs, strict=True)):
@@ -123,7 +123,8 @@ def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]], cost_of: CostOf) 
                 name = f"{workload}/{number}"
                 nodes.append(Node(name, job.gpus, job.start_ms, run.end_ms, prices))
                 pods.append(Pod(name, workload, job.held_gpus, job.start_ms, run.end_ms, uid=name))
-    of = {workload: cost for (_, _, workload), cost in cost_of(Fleet(tuple(nodes), tuple(pods))).by_workload.items()}
+    (paid,) = yield (Fleet(tuple(nodes), tuple(pods)),)
+    of = {workload: cost for (_, _, workload), cost in paid.by_workload.items()}
     ways_known = dict.fromkeys(way for ways in runs for way in ways)
     return {way: [of.get(f"{way}/{index}", Decimal(0)) for index, ways in enumerate(runs) if way in ways] for way in ways_known}
 
@@ -224,7 +225,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     return tuple(jobs), left_out
 
 
-def answer(options: Options, question: Replay, cost_of: CostOf) -> Answer:
+def answer(options: Options, question: Replay) -> Scenario[Answer]:
     """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
     overhead = simulate.stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
@@ -235,7 +236,7 @@ def answer(options: Options, question: Replay, cost_of: CostOf) -> Answer:
     jobs, runs = [job for job, _ in replayed], [_on_demand_unstretched(job, bought, overhead) for job, bought in replayed]
     # ways that not every job could be bought in can't be compared
     ways = [way for way in runs[0] if all(way in known for known in runs)]
-    paid = costs(jobs, [{way: known[way] for way in ways} for known in runs], cost_of)
+    paid = yield from costs(jobs, [{way: known[way] for way in ways} for known in runs])
     count = len(jobs) if question.is_sample else 1
     means = {way: (sum(amounts, Decimal(0)) / count).quantize(_CENTS) for way, amounts in paid.items()}
     chosen = SWITCHING if SWITCHING in means else next((way for way in means if way != ON_DEMAND), ON_DEMAND)

@@ -1,7 +1,7 @@
 -- reads: facts, node_facts, unit_shares
--- writes: leftovers, one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
+-- writes: node_leftovers (stored), one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
 -- invariant: 0 < gpus; stretches of a node do not overlap
-CREATE OR REPLACE TEMP TABLE leftovers AS
+INSERT INTO node_leftovers BY NAME
 WITH sliced AS (
     SELECT n.* FROM node_facts AS n SEMI JOIN (FROM unit_shares WHERE profile IS NOT NULL) AS u USING (node_id)
 ),

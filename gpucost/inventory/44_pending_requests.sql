@@ -1,7 +1,7 @@
 -- reads: facts, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
--- writes: waiting, one row per pod that asked for GPUs while it was on no node: how many, and when
+-- writes: pending_requests (stored), one row per pod that asked for GPUs while it was on no node: how many, and when
 -- invariant: one row per (cluster, uid); from_ms < to_ms; to_ms is no later than the moment it was bound
-CREATE OR REPLACE TEMP TABLE waiting AS
+INSERT INTO pending_requests BY NAME
 WITH unbound AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, min(first_ms) AS from_ms, max(end_ms) AS to_ms
     FROM facts

@@ -1,0 +1,26 @@
+-- reads: nodes
+-- writes: settings, facts, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams
+-- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
+CREATE OR REPLACE TEMP TABLE settings (
+    threshold_percent DOUBLE, device_metric VARCHAR, device_scale DOUBLE, mig_metric VARCHAR, mig_scale DOUBLE, mig_share VARCHAR,
+    max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
+    team_pod_label VARCHAR);
+CREATE OR REPLACE TEMP TABLE facts (
+    cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
+    node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
+CREATE OR REPLACE TEMP TABLE node_devices (
+    series_id INTEGER, cluster VARCHAR, uuid VARCHAR, gpu_instance_id VARCHAR, profile VARCHAR, host VARCHAR, node_label VARCHAR,
+    model_name VARCHAR, namespace VARCHAR, pod VARCHAR, by_claim BOOLEAN, job_id UBIGINT, target_id UBIGINT, first_ms BIGINT,
+    last_ms BIGINT, end_ms BIGINT, node_id UBIGINT, up_from_ms BIGINT, up_to_ms BIGINT, device_id UBIGINT);
+CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
+CREATE OR REPLACE TEMP TABLE unit_shares (
+    node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, resource VARCHAR, profile VARCHAR, part DOUBLE, shared BOOLEAN, share DOUBLE,
+    offered_share DOUBLE, virtual BOOLEAN, guessed_virtual BOOLEAN);
+CREATE OR REPLACE TEMP TABLE unlisted_holdings (
+    cluster VARCHAR, namespace VARCHAR, uid VARCHAR, node_id UBIGINT, resource VARCHAR, units DOUBLE, part DOUBLE, from_ms BIGINT,
+    to_ms BIGINT);
+CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0;
+CREATE OR REPLACE TEMP TABLE allocation_devices (allocation_id UBIGINT, device_id UBIGINT, weight DOUBLE);
+CREATE OR REPLACE TEMP TABLE allocation_hosts (allocation_id UBIGINT, part VARCHAR, units DOUBLE);
+CREATE OR REPLACE TEMP TABLE unproven_ends (allocation_id UBIGINT, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
+CREATE OR REPLACE TEMP TABLE allocation_teams (allocation_id UBIGINT, from_ms BIGINT, to_ms BIGINT, team VARCHAR);
