@@ -5,6 +5,7 @@ Nothing here touches the store: the work is done before its lock is taken, in me
 
 from __future__ import annotations
 
+import glob
 import gzip
 import re
 from contextlib import contextmanager
@@ -88,12 +89,17 @@ def bound(con: duckdb.DuckDBPyConnection, directory: Path) -> None:
     con.execute("SET temp_directory = $1", [str(directory / "spill")])
 
 
+def pattern(path: Path) -> str:
+    """What DuckDB reads as this file alone: it takes a path for a pattern, in which [ ], * and ? stand for others."""
+    return glob.escape(str(path))
+
+
 def parquet_header(con: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[str]:
     """The column names of a Parquet file. Raises DataError where it cannot be read."""
     import duckdb
 
     try:
-        return list(con.read_parquet(str(path)).columns)
+        return list(con.read_parquet(pattern(path)).columns)
     except duckdb.Error as error:
         raise _unread(name, error) from error
 
@@ -195,12 +201,12 @@ def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Staged], column
 
     alike: dict[tuple[str, ...], list[RawFile]] = {}
     for raw in (file.raw for file in staged if file.raw is not None):
-        types = con.read_parquet(str(raw.path)).types
+        types = con.read_parquet(pattern(raw.path)).types
         # A column that is called as DuckDB calls the file's own name leaves no room for that.
         own = str(raw.path) if "filename" in raw.header else ""
         alike.setdefault((*raw.header, *map(str, types), own), []).append(raw)
     relations = [complete(_relation(con, files)) for files in alike.values()]
-    if copies := [str(file.path) for file in staged if file.raw is None]:
+    if copies := [pattern(file.path) for file in staged if file.raw is None]:
         relations.append(complete(con.read_parquet(copies, file_row_number=True, union_by_name=True)))
     reduce(duckdb.DuckDBPyRelation.union, relations).create_view("staged", replace=True)
 
@@ -211,7 +217,7 @@ def _read(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[duc
     if file.kind == "csv":
         names = [f"c{i}" for i in range(len(file.header))]
         relation = con.read_csv(
-            str(file.path),
+            pattern(file.path),
             header=True,
             auto_detect=False,
             columns=dict.fromkeys(names, "VARCHAR"),
@@ -226,10 +232,10 @@ def _read(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[duc
         )
         return relation, names
     if file.kind == "parquet":
-        relation = con.read_parquet([str(one.path) for one in files], file_row_number=True, filename=len(files) > 1)
+        relation = con.read_parquet([pattern(one.path) for one in files], file_row_number=True, filename=len(files) > 1)
         return relation, relation.columns[: len(file.header)]
     relation = con.read_json(
-        str(file.path),
+        pattern(file.path),
         format="newline_delimited",
         columns=dict.fromkeys(file.header, "VARCHAR"),
         compression="gzip" if file.gzipped else "none",

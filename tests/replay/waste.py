@@ -46,8 +46,8 @@ def check_waste(config: Config, store: Store, period: Period) -> None:
     hours = {row.bucket: row.gpu_hours for row in whole.buckets}
     assert hours == pytest.approx({row.bucket: row.gpu_hours for row in by_hour.buckets}, abs=1e-6)
     # what is under a millisecond is left out
-    assert whole.gpu_hours == pytest.approx((gpu_ms or 0) / MS_PER_HOUR, abs=1e-4)
+    assert whole.totals.gpu_hours == pytest.approx((gpu_ms or 0) / MS_PER_HOUR, abs=1e-4)
     assert hours["unavailable"] == pytest.approx((unavailable_ms or 0) / MS_PER_HOUR, abs=1e-4)
     assert sum(hours[name] for name in IDLE) <= (idle_ms or 0) / MS_PER_HOUR + 1e-6
     assert hours["unmeasured"] <= (unmeasured_ms or 0) / MS_PER_HOUR + 1e-6
-    assert sum((work.cost for work in whole.workloads), Decimal(0)) <= whole.cost
+    assert sum((work.cost for work in whole.workloads), Decimal(0)) <= whole.totals.cost

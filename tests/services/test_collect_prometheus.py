@@ -141,9 +141,9 @@ COLLECT = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from gpucost.collect.prometheus import collect_prometheus
+from gpucost.collect.prometheus.collector import collect_prometheus
 from gpucost.config import Activity, Idle, PrometheusSource
-from gpucost.model import Period
+from gpucost.periods import Period
 from gpucost.store import Store
 url, path, cluster, start, end = sys.argv[1:]
 period = Period(datetime.fromtimestamp(int(start), UTC), datetime.fromtimestamp(int(end), UTC))

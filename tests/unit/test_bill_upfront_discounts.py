@@ -15,7 +15,7 @@ import pytest
 from gpucost import price
 from gpucost.config.model import Config
 from gpucost.report.reconcile import Reconciliation, reconcile
-from tests.unit.bills import Bills, usage
+from tests.unit.bills import Bills, csv_text, usage
 
 RESERVATION = {"reservation/ReservationARN": "arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb"}
 PLAN = {"savingsPlan/SavingsPlanARN": "arn:aws:savingsplans::111122223333:savingsplan/aaaa"}
@@ -240,3 +240,57 @@ def test_while_a_month_runs_the_export_says_what_is_upfront(tmp_path: Path, colu
     with made.store.write() as con:
         price.stage(con, Config())
         assert con.execute("SELECT discount_cost::DOUBLE FROM billed_hours").fetchall() == [(pytest.approx(-0.1),)]
+
+
+MARCH: Row = {"BillingPeriodStartDate": "2026-03-01T00:00:00Z"}
+FEE_ROW: Row = (
+    MARCH | RESERVATION | span("2026-03") | {"LineItemType": "Fee", "UsageType": "HeavyUsage:p4d.24xlarge", "ResourceId": ""}
+)
+COVERED: Row = (
+    MARCH
+    | RESERVATION
+    | span("2026-03", 3)
+    | {"LineItemType": "DiscountedUsage", "ResourceId": "i-0aaa", "UnblendedCost": "0"}
+    | {"reservation/EffectiveCost": "300", "reservation/AmortizedUpfrontCostForUsage": "300"}
+)
+
+
+def of_march(folder: Path, *files: list[Row]) -> Reconciliation:
+    """March, its rows in files that are loaded one after the other."""
+    bills = Bills(folder)
+    for number, rows in enumerate(files):
+        assert not bills.load(bills.write(f"{number}.csv", csv_text(rows))).errors
+    with bills.store.write() as con:
+        price.stage(con, Config())
+        return _account(con, "2026-03")
+
+
+def test_fee_and_discount_may_lie_in_two_parts_of_a_month(tmp_path: Path) -> None:
+    fee = [usage(0, **FEE_ROW, UnblendedCost="8760"), usage(0, **COVERED)]
+    discount = [usage(0, **FEE_ROW | {"LineItemType": "EdpDiscount", "UnblendedCost": "-876"})]
+    discount.append(usage(9, **MARCH, ResourceId="i-0zz", UsageType="BoxUsage:m5.large", UnblendedCost="5"))
+    assert effective(of_march(tmp_path, fee, discount))["all"] == 300 - 30 + 5
+
+
+def test_what_is_taken_off_beside_a_correction_is_the_discount(tmp_path: Path) -> None:
+    rows = [
+        usage(1, **MARCH, ResourceId="i-0aaa", UnblendedCost="1000"),
+        usage(2, **MARCH, ResourceId="", UsageType="Foo:Correction", UnblendedCost="-200"),
+        usage(3, **MARCH, ResourceId="", UsageType="Other", LineItemType="EdpDiscount", UnblendedCost="-80"),
+    ]
+    classes = effective(of_march(tmp_path, rows))
+    assert classes["all"] == 720 and not classes.get("discounts")
+
+
+def test_discount_rows_of_two_families_are_each_counted_once(tmp_path: Path) -> None:
+    off: Row = MARCH | {
+        "ResourceId": "",
+        "UsageType": "HeavyUsage:p4d.24xlarge",
+        "LineItemType": "EdpDiscount",
+        "UnblendedCost": "-100",
+    }
+    rows = [usage(0, **FEE_ROW, UnblendedCost="8760"), usage(0, **COVERED)]
+    rows += [usage(3, **off | {"product/ProductFamily": family}) for family in ("", "Data Transfer")]
+    (billed,) = (one for one in of_march(tmp_path, rows).statements if one.basis == "billed")
+    assert billed.cost == 8760 - 200 and sum(row.cost for row in billed.classes) == billed.cost and billed.rows == 4
+    assert sum(row.cost for row in billed.classes if row.name == "discounts") == -200

@@ -395,9 +395,9 @@ def test_a_killed_run_leaves_what_was_there_and_nothing_of_its_own_after_the_nex
     out = Path(copytree(made, tmp_path / "out"))
     before = contents(out / "2026-10")
     code = (
-        "import os, sys, gpucost.chargeback, gpucost.pipeline as p; from gpucost.cli.app import app;"
-        "sys.modules['gpucost.chargeback.write'].to_parquet = lambda *_: os.kill(os.getpid(), 9);"
-        "p.attribute = lambda *_: None; p.state.is_current = lambda *_: True;"
+        "import os, sys, gpucost.publish.chargeback, gpucost.pipeline as p; from gpucost.cli.app import app;"
+        "sys.modules['gpucost.publish.chargeback'].to_parquet = lambda *_: os.kill(os.getpid(), 9);"
+        "p.attribute = lambda *_: None; p.attribution.is_current = lambda *_: True;"
         f"app(['chargeback', '--month', '2026-10', '--out', {str(out)!r}, '--store', {str(store)!r}])"
     )
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

@@ -185,9 +185,30 @@ def test_sparklines() -> None:
 def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = dict.fromkeys(LINES, Decimal(0)) | {"attributed": Decimal("70.25"), "unallocated": Decimal("29.75")}
     costs: dict[Basis, Decimal] = {"billed": Decimal(1200), "effective": Decimal(110)}
-    whole = tuple(Statement(basis, "USD", 7, cost, (ClassRow("tax", None, 7, cost),)) for basis, cost in costs.items())
+    whole = tuple(Statement.of(basis, "USD", 7, cost, [ClassRow("tax", None, 7, cost)]) for basis, cost in costs.items())
     account = Reconciliation(
-        "2026-10", "USD", ("aws",), True, whole, (), Decimal(100), 744.0, 3, lines, (), (), (), (), (), (), 0.0
+        "2026-10",
+        "USD",
+        ("aws",),
+        True,
+        True,
+        (),
+        whole,
+        (),
+        Decimal(100),
+        744.0,
+        3,
+        lines,
+        Decimal(0),
+        (),
+        (),
+        (),
+        (),
+        (),
+        (),
+        (),
+        Decimal(100),
+        Decimal(0),
     )
     monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
     report, query = view(store), october()

@@ -10,7 +10,7 @@ SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency, 
     sum(CASE WHEN starts IS NULL THEN r.effective_cost ELSE r.billed_cost END) AS cost
 FROM bill_rows AS r
 JOIN bills AS b USING (bill_id)
-WHERE r.bill_id IN (SELECT bill_id FROM loose_discounts)
+WHERE (b.provider, b.billing_period) IN (SELECT (provider, billing_period) FROM loose_discounts)
     AND r.kind NOT IN ('discount', 'credit', 'refund', 'tax', 'split') AND NOT coalesce(r.is_net, false)
     AND (commitment_of(r) IS NULL OR r.charge_category = 'Purchase')
 GROUP BY ALL;

@@ -20,7 +20,7 @@ period_fees AS (
 scopes AS (
     SELECT CASE grouping(service, account, sku_description) WHEN 0 THEN 'usage' WHEN 1 THEN 'account' WHEN 3 THEN 'product' WHEN 5 THEN 'payer' ELSE 'bill' END AS scope,
         bill_id, currency, service, account, sku_description, sum(cost) AS cost, coalesce(sum(cost) FILTER (is_upfront AND cost > 0), 0) AS upfront_cost
-    FROM discounted_charges
+    FROM (SELECT * EXCLUDE (starts, ends, cost), sum(cost) AS cost FROM discounted_charges GROUP BY ALL HAVING sum(cost) > 0)
     WHERE $is_spread
     GROUP BY GROUPING SETS ((bill_id, currency, service, account, sku_description), (bill_id, currency, service, account), (bill_id, currency, service), (bill_id, currency, account), (bill_id, currency))
 ),

@@ -56,7 +56,7 @@ committed AS (
 taken AS (
     SELECT c.provider, c.billing_period, c.currency, c.commitment, c.cost AS discounted_cost, c.cost * c.upfront_share * coalesce(u.rate, 0) AS amortized,
         coalesce(sum(d.period_discount) FILTER (d.billing_period = c.billing_period), 0) AS period_discount,
-        c.cost * CASE WHEN u.rate IS NULL THEN 1 ELSE 1 - c.upfront_share END AS recurring_cost, c.recurring_fee,
+        c.cost * (1 - c.upfront_share) AS recurring_cost, c.recurring_fee,
         sum(d.rows) AS rows, flatten(list(d.first_rows ORDER BY d.first_rows))[:5] AS first_rows
     FROM committed AS c
     JOIN by_commitment AS d ON d.provider = c.provider AND d.currency = c.currency AND d.commitment = c.commitment

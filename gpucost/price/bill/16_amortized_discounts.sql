@@ -7,4 +7,4 @@ SELECT d.bill_id, d.source_file, d.source_row, (d.effective_cost * b.upfront_sha
 FROM loose_discounts AS d
 JOIN (FROM borne_discounts WHERE upfront_share > 0) AS b ON b.bill_id = d.bill_id AND b.currency = d.currency AND b.commitment IS NOT DISTINCT FROM d.commitment
     AND b.starts IS NOT DISTINCT FROM d.starts AND b.ends IS NOT DISTINCT FROM d.ends AND b.service IS NOT DISTINCT FROM d.service
-    AND b.account IS NOT DISTINCT FROM d.account AND b.sku_description IS NOT DISTINCT FROM d.sku_description AND b.is_payers = d.is_payers;
+    AND b.account IS NOT DISTINCT FROM d.account AND b.sku_description IS NOT DISTINCT FROM d.sku_description AND b.is_payers = d.is_payers AND b.is_beside = d.is_beside;

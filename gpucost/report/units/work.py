@@ -350,7 +350,7 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
-    `is_prepared`: gpucost.units.ask.prepare has run with this ask.
+    `is_prepared`: `query.prepare` has run with this ask.
     """
     if not is_prepared:
         prepare(con, ask)
