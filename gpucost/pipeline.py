@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import __version__, catalog, inventory, price
 from gpucost import attribute as attribution
-from gpucost import attribute as state
 from gpucost.collect.prometheus.queries import stored_needs
 from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
 
@@ -80,21 +79,21 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     """
     inputs = _inputs_digest(config)
     with store.read() as con:
-        if state.is_current(con, inputs, period):
+        if attribution.is_current(con, inputs, period):
             return
     _attribute(config, store, inputs, period)
 
 
 def _attribute(config: Config, store: Store, inputs: str, period: Period | None) -> None:
     with store.write() as con:
-        if state.is_current(con, inputs, period):
+        if attribution.is_current(con, inputs, period):
             return
-        everything = state.begin(con, inputs, period)
+        everything = attribution.begin(con, inputs, period)
         inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)
         price.warn_of_unlisted(con, config)
         attribution.stage(con, config.tz, everything=everything)
-        state.finish(con)
+        attribution.finish(con)
 
 
 def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnection], T], period: Period | None = None) -> T:
@@ -106,7 +105,7 @@ def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnec
     for _ in range(_ATTEMPTS):
         with store.read() as con:
             # After this process attributed it, another may have done so with another configuration.
-            if state.is_current(con, inputs, period):
+            if attribution.is_current(con, inputs, period):
                 return read(con)
         _attribute(config, store, inputs, period)
     raise StoreError(
