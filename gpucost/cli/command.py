@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 
 from gpucost.cli.output import drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
-from gpucost.errors import GpucostError, IncompleteError, NoDataError
+from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
 from gpucost.periods import MS_PER_HOUR, parse_period
 from gpucost.render.rows import RowFormat
 
@@ -319,7 +319,10 @@ def command(
         used = [name for name in named if name not in own]
 
         @handle_errors
-        def run(**given: Any) -> None:
+        def run(above: Mapping[str, Any], **given: Any) -> None:
+            for name in ("config", "store"):
+                if above.get(name) and name not in used:
+                    raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
             asked = {name: given.pop(name, shared[name].default) for name in used}
             others = {name: asked.pop(name) for name in extra if name in asked}
             function(_call(asked, others), **given)
@@ -327,7 +330,7 @@ def command(
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
             above = context.find_root().params if context else {}
-            run(**given | {name: given.get(name) or above.get(name) for name in _LAST if name in used})
+            run(above, **given | {name: given.get(name) or above.get(name) for name in _LAST if name in used})
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),

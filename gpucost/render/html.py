@@ -9,9 +9,8 @@ from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, clean, columns, heat_map, spark, spark_words
@@ -33,6 +32,9 @@ from gpucost.render.view import (
     ratio,
 )
 from gpucost.resources import reports_dir
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def environment() -> Environment:
 
     Kept: a bundle renders the same templates for every team.
     """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     return Environment(
         loader=FileSystemLoader([reports_dir() / "html", reports_dir() / "chargeback"]),
         undefined=StrictUndefined,

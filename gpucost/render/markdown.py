@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpucost.render.formatting import cell, coverage_lines, remark_of, share_of, sum_text, value_of
 from gpucost.render.view import Figures, Line, ReportView, Table
 from gpucost.resources import reports_dir
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
@@ -35,6 +37,8 @@ def render(view: ReportView) -> str:
 @cache
 def environment(folder: Path) -> Environment:
     """For templates of Markdown in `folder`: whatever they print is escaped, `| code` makes a command to copy."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,

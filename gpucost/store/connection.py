@@ -11,14 +11,14 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from gpucost.errors import StoreError, UsageError
 from gpucost.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import duckdb
 
 # DuckDB 2 writes files that no 1.x can read unless told otherwise. v1.4.0 is the oldest format (a long-term-support one)
 # with the string compression that labels profit from; samples take the same space in every format since v1.0.0.
@@ -200,9 +200,6 @@ _RESTORE = "restore a copy, or name another file with --store and collect again"
 _MAGIC_AT, _MAGIC = 8, b"DUCK"
 _HEADER_BYTES = 3 * 4096
 
-# Of these the file is the cause; what is wrong with a statement raises others.
-_OF_THE_FILE = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
-
 
 def lock_holder(error: Exception) -> str | None:
     """Who holds the lock that DuckDB's error is about; None where it is about something else."""
@@ -216,6 +213,10 @@ def lock_holder(error: Exception) -> str | None:
 
 def of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
     """What an error in an open store says of its file; None where it is about the statement."""
+    import duckdb
+
+    # What is wrong with a statement raises others.
+    of_files = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
     text = first_line(error)
     if any(words in text.lower() for words in _NOT_WRITABLE) and not isinstance(error, duckdb.PermissionException):
         fix = f"make the directory {path.parent} and what is in it writable, or {_OTHER_FILE}"
@@ -223,7 +224,7 @@ def of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
     if any(words in text.lower() for words in _NO_SPACE):
         return StoreError(f"cannot write the store {path}: no space is left", fix=f"free some space, or {_OTHER_FILE}")
     # a wrong checksum comes as DuckDB's plain Error
-    if isinstance(error, _OF_THE_FILE) or text.startswith("Corrupt database file"):
+    if isinstance(error, of_files) or text.startswith("Corrupt database file"):
         return damaged(path, text)
     return None
 
@@ -287,6 +288,8 @@ _scratch_numbers = count()
 @cache
 def _template() -> duckdb.DuckDBPyConnection:
     """An empty store in memory: scratch stores copy its schema, so that migrations run once in a process."""
+    import duckdb
+
     con = duckdb.connect(":memory:")
     schema.migrate(con)
     return con
@@ -295,6 +298,8 @@ def _template() -> duckdb.DuckDBPyConnection:
 @contextmanager
 def scratch_store() -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to an empty store in memory, inside a transaction."""
+    import duckdb
+
     name = f"scratch_{next(_scratch_numbers)}"
     con = _template().cursor()
     try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import sqlfiles
 
@@ -181,6 +179,8 @@ def log_answer(
     con: duckdb.DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
 ) -> None:
     """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
+    import numpy as np
+
     hours: dict[str, NDArray[Any]] = {
         "hour": np.fromiter(samples, dtype=np.int32, count=len(samples)),
         "samples": np.fromiter(samples.values(), dtype=np.int64, count=len(samples)),

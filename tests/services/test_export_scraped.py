@@ -52,7 +52,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
         patched.chdir(path.parent)
         patched.setenv("XDG_CONFIG_HOME", str(path.parent))
         patched.setattr("gpucost.pipeline.attribute", lambda *_: None)
-        patched.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+        patched.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
         metrics = CliRunner().invoke(app, ["export", "openmetrics", "--store", str(path), "--month", "2026-10"])
         rules = CliRunner().invoke(app, ["export", "recording-rules", "--store", str(path)])
     assert (metrics.exit_code, rules.exit_code) == (0, 0)

@@ -50,7 +50,7 @@ def alone(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("HOME", str(folder))
     # attribution has its own tests: the store is filled with what it made
     patch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    patch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    patch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ def store(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     (tmp_path / "gpucost.toml").write_text("prometheus = []\n")
     # attribution has its own tests: the store is filled with what it made
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     return Path(copyfile(filled, tmp_path / "store.duckdb"))
 
 

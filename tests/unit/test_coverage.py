@@ -54,7 +54,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def as_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores are taken as they were filled: attribution has its own tests."""
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
 
 
 def fleet(*collected: tuple[float, float], hours: int = 24) -> Fleet:
@@ -472,7 +472,7 @@ def billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
 
 def _reads_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
 
 
 def test_the_bill_of_time_that_nobody_saw_is_a_line(billed: Billed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

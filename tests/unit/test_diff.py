@@ -81,7 +81,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     return tmp_path
 
 

@@ -123,7 +123,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("NO_COLOR", raising=False)
     # attribution has its own tests: the store is filled with what it made
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     return tmp_path
 
 

@@ -227,7 +227,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     sample(hours=96).write(tmp_path / "s")
     days = ("--store", "s", "--from", "2026-10-01", "--to", "2026-10-05")
     result = CliRunner().invoke(app, ["report", *days, "-o", "r.html"])

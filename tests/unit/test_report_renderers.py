@@ -134,7 +134,7 @@ def stored(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     # attribution has its own tests: the store is filled with what it made
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.state.is_current", lambda *_: True)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     # a file of its own: the fixture above keeps the other one open
     return Path(shutil.copyfile(path, path.with_name("copy.duckdb")))
 

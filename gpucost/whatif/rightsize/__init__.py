@@ -536,7 +536,7 @@ def answer(
         figures=figures,
         assumptions=_assumptions(options, speeds, moves),
         break_even=_break_even(options, moves, before),
-        time=_time(moves),
+        time=_time(moves, is_described=options.is_described),
         findings=(
             *_stale(options, moves),
             *(
@@ -545,7 +545,16 @@ def answer(
                 else _findings(unused, never, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
             ),
         ),
-        tables=(Rows("What would cost less per unit of work", columns, tuple(lines[:_LINES_SHOWN]), note),) if lines else (),
+        tables=(
+            Rows(
+                "Per unit of work" if options.is_described else "What would cost less per unit of work",
+                columns,
+                tuple(lines[:_LINES_SHOWN]),
+                note,
+            ),
+        )
+        if lines
+        else (),
     )
 
 
@@ -618,12 +627,18 @@ def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move
         return "option" if name in options.given else "default"
 
     margins = options.margins
+    serves = not options.is_described or not all(move.load.is_batch for move in moves)
+    ends = not options.is_described or any(move.load.is_batch for move in moves)
     prices = {(m.fit.offer.instance_type, m.fit.offer.purchase_option): m.fit.offer for m in moves if m.fit.offer.instance_type}
     return (
         *(() if options.is_described else (_of_models(options, speeds),)),
         Assumption("added to memory and activity", margins.margin_percent, "percent", source("margin_percent")),
-        Assumption("kept free of what serves", margins.headroom_percent, "percent", source("headroom_percent")),
-        Assumption("batch work may take", margins.max_slowdown, "times as long", source("max_slowdown")),
+        *(
+            (Assumption("kept free of what serves", margins.headroom_percent, "percent", source("headroom_percent")),)
+            if serves
+            else ()
+        ),
+        *((Assumption("batch work may take", margins.max_slowdown, "times as long", source("max_slowdown")),) if ends else ()),
         *options.assumptions,
         *(
             Assumption(f"a GPU of {kind}, {option}", round(offer.price_per_gpu_hour, 4), "per hour", offer.source, offer.as_of)
@@ -644,19 +659,19 @@ def _break_even(options: RightsizeOptions, moves: Sequence[Move], before: Sequen
     who = "It" if options.is_described else f"The largest, {move.shape.workload},"
     return (
         f"{who} saves as long as a {move.fit.offer.gpu_model} costs less than "
-        f"{top / move.gpu_hours:,.4f} per GPU-hour (now {move.fit.offer.price_per_gpu_hour:,.4f}).",
+        f"{top / move.gpu_hours:,.4f} {options.currency} per GPU-hour (now {move.fit.offer.price_per_gpu_hour:,.4f}).",
     )
 
 
-def _time(moves: Sequence[Move]) -> tuple[str, ...]:
+def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
+    together = "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
+    caveats = (together,) if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves) else ()
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
     if not factors:
-        return ("What does not end by itself runs as long as it did.",)
+        return ("What does not end by itself runs as long as it did; requests take as long as one GPU's speed says.", *caveats)
     span = " to ".join(sorted({f"{factor:.2f}" for factor in (min(factors), max(factors))}, key=float))
-    return (
-        f"Batch work takes {span} times as long; the rest runs as long as it did.",
-        "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.",
-    )
+    rest = "" if is_described else "; the rest runs as long as it did"
+    return (f"Batch work takes {span} times as long{rest}.", *caveats)
 
 
 def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
