@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpucost.cli.output import put_or_write, write_rows
 from gpucost.cli.whatif import SCOPE, Run, saved_answers, whatif_command
 from gpucost.errors import UsageError
+from gpucost.periods import MS_PER_HOUR
 from gpucost.render.rows import FLAT, RowFormat, render_rows
-
-if TYPE_CHECKING:
-    from gpucost.whatif.compare import Comparison
 
 
 @whatif_command(without=SCOPE)
@@ -51,33 +49,23 @@ def whatif_plan(
 
     from gpucost.whatif.plan import Context, answer, read_plan
 
-    settings = run.settings
     plan = read_plan(file)
-    groups = [group for group in plan.groups if group.is_stored]
-    context = Context(settings.currency, {})
-    if not groups and any(run.asked.period().values()):
+    context = Context(run.settings.currency, {}, file=str(file))
+    usages = {
+        group.name: run.usage(
+            replace(run.asked, team=group.teams, namespace=group.namespaces, workload=group.workloads, cluster=group.clusters)
+        )
+        for group in plan.groups
+        if group.is_stored
+    }
+    if usages:
+        usage = next(iter(usages.values()))
+        hours = (usage.period.end_ms - usage.period.start_ms) / MS_PER_HOUR
+        fleets = {name: one.fleet for name, one in usages.items()}
+        context = replace(context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24)
+    elif any(run.asked.period().values()):
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
-    if groups:
-        usages = {
-            group.name: run.usage(
-                replace(
-                    run.asked,
-                    team=list(group.teams),
-                    namespace=list(group.namespaces),
-                    workload=list(group.workloads),
-                    cluster=list(group.clusters),
-                )
-            )
-            for group in groups
-        }
-        any_usage = usages[groups[0].name]
-        hours = (any_usage.period.end - any_usage.period.start).total_seconds() / 3600
-        fleets = {name: usage.fleet for name, usage in usages.items()}
-        context = Context(settings.currency, fleets, any_usage.period_name, hours, hours / 24)
     run.write(run.evaluate(answer(plan, context)))
-
-
-SCHEMA = "gpucost.whatif-compare/1"
 
 
 @whatif_command(without=(*SCOPE, "period", "save"))
@@ -99,47 +87,21 @@ def whatif_compare(
     from gpucost.whatif.compare import compare, read_answer
 
     folder = saved_answers(run.settings)
-    known = sorted(file.stem for file in folder.glob("*.json")) if folder.is_dir() else []
-    answers = [read_answer(_file(name, folder), name, known) for name in (first, second)]
-    found = compare(*answers)
+    comparison = compare((first, second), (read_answer(first, folder), read_answer(second, folder)))
+    rows = [(figure, *values.values()) for figure, values in comparison["figures"].items()]
     if run.format in FLAT:
-        rows = [(line.figure, line.a, line.b, line.difference) for line in found.lines]
         write_rows(("figure", "a", "b", "difference"), rows, run.format, run.target)
-        return
-    put_or_write(_render(found, (first, second), run.format), run.target)
-
-
-def _file(name: str, folder: Path) -> Path:
-    """A file where the name is a path, else the saved answer of that name."""
-    path = Path(name)
-    if path.suffix == ".json" or len(path.parts) > 1 or path.is_file():
-        return path
-    return folder / f"{name}.json"
-
-
-def _render(found: Comparison, names: tuple[str, str], format: RowFormat) -> str:
-    if format is RowFormat.json:
-        told = {
-            "schema": SCHEMA,
-            "currency": found.currency,
-            "a": {"name": names[0], "title": found.titles[0], "period": found.periods[0]},
-            "b": {"name": names[1], "title": found.titles[1], "period": found.periods[1]},
-            "figures": {line.figure: {"a": line.a, "b": line.b, "difference": line.difference} for line in found.lines},
-            "assumptions": [{"name": name, "a": a, "b": b} for name, a, b in found.assumptions],
-            "notes": list(found.notes),
-        }
-        return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
-    rows = [(line.figure, line.a, line.b, line.difference) for line in found.lines]
-    heads = "".join(
-        f"{mark}: {title}, {period}  \n" if format is RowFormat.markdown else f"{mark}: {title}, {period}\n"
-        for mark, title, period in zip(names, found.titles, found.periods, strict=True)
-    )
-    shown = [(figure, *(_number(value) for value in values)) for figure, *values in rows]
-    parts = [heads, render_rows((f"in {found.currency}, or the unit named", *names, "difference"), shown, format)]
-    parts += [f"{note}\n" for note in found.notes]
-    if found.assumptions:
-        parts.append(render_rows(("assumed", *names), found.assumptions, format))
-    return "\n".join(parts)
+    elif run.format is RowFormat.json:
+        put_or_write(json.dumps(comparison, indent=2, ensure_ascii=False) + "\n", run.target)
+    else:
+        end = "  \n" if run.format is RowFormat.markdown else "\n"
+        heads = (f"{one['name']}: {one['title']}, {one['period']}{end}" for one in (comparison["a"], comparison["b"]))
+        columns = (f"in {comparison['currency']}, or the unit named", first, second, "difference")
+        shown = [(figure, *map(_number, values)) for figure, *values in rows]
+        parts = ["".join(heads), render_rows(columns, shown, run.format), *(f"{note}\n" for note in comparison["notes"])]
+        if assumptions := [tuple(row.values()) for row in comparison["assumptions"]]:
+            parts.append(render_rows(("assumed", first, second), assumptions, run.format))
+        put_or_write("\n".join(parts), run.target)
 
 
 def _number(value: float | None) -> str:

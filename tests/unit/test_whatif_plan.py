@@ -18,7 +18,7 @@ from gpucost.cli.app import app
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.plan import Change, Context, Group, Plan, Step, answer, read_plan
+from gpucost.whatif.plan import Context, Group, Plan, Rightsize, Schedule, Share, Spot, Step, answer, read_plan
 from tests.unit.whatif_costs import answered, stages_at_once
 
 H = MS_PER_HOUR
@@ -75,16 +75,16 @@ def test_the_example_goes_into_a_file_too(tmp_path: Path) -> None:
     [
         ("ways = 4", "way = 4", r"line 29 in \[\[steps\]\] 1: unknown key 'way'"),
         ("days = 30", "day = 30", r"line 4: unknown key 'day'"),
-        ("pods = 25", "pods = 2.5", r"line 22 in \[\[groups\]\] 3: pods is no whole number"),
-        ("pods = 25", "pods = true", "pods is no whole number"),
-        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = -1", "no number above 0"),
-        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = nan", "no number above 0"),
+        ("pods = 25", "pods = 2.5", r"line 22 in \[\[groups\]\] 3: pods: should be a valid integer"),
+        ("pods = 25", "pods = true", "pods: should be a number"),
+        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = -1", "price_per_gpu_hour: should be greater than 0, got -1"),
+        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = nan", "should be a finite number"),
         ("price_per_gpu_hour = 1.17\n", "", "spot needs price_per_gpu_hour"),
         ("price_per_gpu_hour = 1.17\n", "price_per_gpu_hour = 1.17\ninterruptions_per_hour = 1\n", "needs checkpoint_minutes"),
         ('["training"]', '["trainings"]', "there is no group 'trainings'"),
-        ('["training"]', '"training"', "groups is no list of names"),
+        ('["training"]', '"training"', "line 34 .* groups: should be a valid list"),
         ('"schedule"', '"scheduel"', "'scheduel' is no change"),
-        ("active_percent = 10", "active_percent = 110", "at most 100"),
+        ("active_percent = 10", "active_percent = 110", "should be less than or equal to 100"),
         ("active_percent = 10", "active_percent = 10\nactive_hours_per_day = 3", "either active_percent or"),
         ('name = "training"', 'name = "inference"', "two groups called 'inference'"),
         ('name = "training"', 'teams = ["x"]\nname = "training"', "reads training from the store"),
@@ -114,9 +114,9 @@ def test_wrong_usage(example: Path) -> None:
 
 
 def test_spot_pays_for_interruptions() -> None:
-    group = Group("g", "g", pods=2, hours=100, price_per_gpu_hour=Decimal(3))
-    step = Step(Change.spot, ("g",), Decimal(1), interruptions_per_hour=0.1, checkpoint_minutes=60, restart_minutes=6)
-    told = answered(answer(Plan("p", "p", (group,), (step,)), Context("USD", {})))
+    group = Group(name="g", pods=2, hours=100, price_per_gpu_hour=Decimal(3))
+    step = Spot(groups=["g"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0.1, checkpoint_minutes=60, restart_minutes=6)
+    told = answered(answer(Plan(groups=[group], steps=[step]), Context("USD", {})))
     assert told.today.cost == 600
     assert 200 * 1.05 < told.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
 
@@ -124,8 +124,8 @@ def test_spot_pays_for_interruptions() -> None:
 def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "price_book"), Price(Decimal(48), "price_book", from_ms=50 * H)))
     one, two = Pod("n", "Job/a", 2, 0, 100 * H, uid="a", team="x"), Pod("n", "Job/b", 1, 0, 10 * H, uid="b", team="x")
-    groups = (Group("x", "x", teams=("x",)), Group("b", "b", workloads=("Job/b",)))
-    plan = Plan("p", "p", groups, (Step(Change.schedule, ("b", "x"), active_percent=50),))
+    groups = [Group(name="x", teams=["x"]), Group(name="b", workloads=["Job/b"])]
+    plan = Plan(groups=groups, steps=[Schedule(groups=["b", "x"], active_percent=50)])
     context = Context("USD", {"x": Fleet((node,), (one, two)), "b": Fleet((node,), (two,))}, "October 2026", 744, 31)
     told = answered(answer(plan, context))
     assert told.today.cost == 6 * 50 + 12 * 50 + 3 * 10
@@ -133,28 +133,28 @@ def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     assert told.assumptions[0].value == 744
 
 
-group = st.builds(
-    lambda name, pods, gpus, hours, price: Group(name, name, pods, gpus, hours, price_per_gpu_hour=price),
-    st.sampled_from("abc"),
-    st.integers(1, 5),
-    st.integers(1, 4),
-    st.floats(0.5, 800),
-    st.decimals("0.01", "50", places=3),
-)
-chosen = st.sampled_from([("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c")])
 price = st.decimals("0.01", "50", places=3)
+group = st.builds(
+    Group,
+    name=st.sampled_from("abc"),
+    pods=st.integers(1, 5),
+    gpus_per_pod=st.integers(1, 4),
+    hours=st.floats(0.5, 800),
+    price_per_gpu_hour=price,
+)
+chosen = st.sampled_from([["a"], ["b"], ["c"], ["a", "b"], ["a", "b", "c"]])
 step = st.one_of(
-    st.builds(lambda g, w: Step(Change.share, g, ways=w, utilization_percent=15.0), chosen, st.integers(1, 8)),
-    st.builds(lambda g, p: Step(Change.spot, g, p), chosen, price),
-    st.builds(lambda g, p: Step(Change.schedule, g, active_percent=p), chosen, st.floats(0.1, 100)),
-    st.builds(lambda g, p, n: Step(Change.rightsize, g, p, gpus_per_pod=n), chosen, price, st.integers(1, 8)),
+    st.builds(Share, groups=chosen, ways=st.integers(1, 8), utilization_percent=st.just(15.0)),
+    st.builds(Spot, groups=chosen, price_per_gpu_hour=price),
+    st.builds(Schedule, groups=chosen, active_percent=st.floats(0.1, 100)),
+    st.builds(Rightsize, groups=chosen, price_per_gpu_hour=price, gpus_per_pod=st.integers(1, 8)),
 )
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(group, min_size=3, max_size=3, unique_by=lambda g: g.name), st.lists(step, min_size=1, max_size=5))
 def test_a_plan_never_saves_more_than_today_costs(groups: list[Group], steps: list[Step]) -> None:
-    told = answered(answer(Plan("p", "p", tuple(groups), tuple(steps)), Context("USD", {})))
+    told = answered(answer(Plan(groups=groups, steps=steps), Context("USD", {})))
     assert told.saving <= told.today.cost
     assert sum(one["saving"] for one in told.figures["steps"]) == told.saving
     total = told.tables[0].lines[-1]
