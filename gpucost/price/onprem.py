@@ -7,12 +7,14 @@ import difflib
 import io
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
@@ -24,26 +26,32 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
+_Number = Annotated[Decimal, Field(allow_inf_nan=False, le=10**12)]
+_Above = Annotated[_Number, Field(gt=0)]
+_FromZero = Annotated[_Number, Field(ge=0)]
+_Percent = Annotated[_FromZero, Field(le=100)]
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """One node. Money is in `currency`; None is what was not given, and counts as nothing where a part hangs on it."""
 
-    currency: str
-    purchase_price: Decimal  # of one node, GPUs included
-    gpus_per_node: Decimal
-    years: Decimal  # over which it is written off
-    price_per_kwh: Decimal
-    gpu_model: str | None = None
-    gpu_watts: Decimal | None = None  # of one GPU; None: the model's TDP
-    residual_percent: Decimal | None = None  # of purchase_price, got back at the end
-    other_watts: Decimal | None = None  # of the node without its GPUs
-    pue: Decimal | None = None  # power of the site ÷ power of its machines
-    colocation_per_kw_month: Decimal | None = None
-    staff_per_year: Decimal | None = None
-    staff_nodes: Decimal | None = None  # that this staff runs
-    network_per_node: Decimal | None = None  # once
-    maintenance_percent_per_year: Decimal | None = None  # of purchase_price
-    utilization_percent: Decimal | None = None
+    currency: Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True, pattern="^[A-Za-z]{3}$")]
+    purchase_price: _Above  # of one node, GPUs included
+    gpus_per_node: Annotated[_Number, Field(ge=1, multiple_of=1)]
+    years: Annotated[_Above, Field(le=50)]  # over which it is written off
+    price_per_kwh: _FromZero
+    gpu_model: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)] | None = None
+    gpu_watts: _Above | None = None  # of one GPU; None: the model's TDP
+    residual_percent: _Percent | None = None  # of purchase_price, got back at the end
+    other_watts: _FromZero | None = None  # of the node without its GPUs
+    pue: Annotated[_Number, Field(ge=1, le=10)] | None = None  # power of the site ÷ power of its machines
+    colocation_per_kw_month: _FromZero | None = None
+    staff_per_year: _FromZero | None = None
+    staff_nodes: _Above | None = None  # that this staff runs
+    network_per_node: _FromZero | None = None  # once
+    maintenance_percent_per_year: _Percent | None = None  # of purchase_price
+    utilization_percent: Annotated[_Above, Field(le=100)] | None = None
 
     @property
     def not_given(self) -> tuple[str, ...]:
@@ -51,64 +59,26 @@ class Inputs:
         return tuple(key for key in _COUNTED if getattr(self, key) is None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """What a number may be: from `low` (itself only where `with_low`) to `high`."""
-
-    low: int = 0
-    high: int | None = None
-    with_low: bool = True
-    whole: bool = False
-
-    def allows(self, value: Decimal) -> bool:
-        above = value >= self.low if self.with_low else value > self.low
-        below = self.high is None or value <= self.high
-        return above and below and not (self.whole and value != value.to_integral_value())
-
-    def __str__(self) -> str:
-        low = f"at least {self.low}" if self.with_low else f"above {self.low}"
-        high = f" and at most {self.high}" if self.high is not None else ""
-        return f"{'a whole number ' if self.whole else ''}{low}{high}"
-
-
-_NUMBERS = {
-    "purchase_price": _Number(with_low=False),
-    "gpus_per_node": _Number(low=1, whole=True),
-    "years": _Number(with_low=False, high=50),
-    "price_per_kwh": _Number(),
-    "gpu_watts": _Number(with_low=False),
-    "residual_percent": _Number(high=100),
-    "other_watts": _Number(),
-    "pue": _Number(low=1, high=10),
-    "colocation_per_kw_month": _Number(),
-    "staff_per_year": _Number(),
-    "staff_nodes": _Number(with_low=False),
-    "network_per_node": _Number(),
-    "maintenance_percent_per_year": _Number(high=100),
-    "utilization_percent": _Number(with_low=False, high=100),
-}
-_TEXTS = ("currency", "gpu_model")
-KEYS = (*_NUMBERS, *_TEXTS)
-_REQUIRED = ("purchase_price", "gpus_per_node", "years", "price_per_kwh")
+_KEYS = [field.name for field in fields(Inputs)]
 _COUNTED = ("other_watts", "pue", "colocation_per_kw_month", "staff_per_year", "network_per_node", "maintenance_percent_per_year")
-_LARGEST = Decimal("1e12")
+_EXAMPLES = {"currency": "for example USD", "gpu_model": "for example H100-80GB-HBM3; gpucost prices lists them"}
+_EXAMPLE = pricing_dir() / "onprem.toml"
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Keys and values of a TOML file of KEYS. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
+    """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
     try:
         values = tomllib.loads(path.read_bytes().decode("utf-8-sig"), parse_float=Decimal)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_EXAMPLE} is an example to copy") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}", f"{_example()} is an example to copy") from None
-    for key in values:
-        if key not in KEYS:
-            near = difflib.get_close_matches(key, KEYS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KEYS)}"
-            raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")
+        raise ConfigError(f"{path}: is not TOML: {error}", f"{_EXAMPLE} is an example to copy") from None
+    for key in values.keys() - set(_KEYS):
+        near = difflib.get_close_matches(key, _KEYS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
+        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_EXAMPLE} shows every key")
     return values
 
 
@@ -117,56 +87,33 @@ def read_inputs(file: Mapping[str, Any], options: Mapping[str, str], path: Path 
 
     Raises ConfigError naming the key that is missing or cannot be used, UsageError where it is an option.
     """
-    said: dict[str, Any] = {"currency": currency}
-    incomplete = ConfigError if path else UsageError
-    for values, place in ((file, f"{path}: {{}}"), (options, "--{}")):
-        for key, value in values.items():
-            where = place.format(key.replace("_", "-") if values is options else key)
-            said[key] = _number(where, value, _NUMBERS[key]) if key in _NUMBERS else _text(where, key, value)
-    missing = [key for key in _REQUIRED if key not in said]
-    if missing:
-        raise incomplete(
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-            f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_example()} is an example to copy",
-        )
-    if "gpu_model" not in said and "gpu_watts" not in said:
-        raise incomplete("neither gpu_model nor gpu_watts is given", "the GPUs' power comes from --gpu-model, or --gpu-watts")
-    if said.get("staff_per_year") and "staff_nodes" not in said:
-        raise incomplete("staff_nodes is missing", "--staff-nodes says how many nodes the staff of staff_per_year runs")
-    return Inputs(**said)
-
-
-def _number(where: str, value: Any, allowed: _Number) -> Decimal:
     try:
-        if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
-            raise InvalidOperation
-        number = Decimal(value.strip() if isinstance(value, str) else value)
-        if not number.is_finite():
-            raise InvalidOperation
-    except InvalidOperation:
-        raise _wrong(where)(f"{where} is {value!r}, not a number", f"it should be {allowed}") from None
-    if not allowed.allows(number) or number > _LARGEST:
-        raise _wrong(where)(f"{where} is {value}", f"it should be {allowed}" if number <= _LARGEST else "it is too large")
-    return number
+        inputs = TypeAdapter(Inputs).validate_python({"currency": currency, **file, **options})
+    except ValidationError as error:
+        raise _wrong(error, options, path) from None
+    incomplete = ConfigError if path else UsageError
+    if inputs.gpu_model is None and inputs.gpu_watts is None:
+        raise incomplete("neither gpu_model nor gpu_watts is given", "the GPUs' power comes from --gpu-model, or --gpu-watts")
+    if inputs.staff_per_year and inputs.staff_nodes is None:
+        raise incomplete("staff_nodes is missing", "--staff-nodes says how many nodes the staff of staff_per_year runs")
+    return inputs
 
 
-def _text(where: str, key: str, value: Any) -> str:
-    text = value.strip() if isinstance(value, str) else ""
-    if key == "currency":
-        text = text.upper()
-        if not re.fullmatch("[A-Z]{3}", text):
-            raise _wrong(where)(f"{where} is {value!r}, not a currency", "for example USD")
-    elif not text:
-        raise _wrong(where)(f"{where} is {value!r}, not a GPU model", "for example H100-80GB-HBM3; gpucost prices lists them")
-    return text
-
-
-def _wrong(where: str) -> type[ConfigError | UsageError]:
-    return UsageError if where.startswith("--") else ConfigError
-
-
-def _example() -> Path:
-    return pricing_dir() / "onprem.toml"
+def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None) -> ConfigError | UsageError:
+    """What is wrong with a value, else what is missing."""
+    details = error.errors(include_url=False)
+    for detail in details:
+        key, value = str(detail["loc"][0]), detail["input"]
+        if detail["type"] != "missing":
+            fix = _EXAMPLES.get(key, detail["msg"].replace("Input", "it"))
+            if key in options:
+                return UsageError(f"--{key.replace('_', '-')} is {value}", fix)
+            return ConfigError(f"{path}: {key} is {value!r}", fix)
+    missing = [str(detail["loc"][0]) for detail in details]
+    return (ConfigError if path else UsageError)(
+        f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_EXAMPLE} is an example to copy",
+    )
 
 
 HOURS_PER_YEAR = 8760
@@ -206,57 +153,39 @@ def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
     it stands in for gpu_watts, and colocation, which is contracted by rated power, counts at least it. At least one of the
     two must be known.
     """
-    watts = inputs.gpu_watts if inputs.gpu_watts is not None else tdp_watts
+    watts = tdp_watts if inputs.gpu_watts is None else inputs.gpu_watts
     if watts is None:
         raise ValueError("neither gpu_watts nor the model's rated power is known")
-    other, pue = inputs.other_watts or Decimal(0), inputs.pue or Decimal(1)
+    none = Decimal(0)
+    other, pue = inputs.other_watts or none, inputs.pue or Decimal(1)
     node_watts = inputs.gpus_per_node * watts + other
     rated_kw = (inputs.gpus_per_node * max(watts, tdp_watts or watts) + other) / 1000
-    hours = inputs.years * HOURS_PER_YEAR
-    residual = inputs.residual_percent or Decimal(0)
-    maintenance = inputs.maintenance_percent_per_year or Decimal(0)
-    network, staff = inputs.network_per_node or Decimal(0), inputs.staff_per_year or Decimal(0)
-    colocation, nodes = inputs.colocation_per_kw_month or Decimal(0), inputs.staff_nodes or Decimal(1)
-    parts = (
-        _part(
-            "depreciation",
-            inputs.purchase_price * (100 - residual) / 100 / hours,
-            f"{_n(inputs.purchase_price)} less {_n(residual)} % over {_n(inputs.years)} years",
-        ),
-        _part(
-            "maintenance",
-            inputs.purchase_price * maintenance / 100 / HOURS_PER_YEAR,
-            f"{_n(maintenance)} % of {_n(inputs.purchase_price)} a year",
-        ),
-        _part("network", network / hours, f"{_n(network)} over {_n(inputs.years)} years"),
-        _part(
-            "power",
-            node_watts / 1000 * pue * inputs.price_per_kwh,
-            f"{_n(node_watts)} W × PUE {_n(pue)} × {_n(inputs.price_per_kwh)} per kWh",
-        ),
-        _part("colocation", rated_kw * colocation / HOURS_PER_MONTH, f"{_n(rated_kw)} kW × {_n(colocation)} a month"),
-        _part("staff", staff / nodes / HOURS_PER_YEAR, f"{_n(staff)} a year for {_n(nodes)} nodes" if staff else "0 a year"),
-    )
-    total = sum((part.price_per_hour for part in parts), Decimal(0))
-    in_use = inputs.utilization_percent
+    price, years, kwh = inputs.purchase_price, inputs.years, inputs.price_per_kwh
+    residual, maintenance = inputs.residual_percent or none, inputs.maintenance_percent_per_year or none
+    network, colocation = inputs.network_per_node or none, inputs.colocation_per_kw_month or none
+    staff, nodes = inputs.staff_per_year or none, inputs.staff_nodes or Decimal(1)
+    hours = years * HOURS_PER_YEAR
+    reckoned = {
+        "depreciation": (price * (100 - residual) / 100 / hours, f"{_n(price)} less {_n(residual)} % over {_n(years)} years"),
+        "maintenance": (price * maintenance / 100 / HOURS_PER_YEAR, f"{_n(maintenance)} % of {_n(price)} a year"),
+        "network": (network / hours, f"{_n(network)} over {_n(years)} years"),
+        "power": (node_watts / 1000 * pue * kwh, f"{_n(node_watts)} W × PUE {_n(pue)} × {_n(kwh)} per kWh"),
+        "colocation": (rated_kw * colocation / HOURS_PER_MONTH, f"{_n(rated_kw)} kW × {_n(colocation)} a month"),
+        "staff": (staff / nodes / HOURS_PER_YEAR, f"{_n(staff)} a year for {_n(nodes)} nodes" if staff else "0 a year"),
+    }
+    parts = tuple(Part(name, amount.quantize(_KEPT), basis) for name, (amount, basis) in reckoned.items())
+    total = sum((part.price_per_hour for part in parts), none)
+    per_gpu, in_use = total / inputs.gpus_per_node, inputs.utilization_percent
     return Tco(
         inputs=inputs,
         parts=parts,
         gpu_watts=watts,
-        gpu_watts_source="given" if inputs.gpu_watts is not None else "tdp",
+        gpu_watts_source="tdp" if inputs.gpu_watts is None else "given",
         node_watts=node_watts,
         price_per_hour=total,
-        price_per_gpu_hour=_kept(total / inputs.gpus_per_node),
-        price_per_utilized_gpu_hour=_kept(total / inputs.gpus_per_node * 100 / in_use) if in_use is not None else None,
+        price_per_gpu_hour=per_gpu.quantize(_KEPT),
+        price_per_utilized_gpu_hour=None if in_use is None else (per_gpu * 100 / in_use).quantize(_KEPT),
     )
-
-
-def _part(name: str, price: Decimal, basis: str) -> Part:
-    return Part(name, _kept(price), basis)
-
-
-def _kept(price: Decimal) -> Decimal:
-    return price.quantize(_KEPT)
 
 
 def _n(number: Decimal) -> str:
@@ -299,17 +228,17 @@ class BookEntry:
                     f"{field!r} cannot stand in the price book", "name it without line breaks, and without # in front"
                 )
         try:
-            node_selector(self.node_selector)
-            effective_start(self.effective_start, timezone)
+            _same_nodes(asdict(self), timezone)
         except BadField as error:
             raise UsageError(
                 f"--{error.column.replace('_', '-')} {error.reason}", "see docs/pricing.md, The price book"
             ) from None
 
-    def key(self, timezone: ZoneInfo) -> tuple[object, ...]:
-        """What the row prices, and since when: the book holds one row for it."""
-        start, _ = effective_start(self.effective_start, timezone)
-        return (self.instance_type.lower(), node_selector(self.node_selector), start)
+
+def _same_nodes(row: Mapping[str, str], timezone: ZoneInfo) -> tuple[object, ...]:
+    """What a row prices, and since when: the book holds one row for it."""
+    start, _ = effective_start(row.get("effective_start", ""), timezone)
+    return row.get("instance_type", "").lower(), node_selector(row.get("node_selector", "")), start
 
 
 def with_entry(text: str, entry: BookEntry, timezone: ZoneInfo) -> tuple[str, int | None]:
@@ -323,53 +252,26 @@ def with_entry(text: str, entry: BookEntry, timezone: ZoneInfo) -> tuple[str, in
     lines = re.split(r"\r\n|\n|\r", body)
     if lines[-1] == "":
         lines.pop()
+    values = {**asdict(entry), "price_per_hour": f"{entry.price_per_hour:f}"}
     rows = [number for number, line in enumerate(lines) if not line.lstrip().startswith("#") and any(_fields(line))]
     if not rows:
-        return mark + end.join([*lines, ",".join(HEADER), _line(HEADER, entry)]) + end, None
+        rows, lines = [len(lines)], [*lines, ",".join(HEADER)]
     header = [name.lower() for name in _fields(lines[rows[0]])]
-    values = _values(entry)
-    missing = [name for name in HEADER if name not in header and values[name]]
+    missing = [name for name in HEADER if name not in header and values.get(name)]
     if missing:
         lines[rows[0]] += "".join(f",{name}" for name in missing)
         for number in rows[1:]:
             lines[number] += "," * len(missing)
         header += missing
+    written = io.StringIO()
+    csv.writer(written, lineterminator="").writerow([values.get(name, "") for name in header])
     for number in rows[1:]:
-        if _prices_the_same(dict(zip(header, _fields(lines[number]), strict=True)), entry, timezone):
-            lines[number] = _line(header, entry)
+        row = dict(zip(header, _fields(lines[number]), strict=True))
+        is_narrower = any(row.get(name) for name in ("provider", "region", "zone", "purchase_option"))
+        if not is_narrower and _same_nodes(row, timezone) == _same_nodes(values, timezone):
+            lines[number] = written.getvalue()
             return mark + end.join(lines) + end, number + 1
-    return mark + end.join([*lines, _line(header, entry)]) + end, None
-
-
-def _prices_the_same(row: dict[str, str], entry: BookEntry, timezone: ZoneInfo) -> bool:
-    if any(row.get(name) for name in ("provider", "region", "zone", "purchase_option")):
-        return False
-    there = BookEntry(
-        entry.price_per_hour,
-        entry.currency,
-        row.get("instance_type", ""),
-        row.get("node_selector", ""),
-        row.get("effective_start", ""),
-    )
-    return there.key(timezone) == entry.key(timezone)
-
-
-def _values(entry: BookEntry) -> dict[str, str]:
-    given = {
-        "instance_type": entry.instance_type,
-        "price_per_hour": f"{entry.price_per_hour:f}",
-        "currency": entry.currency,
-        "effective_start": entry.effective_start,
-        "node_selector": entry.node_selector,
-    }
-    return {name: given.get(name, "") for name in HEADER}
-
-
-def _line(header: Sequence[str], entry: BookEntry) -> str:
-    values = _values(entry)
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([values.get(name, "") for name in header])
-    return text.getvalue()
+    return mark + end.join([*lines, written.getvalue()]) + end, None
 
 
 def _fields(line: str) -> list[str]:
@@ -385,17 +287,16 @@ def rated_power(con: DuckDBPyConnection, name: str, *, needed: bool) -> tuple[st
     watts = {str(model): tdp for model, tdp in con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall()}
     aliases = aliases_of(con)
     exact = aliases.get(spelled(name))
-    found = (exact,) if exact else gpu_models_called(name, watts, aliases)
-    if len(found) > 1:
-        raise ConfigError(f"gpu_model {name!r} may be {', '.join(found)}", "name one of them")
-    if not found:
-        if needed:
-            near = ", ".join(nearest(name, watts))
-            raise ConfigError(
-                f"no GPU is called {name!r}; did you mean {near}?",
-                "where it is none of these, --gpu-watts gives the power of one GPU",
-            )
-        return name, None
-    if watts[found[0]] is None and needed:
-        raise ConfigError(f"the catalog does not know the power of {found[0]}", "--gpu-watts gives the power of one GPU")
-    return found[0], None if watts[found[0]] is None else Decimal(watts[found[0]])
+    models = (exact,) if exact else gpu_models_called(name, watts, aliases)
+    if len(models) > 1:
+        raise ConfigError(f"gpu_model {name!r} may be {', '.join(models)}", "name one of them")
+    if needed and not models:
+        raise ConfigError(
+            f"no GPU is called {name!r}; did you mean {', '.join(nearest(name, watts))}?",
+            "where it is none of these, --gpu-watts gives the power of one GPU",
+        )
+    model = models[0] if models else name
+    tdp = watts.get(model)
+    if needed and tdp is None:
+        raise ConfigError(f"the catalog does not know the power of {model}", "--gpu-watts gives the power of one GPU")
+    return model, None if tdp is None else Decimal(tdp)
