@@ -351,7 +351,6 @@ def _commit(config: Config, period: Period, question: Question) -> Scenario[Answ
     """`whatif reserve` about the question's workloads."""
     from gpucost.cli.whatif import Run, StoreOptions
     from gpucost.cli.whatif_commitments import stored_families
-    from gpucost.whatif.fleet import PricePer
     from gpucost.whatif.reserve import answer
 
     asked = StoreOptions(
@@ -362,7 +361,7 @@ def _commit(config: Config, period: Period, question: Question) -> Scenario[Answ
         end=iso(period.end),
     )
     run = Run(lambda: config, asked, quiet=True)
-    families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
+    families, existing, name, assumptions = stored_families(run)
     return (yield from answer(families, existing, currency=config.currency, period=name, assumptions=assumptions))
 
 

@@ -141,8 +141,8 @@ class Spot(_Step):
         """Paid hours per useful hour, exactly for exponential interruptions (whatif/spot/simulate.py)."""
         if self.checkpoint_minutes is None:
             return 1.0
-        minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
-        return exact(Work(self.interruptions_per_hour, *(time / 60 for time in minutes)))
+        saved, write, restart = self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes
+        return exact(Work(self.interruptions_per_hour, saved / 60, write / 60, restart / 60))
 
     @property
     def time(self) -> str:
@@ -329,7 +329,8 @@ def _today(plan: Plan, context: Context, hours: float, days: float) -> tuple[Sta
         if not group.is_stored:
             stage[group.name] = group.described(hours, days)
             continue
-        fleet, own = context.fleets[group.name], []
+        fleet = context.fleets[group.name]
+        own: list[Node] = []
         nodes = {(node.cluster, node.name): node for node in fleet.nodes}
         for pod in fleet.pods:
             key = (pod.cluster, pod.uid, pod.node, pod.from_ms)

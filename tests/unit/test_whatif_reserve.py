@@ -46,11 +46,11 @@ def _stages_at_once() -> Iterator[None]:
 
 
 def offer(price: str, terms: Terms = ONE_YEAR) -> Offer:
-    return Offer(terms, Decimal(price), "option")
+    return Offer(terms, Price(Decimal(price), "option"))
 
 
 def use(levels: list[float], *offers: Offer, on_demand: str = "10", kind: str = "p5.48xlarge") -> Use:
-    return Use(kind, 8, offer(on_demand, Terms("on_demand", 0, "")), Curve.hourly(levels), offers)
+    return Use(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), offers)
 
 
 def ask(*uses: Use, **options: Any) -> Any:
@@ -171,13 +171,13 @@ def fleet() -> Fleet:
 
 
 def test_usage_is_on_demand_and_what_the_bill_covers_counts_first() -> None:
-    def offers(provider: str, region: str, instance_type: str) -> tuple[Offer, tuple[Offer, ...]]:
-        return offer("11"), (offer("6"),)
+    def offers(provider: str, region: str, instance_type: str) -> tuple[Price, tuple[Offer, ...]]:
+        return Price(Decimal(11), "catalog"), (offer("6"),)
 
     (family,) = families_of(fleet(), PERIOD, NONE, offers, is_narrowed=False)
     assert (family.provider, family.region, family.name) == ("aws", "us-east-1", "p5")
     assert family.uses[0].curve.node_hours == pytest.approx(36)
-    assert family.uses[0].on_demand.price == 10
+    assert family.uses[0].on_demand.per_node_hour == 10
     half = counted([(PERIOD.start_ms, PERIOD.end_ms, 0.5)], PERIOD.start_ms, PERIOD.end_ms)
     there = Existing(True, (), {("aws", "us-east-1", "p5.48xlarge"): half})
     (family,) = families_of(fleet(), PERIOD, there, offers, is_narrowed=False)

@@ -12,7 +12,7 @@ import pytest
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
-from gpucost.whatif.reserve import Existing, Offer, Terms, families_of
+from gpucost.whatif.reserve import Existing, families_of
 from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.interruptions import Rate
@@ -80,7 +80,7 @@ def test_what_is_not_priced_is_no_offer() -> None:
 
 
 def test_commitments_fall_back_on_the_list_price() -> None:
-    listed = Offer(Terms("on_demand", 0, ""), Decimal(32), "catalog")
+    listed = Price(Decimal(32), "catalog")
     families = families_of(
         fleet(), Period(from_ms(0), from_ms(10 * HOUR)), Existing(False), lambda *_: (listed, ()), is_narrowed=False
     )

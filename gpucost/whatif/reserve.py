@@ -1,0 +1,620 @@
+"""Commitments: how many nodes are worth paying for around the clock, of which kind, and what if usage falls."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import partial, reduce
+from operator import add
+from typing import TYPE_CHECKING
+
+from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import from_ms as at
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.cost import Block, kept, positions
+from gpucost.whatif.curve import Curve, counted
+from gpucost.whatif.fleet import HOURS_PER_MONTH, HOURS_PER_YEAR, Fleet, Node, Price, Scenario
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_DAY = 24 * MS_PER_HOUR
+# Two billing periods: a bill that ended longer ago says little of what holds now.
+_LASTS = 62 * _DAY
+
+# (provider, region, instance type), lower-cased.
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """One commitment in the period: instance-hours that it covered, and what of it was paid and not used."""
+
+    name: str
+    kind: str
+    covered_hours: float
+    unused_cost: Decimal
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """Commitments of the bill. `is_bill_loaded` tells none from not known; `covered` holds instances covered, hour by hour.
+
+    `month` is that of an earlier bill whose last day stands for the period, which no bill is there of.
+    """
+
+    is_bill_loaded: bool
+    commitments: tuple[Commitment, ...] = ()
+    covered: dict[Key, Curve] = field(default_factory=dict)
+    month: str | None = None
+
+
+_BILLS = """
+SELECT bool_or(epoch_ms(charge_period_end) > $from_ms), max(epoch_ms(charge_period_end)) FROM bill_rows
+WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms AND epoch_ms(charge_period_end) >= $from_ms - $lasts
+"""
+# Hours of instances that a commitment covers, or its unused part, which may be billed as a purchase.
+_CHARGES = """
+SELECT lower(provider), lower(region), lower(instance_type), commitment_discount_id, any_value(commitment_discount_type),
+    epoch_ms(charge_period_start), epoch_ms(charge_period_end),
+    coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused',
+    coalesce(sum(instance_hours), 0), sum(effective_cost), any_value(billing_currency)
+FROM charges
+WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind = 'commitment_unused')
+    AND epoch_ms(charge_period_start) < $to_ms AND $from_ms < epoch_ms(charge_period_end)
+GROUP BY ALL ORDER BY ALL
+"""
+
+
+def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
+    """What the bill says of commitments in [from_ms, to_ms). A charge that spans several hours covers them evenly.
+
+    Where no bill of the period is there, they go on as on the last day of the newest one before it.
+    """
+    span = {"from_ms": from_ms, "to_ms": to_ms, "lasts": _LASTS}
+    is_billed, last = con.execute(_BILLS, span).fetchall()[0]
+    if last is None:
+        return Existing(is_bill_loaded=False)
+    if is_billed:
+        return _read(con, from_ms, to_ms)
+    day, times = _read(con, last - _DAY, last), (to_ms - from_ms) / _DAY
+    return Existing(
+        True,
+        tuple(
+            replace(one, covered_hours=one.covered_hours * times, unused_cost=one.unused_cost * Decimal(repr(times)))
+            for one in day.commitments
+        ),
+        {key: counted([(from_ms, to_ms, curve.mean)], from_ms, to_ms) for key, curve in day.covered.items()},
+        f"{at(last - 1):%Y-%m}",
+    )
+
+
+def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
+    """What bills that are there say of the period."""
+    spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
+    commitments: dict[str, Commitment] = {}
+    rows = con.execute(_CHARGES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
+    for provider, region, instance_type, name, kind, start, end, is_unused, hours, cost, currency in rows:
+        share = (min(end, to_ms) - max(start, from_ms)) / (end - start)
+        before = commitments.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
+        commitments[name] = replace(
+            before,
+            kind=kind or before.kind,
+            covered_hours=before.covered_hours + (0.0 if is_unused else hours * share),
+            unused_cost=before.unused_cost + (cost * Decimal(repr(share)) if is_unused else Decimal(0)),
+        )
+        if instance_type and hours and not is_unused:
+            spans[provider, region or "", instance_type].append((start, end, hours / ((end - start) / MS_PER_HOUR)))
+    covered = {key: counted(several, from_ms, to_ms) for key, several in spans.items()}
+    return Existing(True, tuple(commitments.values()), covered)
+
+
+KINDS = ("reserved", "savings_plan", "cud")
+PAYMENTS = ("no_upfront", "partial_upfront", "all_upfront", "monthly")
+# Savings plans and CUDs cover every size of a family; GPU instances' reservations cover their own type.
+FLEXIBLE = ("savings_plan", "cud")
+
+_UPFRONT = {"all_upfront": Decimal(1), "partial_upfront": Decimal("0.5")}
+_FORM = re.compile(r"(?:(?P<kind>[a-z_]+):)?(?P<years>\d+)(?::(?P<payment>[a-z_]+))?")
+_LONGEST_WORD = 40
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Terms:
+    """What can be chosen of a commitment. `offering` tells several of a kind apart ('standard', 'convertible', 'compute')."""
+
+    kind: str
+    years: int
+    payment: str
+    offering: str = ""
+
+    @property
+    def upfront_share(self) -> Decimal:
+        """Share of the whole term's price that is paid on its first day; of a partial upfront half, as AWS sells it."""
+        return _UPFRONT.get(self.payment, Decimal(0))
+
+    def __str__(self) -> str:
+        words = (self.kind, f"{self.years} year{'s' if self.years > 1 else ''}", self.payment, self.offering)
+        return ", ".join(word.replace("_", " ") for word in words if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A commitment's price per node-hour, amortized with what is paid upfront; paid in every hour of the term."""
+
+    terms: Terms
+    price: Price
+
+
+def parse_terms(text: str, option: str) -> Terms:
+    """The terms that `[KIND:]YEARS[:PAYMENT]` names: reserved and no upfront where it does not say. Raises UsageError."""
+    match = _FORM.fullmatch(text.strip().lower().replace("-", "_"))
+    if not match:
+        shown = text if len(text) <= _LONGEST_WORD else f"{text[:_LONGEST_WORD]}…"
+        raise UsageError(
+            f"{option}: {shown!r} is no commitment", "write [KIND:]YEARS[:PAYMENT], as in reserved:1:no_upfront or 3"
+        )
+    terms = Terms(match["kind"] or "reserved", int(match["years"]), match["payment"] or "no_upfront")
+    for what, word, known in (("kind", terms.kind, KINDS), ("payment", terms.payment, PAYMENTS)):
+        if word not in known:
+            raise UsageError(f"{option}: {word!r} is no {what} of commitment", f"there are {', '.join(known)}")
+    if terms.years not in (1, 3):
+        raise UsageError(f"{option}: nobody sells {terms.years} years", "commitments run 1 or 3 years")
+    return terms
+
+
+_AZURE = re.compile(r"(?i)^(standard_[a-z]+)\d+")
+
+# What is paid by the hour and cannot be taken back. Nodes of unknown capacity type count as on demand.
+COMMITTABLE = ("on_demand", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Instances of one type in use that no commitment covers yet, their price on demand, and what they could be committed at."""
+
+    instance_type: str
+    gpus: float
+    on_demand: Price
+    curve: Curve
+    offers: tuple[Offer, ...] = ()
+    covered_hours: float = 0.0
+
+    def offer(self, terms: Terms) -> Offer | None:
+        return next((offer for offer in self.offers if offer.terms == terms), None)
+
+    def blocks(self, usage: float = 1.0) -> list[Block]:
+        """On demand, where usage is `usage` of today's."""
+        return [Block(self.curve.node_hours * usage, self.on_demand.per_node_hour, self.gpus)]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Instance types of one family in one region."""
+
+    provider: str
+    region: str
+    name: str
+    uses: tuple[Use, ...]
+
+    def __str__(self) -> str:
+        return " ".join(word for word in (self.provider, self.region, self.name) if word)
+
+    @property
+    def smallest(self) -> Use:
+        return min(self.uses, key=lambda use: (use.on_demand.per_node_hour, use.instance_type))
+
+    @property
+    def terms(self) -> list[Terms]:
+        """The commitments on offer: a flexible one where the smallest instance has it."""
+        terms = {offer.terms for use in self.uses for offer in use.offers if offer.terms.kind not in FLEXIBLE}
+        terms |= {offer.terms for offer in self.smallest.offers if offer.terms.kind in FLEXIBLE}
+        return sorted(terms, key=lambda one: (one.years, one.kind, one.payment, one.offering))
+
+
+def family_name(instance_type: str) -> str:
+    """p4d of p4d.24xlarge, a2-highgpu of a2-highgpu-8g, Standard_NDisr_H100_v5 of Standard_ND96isr_H100_v5."""
+    if _AZURE.match(instance_type):
+        return _AZURE.sub(r"\1", instance_type)
+    return instance_type.split(".")[0] if "." in instance_type else instance_type.rsplit("-", 1)[0]
+
+
+def families_of(
+    fleet: Fleet,
+    period: Period,
+    existing: Existing,
+    offers_of: Callable[[str, str, str], tuple[Price | None, tuple[Offer, ...]]],
+    *,
+    is_narrowed: bool,
+) -> tuple[Family, ...]:
+    """On-demand usage by family, hour by hour; what existing commitments cover is taken off first.
+
+    Nodes of unknown capacity type count as on demand. `is_narrowed`: nodes are counted by the share of them that the fleet's pods
+    hold, else whole. `offers_of(provider, region, instance type)` is the list price on demand and the commitments. The price on
+    demand is what the nodes cost, by hours; where only a bill or nothing prices them, the list price.
+    """
+    by_type: dict[tuple[str, str, str, float], list[Node]] = defaultdict(list)
+    for node in fleet.nodes:
+        if node.capacity_type in COMMITTABLE:
+            instance_type = node.instance_type or node.gpu_model or "unknown"
+            by_type[node.provider or "", node.region or "", instance_type, node.gpus].append(node)
+    families: dict[Key, list[Use]] = defaultdict(list)
+    for (provider, region, instance_type, gpus), nodes in sorted(by_type.items(), key=lambda item: item[0]):
+        spans = [(node.from_ms, node.to_ms, 1.0) for node in nodes]
+        if is_narrowed:
+            names = {(node.cluster, node.name) for node in nodes}
+            spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if (pod.cluster, pod.node) in names]
+        listed, offers = offers_of(provider, region, instance_type)
+        price = _mean_price(nodes) or listed
+        if not price or not spans:
+            continue
+        curve = counted(spans, period.start_ms, period.end_ms)
+        covered = existing.covered.get((provider, region, instance_type.lower()))
+        left = curve.less(covered) if covered else curve
+        use = Use(instance_type, gpus, price, left, offers, round(curve.node_hours - left.node_hours, 6))
+        families[provider, region, family_name(instance_type)].append(use)
+    return tuple(Family(*key, tuple(uses)) for key, uses in families.items())
+
+
+def _mean_price(nodes: Iterable[Node]) -> Price | None:
+    """What the nodes cost per hour on the mean, leaving out what a bill says: that may hold commitments. None: nothing priced."""
+    time, amount, sources, days = 0, Decimal(0), set(), set()
+    for node in nodes:
+        starts = [node.from_ms if price.from_ms is None else max(node.from_ms, price.from_ms) for price in node.prices]
+        for price, start, end in zip(node.prices, starts, [*starts[1:], node.to_ms], strict=True):
+            if price.source not in ("bill", "none") and start < min(end, node.to_ms):
+                time += min(end, node.to_ms) - start
+                amount += (min(end, node.to_ms) - start) * price.per_node_hour
+                sources.add(price.source)
+                days.add(price.as_of or "")
+    if not amount:
+        return None
+    return Price(kept(amount / time), ", ".join(sorted(sources)).replace("_", " "), max(days) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """`level` nodes paid around the clock as `offer` has it, for the curve of `use`, whose rest is paid on demand.
+
+    Several sizes of a family are one pool for savings plans and CUDs: each counts as its price on demand against the smallest's.
+    """
+
+    use: Use
+    offer: Offer
+    level: int = 0
+
+    @property
+    def price(self) -> Decimal:
+        return self.offer.price.per_node_hour
+
+    @property
+    def break_even(self) -> float:
+        """Share of the hours that a node must be in use for its commitment to cost no more than on demand; above 1: never."""
+        return float(self.price / self.use.on_demand.per_node_hour)
+
+    def best_level(self, usage: float = 1.0) -> int:
+        """The level that costs least where usage is `usage` of today's."""
+        return self.use.curve.scaled(usage).best_level(self.break_even)
+
+    def blocks(self, usage: float) -> list[Block]:
+        """The committed nodes in all hours, and what they do not hold by the hour, where usage is `usage` of today's."""
+        curve = self.use.curve.scaled(usage)
+        rest = max(0.0, curve.node_hours - curve.used(self.level))
+        return [
+            Block(self.level * curve.hours, self.price, self.use.gpus),
+            Block(rest, self.use.on_demand.per_node_hour, self.use.gpus),
+        ]
+
+    def gain(self, usage: float) -> float:
+        """What the committed nodes save over on demand where usage is `usage` of today's."""
+        used = self.use.curve.scaled(usage).used(self.level)
+        return float(self.use.on_demand.per_node_hour) * used - float(self.price) * self.level * self.use.curve.hours
+
+    def payback_hours(self) -> float | None:
+        """Hours until on-demand cost avoided makes up for what was paid upfront: 0 where nothing was, None beyond the term.
+
+        Per hour and committed node: used share × on demand is avoided, and (1 − upfront share) × price is still paid.
+        """
+        share, used = self.offer.terms.upfront_share, self.use.curve.utilization(self.level)
+        if not share or used is None:
+            return 0.0
+        gained = used * float(self.use.on_demand.per_node_hour) - float((1 - share) * self.price)
+        term = self.offer.terms.years * HOURS_PER_YEAR
+        hours = float(share * self.price) * term / gained if gained > 0 else float("inf")
+        return hours if hours <= term else None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A family committed on some terms, at the level that costs least; `left_out` are types that these terms are not sold for."""
+
+    family: Family
+    terms: Terms
+    pools: tuple[Pool, ...]
+    left_out: tuple[Use, ...]
+
+    @classmethod
+    def best(cls, family: Family, terms: Terms) -> Choice:
+        """Of terms that the family has."""
+        sold = {use: offer for use in family.uses if (offer := use.offer(terms))}
+        left_out = tuple(use for use in family.uses if use not in sold)
+        if terms.kind in FLEXIBLE:
+            smallest = family.smallest
+            unit = smallest.on_demand.per_node_hour
+            curves = (use.curve.scaled(float(use.on_demand.per_node_hour / unit)) for use in family.uses)
+            sold, left_out = {replace(smallest, curve=reduce(add, curves)): sold[smallest]}, ()
+        pools = tuple(Pool(use, offer) for use, offer in sold.items())
+        return cls(family, terms, pools, left_out).at_levels(Pool.best_level)
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}: {self.terms}"
+
+    @property
+    def instances(self) -> int:
+        return sum(pool.level for pool in self.pools)
+
+    @property
+    def committed_hours(self) -> float:
+        return sum(pool.level * pool.use.curve.hours for pool in self.pools)
+
+    @property
+    def break_even(self) -> float:
+        """The highest of the pools' break-evens, 0-1 and above."""
+        return max(pool.break_even for pool in self.pools)
+
+    @property
+    def upfront(self) -> Decimal:
+        """What is paid on the first day, for the whole term."""
+        paid = sum((pool.level * pool.price for pool in self.pools), Decimal(0))
+        return paid * self.terms.upfront_share * self.terms.years * HOURS_PER_YEAR
+
+    def payback_months(self) -> float | None:
+        """Of the slowest pool; None beyond the term, or where nothing is committed."""
+        hours = [pool.payback_hours() for pool in self.pools if pool.level]
+        known = [time for time in hours if time is not None]
+        return round(max(known) / HOURS_PER_MONTH, 6) if hours and len(known) == len(hours) else None
+
+    def blocks(self, usage: float = 1.0) -> list[Block]:
+        """What is paid where usage is `usage` of today's."""
+        parts: tuple[Pool | Use, ...] = (*self.pools, *self.left_out)
+        return [block for part in parts for block in part.blocks(usage)]
+
+    def at_levels(self, level: Callable[[Pool], int]) -> Choice:
+        return replace(self, pools=tuple(replace(pool, level=level(pool)) for pool in self.pools))
+
+    def lasting_share(self) -> float:
+        """The share of today's usage at which the commitments cost what on demand would."""
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if sum(pool.gain(middle) for pool in self.pools) > 0 else (middle, high)
+        return high
+
+
+FALLS = (10, 25, 50)
+
+_COLUMNS = (
+    "family", "commitment", "instances", "cost", "saving", "saving %", "coverage %", "utilization %",
+    "break-even utilization %", "upfront", "payback months",
+)  # fmt: skip
+_FIGURES = ("instances", "coverage_percent", "utilization_percent", "break_even_utilization_percent", "payback_months")
+
+
+def answer(
+    families: Sequence[Family],
+    existing: Existing,
+    *,
+    currency: str,
+    period: str,
+    years: Sequence[int] = (),
+    payments: Sequence[str] = (),
+    assumptions: Sequence[Assumption] = (),
+) -> Scenario[Answer]:
+    """What the best commitment of each family would have cost over the period, beside on demand.
+
+    `years` and `payments` narrow what is considered; none: all. Raises GpucostError where nothing is on offer.
+    """
+    choices = [
+        Choice.best(family, terms)
+        for family in families
+        for terms in family.terms
+        if (not years or terms.years in years) and (not payments or terms.payment in payments)
+    ]
+    if not choices:
+        names = ", ".join(sorted({use.instance_type for family in families for use in family.uses}))
+        raise GpucostError(
+            f"no price of a commitment is known for {names or 'any node'}",
+            "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
+        )
+    groups = {str(family): [block for use in family.uses for block in use.blocks()] for family in families}
+    costs = yield from positions(currency, groups | {choice.name: choice.blocks() for choice in choices})
+    best: dict[str, Choice] = {}
+    for choice in sorted(choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)):
+        best.setdefault(str(choice.family), choice)
+    chosen = {name: choice for name, choice in best.items() if choice.instances}
+    records = {choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost) for choice in choices}
+    records_chosen = [records[choice.name] for choice in chosen.values()]
+    regret = yield from _regret(list(chosen.values()), currency)
+    # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
+    scenario = [costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families]
+    committed_hours = round(sum(choice.committed_hours for choice in chosen.values()), 6)
+    return Answer(
+        kind="reserve",
+        title="Committing instead of paying on demand",
+        period=period,
+        today=_total([costs[str(family)] for family in families], currency),
+        scenario=_total(scenario, currency, committed_node_hours=committed_hours),
+        figures={
+            "price_per": "node",
+            "best": records_chosen,
+            "options": list(records.values()),
+            "regret": regret,
+            "existing_commitments": [
+                {
+                    "commitment_discount_id": one.name,
+                    "type": one.kind,
+                    "covered_instance_hours": one.covered_hours,
+                    "unused_cost": one.unused_cost,
+                    "currency": one.currency,
+                }
+                for one in existing.commitments
+            ],
+            "existing_commitments_known": existing.is_bill_loaded,
+            **({name: records_chosen[0][name] for name in _FIGURES} if len(chosen) == 1 else {}),
+        },
+        assumptions=(*assumptions, *_sources(families, choices)),
+        break_even=tuple(
+            f"{name}: a committed instance pays for itself from {choice.break_even * 100:.1f} % of its hours in use on"
+            f"; all of them together until usage falls by {(1 - choice.lasting_share()) * 100:.1f} %."
+            for name, choice in chosen.items()
+        )
+        or ("At no level of use that was seen does a commitment cost less than on demand.",),
+        time=(
+            "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
+            "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
+        ),
+        findings=tuple(_findings(families, choices, chosen, existing)),
+        tables=(
+            Rows("commitments", _COLUMNS, tuple(_line(choice, records[choice.name]) for choice in choices), _best_note(chosen)),
+            *([_falls(regret)] if regret else []),
+        ),
+    )
+
+
+def _total(parts: Sequence[Position], currency: str, **more: Value) -> Position:
+    whole = sum(parts, Position(Decimal(0), currency, 0.0, 0.0))
+    return Position(whole.cost, currency, round(whole.gpu_hours, 6), round(whole.node_hours, 6), more)
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return round(part / whole * 100, 6) if whole else None
+
+
+def _record(choice: Choice, today: Decimal, cost: Decimal) -> dict[str, Value]:
+    pools = choice.pools
+    used = sum(pool.use.curve.used(pool.level) for pool in pools)
+    # in the pools' instances; those of types left out as they are
+    in_use = sum(use.curve.node_hours for use in (*(pool.use for pool in pools), *choice.left_out))
+    return {
+        "family": str(choice.family),
+        "provider": choice.family.provider,
+        "region": choice.family.region,
+        "kind": choice.terms.kind,
+        "term_years": choice.terms.years,
+        "payment_option": choice.terms.payment,
+        "offering": choice.terms.offering or None,
+        "instances": choice.instances,
+        "instance_types": ", ".join(pool.use.instance_type for pool in pools),
+        "committed_price_per_node_hour": pools[0].price if len(pools) == 1 else None,
+        "on_demand_price_per_node_hour": pools[0].use.on_demand.per_node_hour if len(pools) == 1 else None,
+        "cost": cost,
+        "saving": today - cost,
+        "saving_percent": _percent(float(today - cost), float(today)),
+        "coverage_percent": _percent(used, in_use),
+        "utilization_percent": _percent(used, choice.committed_hours),
+        "break_even_utilization_percent": round(choice.break_even * 100, 6),
+        "upfront_payment": choice.upfront,
+        "payback_months": choice.payback_months(),
+    }
+
+
+def _line(choice: Choice, record: dict[str, Value]) -> tuple[Value, ...]:
+    keys = (
+        "family", "", "instances", "cost", "saving", "saving_percent", "coverage_percent", "utilization_percent",
+        "break_even_utilization_percent", "upfront_payment", "payback_months",
+    )  # fmt: skip
+    return tuple(_short(record[key]) if key else str(choice.terms) for key in keys)
+
+
+def _short(value: Value) -> Value:
+    if isinstance(value, Decimal):
+        return round(value, 2)
+    return "-" if value is None else round(value, 1) if isinstance(value, float) else value
+
+
+def _best_note(chosen: dict[str, Choice]) -> str:
+    notes = []
+    for name, choice in chosen.items():
+        levels = " and ".join(f"{pool.level} × {pool.use.instance_type}" for pool in choice.pools if pool.level)
+        notes.append(f"{name}: {choice.terms}, {levels}")
+    return f"The cheapest, which the scenario takes: {'; '.join(notes)}." if notes else "On demand alone is the cheapest."
+
+
+def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
+    """For each family and fall of usage: what is paid with the commitment held, and with what would have been best then."""
+    groups: dict[str, list[Block]] = {}
+    for choice in chosen:
+        for fall in FALLS:
+            usage, name = 1 - fall / 100, f"{choice.family} -{fall}"
+            groups[f"{name} held"] = choice.blocks(usage)
+            groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
+            groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
+    costs = yield from positions(currency, groups)
+    rows: list[dict[str, Value]] = []
+    for choice in chosen:
+        for fall in FALLS:
+            held, best, alone = (costs[f"{choice.family} -{fall} {what}"].cost for what in ("held", "best", "on demand"))
+            rows.append(
+                {
+                    "family": str(choice.family),
+                    "usage_falls_percent": fall,
+                    "cost": round(held, 6),
+                    "on_demand_cost": round(alone, 6),
+                    "still_saves": round(alone - held, 6),
+                    "best_cost": round(best, 6),
+                    "regret": round(max(Decimal(0), held - best), 6),
+                }
+            )
+    return rows
+
+
+def _falls(regret: Sequence[dict[str, Value]]) -> Rows:
+    lines = tuple(tuple(map(_short, row.values())) for row in regret)
+    columns = tuple(name.replace("_percent", " %").replace("_", " ") for name in regret[0])
+    return Rows("if usage falls", columns, lines, "Regret: what is paid over the best level for that usage.")
+
+
+def _sources(families: Sequence[Family], choices: Sequence[Choice]) -> Iterator[Assumption]:
+    prices = [(f"on demand, {use.instance_type}", use.on_demand) for family in families for use in family.uses]
+    prices += [(f"{pool.use.instance_type}, {choice.terms}", pool.offer.price) for choice in choices for pool in choice.pools]
+    for name, price in prices:
+        yield Assumption(name, price.per_node_hour, "money per node-hour", price.source, price.as_of)
+    if any(choice.terms.payment == "partial_upfront" for choice in choices):
+        yield Assumption("partial upfront", 50, "% of the term's price", "default")
+
+
+def _findings(
+    families: Sequence[Family], choices: Sequence[Choice], chosen: dict[str, Choice], existing: Existing
+) -> Iterator[str]:
+    if not existing.is_bill_loaded:
+        yield "Existing commitments: none known, since no bill of the period is loaded; what you have already is not counted."
+    elif not existing.commitments:
+        yield "Existing commitments: the bill of the period has none."
+    else:
+        covered = sum(use.covered_hours for family in families for use in family.uses)
+        yield (
+            f"Existing commitments: {len(existing.commitments)} in the bill"
+            + (f" of {existing.month}, which are taken to go on as on its last day," if existing.month else ",")
+            + f" counted first; they cover {covered:,.1f} node-hours of this usage, which are in neither figure."
+        )
+    for one in existing.commitments:
+        if not one.covered_hours and not one.unused_cost:
+            yield f"{one.name}: the bill does not say which instances it covers, so it is not counted."
+    for one in existing.commitments:
+        if one.unused_cost:
+            yield f"{one.name} was not used for {one.unused_cost:,.2f} {one.currency} of what it cost: use it before buying more."
+    priced = {str(choice.family) for choice in choices}
+    for family in families:
+        if str(family) not in priced:
+            yield f"{family}: no price of a commitment is known; it stays on demand."
+    for choice in chosen.values():
+        for use in choice.left_out:
+            yield f"{use.instance_type} is not sold as {choice.terms}; it stays on demand."
+        if any(len(family.uses) > 1 for family in families) and choice.terms.kind != "reserved":
+            yield f"{choice.family}: all sizes count as {choice.pools[0].use.instance_type}, by their price on demand."
