@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
@@ -18,7 +17,6 @@ from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario, Scope, idle_stretches, levels, read_fleet
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
@@ -34,11 +32,22 @@ T = TypeVar("T")
 WhatIf = Callable[[Question], Scenario["Answer"]]
 
 
+class _Prices(NamedTuple):
+    """What the catalog and the market say, of all instance types of the fleet."""
+
+    facts: Facts
+    offers: list[Offer]
+    market: Market
+    typical: Rate
+
+
 class _Scenarios:
     """The what-ifs as their commands put them with the options of a question, on usage that is read once."""
 
     def __init__(self, config: Config, store: Store, period: Period) -> None:
-        self.config, self.store, self.period = config, store, period
+        self.config, self.period, self.store = config, period, store
+        self.period_name = name_of(period, config.tz)
+        self._read = partial(pipeline.read_attributed, config, store)
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -52,8 +61,18 @@ class _Scenarios:
     def _levels(self) -> Levels:
         return self._read(lambda con: levels(con, self.config.activity, self.period))
 
-    def _read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
-        return pipeline.read_attributed(self.config, self.store, read)
+    @cached_property
+    def _prices(self) -> _Prices:
+        from gpucost.price import load_offers
+        from gpucost.whatif.gpu_specs import load_facts
+        from gpucost.whatif.rightsize import list_offers
+        from gpucost.whatif.spot.market import read_market, typical_rate
+
+        types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
+        with self.store.read() as con:
+            load_offers(con, self.config)
+            market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
+            return _Prices(load_facts(con), list_offers(con), market, typical_rate(con))
 
     def _narrowed(self, question: Question) -> Fleet:
         """The pods that the question is about, and their nodes; of a cluster alone all of its nodes."""
@@ -81,21 +100,22 @@ class _Scenarios:
             office=tuple(office.spans(self.period, self.config.tz)) if office else None,
         )
         idle = self._idle_hour if rules.idle_minutes else {}
-        options = schedule.ScheduleOptions(rules, self.config.currency, self._period_name, "", bool(question.workloads))
+        options = schedule.ScheduleOptions(rules, self.config.currency, self.period_name, "", bool(question.workloads))
         fleet = self._narrowed(question)
         return schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle)
 
     def spot(self, question: Question) -> Scenario[Answer]:
         from gpucost.whatif.spot import answer, simulate
 
-        prices, fleet = self._prices, self._narrowed(question)
-        asked = simulate.Question(fleet, self._period_name, "", is_narrowed=True, market=prices.market, typical=prices.typical)
-        return answer.answer(simulate.Options(), asked)
+        market, typical = self._prices.market, self._prices.typical
+        fleet = self._narrowed(question)
+        query = simulate.Question(fleet, self.period_name, "", is_narrowed=True, market=market, typical=typical)
+        return answer.answer(simulate.Options(), query)
 
     def share(self, question: Question) -> Scenario[Answer]:
         from gpucost.whatif import share
 
-        options = share.ShareOptions(share.Sizing(), self.config.currency, self._period_name, "")
+        options = share.ShareOptions(share.Sizing(), self.config.currency, self.period_name, "")
         return share.answer(options, self._narrowed(question), self._levels, self._prices.facts)
 
     def rightsize(self, question: Question) -> Scenario[Answer]:
@@ -104,37 +124,9 @@ class _Scenarios:
         facts, offers = self._prices.facts, self._prices.offers
         stale = (self.period.end - timedelta(days=self.config.prices.stale_after_days)).date().isoformat()
         same = "--same-model" in dict(question.options)
-        margins = rightsize.Margins()
-        options = rightsize.RightsizeOptions(self.config.currency, self._period_name, "", margins, same, stale)
+        options = rightsize.RightsizeOptions(self.config.currency, self.period_name, "", rightsize.Margins(), same, stale)
         speeds = rightsize.catalog_speeds(facts)
         return rightsize.answer(options, self._narrowed(question), self._levels, facts, speeds, offers)
-
-    @cached_property
-    def _prices(self) -> _Prices:
-        from gpucost.price import load_offers
-        from gpucost.whatif.gpu_specs import load_facts
-        from gpucost.whatif.rightsize import list_offers
-        from gpucost.whatif.spot.market import read_market, typical_rate
-
-        types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
-        with self.store.read() as con:
-            load_offers(con, self.config)
-            market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
-            return _Prices(load_facts(con), list_offers(con), market, typical_rate(con))
-
-    @property
-    def _period_name(self) -> str:
-        return name_of(self.period, self.config.tz)
-
-
-@dataclass(frozen=True)
-class _Prices:
-    """What the catalog and the market say, of all instance types of the fleet."""
-
-    facts: Facts
-    offers: list[Offer]
-    market: Market
-    typical: Rate
 
 
 def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:
@@ -151,8 +143,12 @@ def findings(config: Config, store: Store, period: Period, commit: WhatIf | None
     `commit` puts a question to `whatif reserve`; without it nothing is said of commitments. Raises GpucostError where nothing
     was used in the period.
     """
-    several = pipeline.candidates(config, store, period)
+    candidates = pipeline.candidates(config, store, period)
     scenarios = _Scenarios(config, store, period)
+    minimum = config.findings.minimum_per_month
+    # no what-if saves more than what the workloads cost today
+    worth = (one for one in candidates if one.cost > 0 and one.cost >= minimum / 12)
+    questions = dict.fromkeys(question for one in worth for question in one.questions)
     what_ifs: dict[str, WhatIf | None] = {
         "schedule": scenarios.schedule,
         "spot": scenarios.spot,
@@ -160,15 +156,11 @@ def findings(config: Config, store: Store, period: Period, commit: WhatIf | None
         "rightsize": scenarios.rightsize,
         "reserve": commit,
     }
-    # no what-if saves more than what the workloads cost today
-    worth = (one for one in several if one.cost > 0 and one.cost >= config.findings.minimum_per_month / 12)
-    questions = list(dict.fromkeys(question for one in worth for question in one.questions))
-    asked = {question: _if_any(ask(question)) for question in questions if (ask := what_ifs[question.command])}
-    answers = zip(asked, evaluate(partial(costs_of, config), list(asked.values())), strict=True)
-    found = {question: Answered(question, answer.today.cost, answer.saving) for question, answer in answers if answer}
+    asked = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
+    results = zip(asked, evaluate(partial(costs_of, config), list(asked.values())), strict=True)
+    answers = {question: Answered(question, answer.today.cost, answer.saving) for question, answer in results if answer}
     months = _months(config, store, period, scenarios.fleet)
-    minimum = config.findings.minimum_per_month
-    return ranked(several, found, months=months, minimum=minimum, period=period_words(config, period))
+    return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import Activity, Config
+    from gpucost.config.model import Config
 
 # An hour of the day counts as idle where GPUs were idle for so much of it, and is worth turning off in runs of so many.
 _IDLE = 0.8
@@ -37,130 +37,39 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
 
     `rows` tell active_gpu_ms and idle_gpu_ms of epoch hours.
     """
-    idle: dict[tuple[bool, int], float] = defaultdict(float)
+    idle: dict[tuple[bool, int], float] = defaultdict(float)  # by whether it is a weekend, and the hour of the day
     measured: dict[tuple[bool, int], float] = defaultdict(float)
     for row in rows:
         local = from_ms(row["hour"] * MS_PER_HOUR).astimezone(tz)
         key = local.weekday() > 4, local.hour
         idle[key] += row["idle_gpu_ms"]
         measured[key] += row["idle_gpu_ms"] + row["active_gpu_ms"]
-    needed = [not _is_idle(hour, (False, True), idle, measured) for hour in range(_HOURS)]
+
+    def is_idle(hour: int, *weekends: bool) -> bool:
+        time = sum(measured[weekend, hour] for weekend in weekends)
+        return time > 0 and sum(idle[weekend, hour] for weekend in weekends) >= _IDLE * time
+
+    needed = [not is_idle(hour, False, True) for hour in range(_HOURS)]
     if not any(needed):
         return None
-    begin, length = _longest_pause(needed)
+    # runs of hours that are not needed, midnight no border
+    pauses = [next(n for n in range(_HOURS) if needed[(begin + n) % _HOURS]) for begin in range(_HOURS)]
+    length = max(pauses)
+    begin = pauses.index(length)
     opens, closes = (begin + length, begin) if length >= _SHORTEST else (0, 0)
     on = [hour for hour in range(_HOURS) if length < _SHORTEST or (hour - opens) % _HOURS < _HOURS - length]
-    weekends_off = all(_is_idle(hour, (True,), idle, measured) for hour in on)
+    weekends_off = all(is_idle(hour, True) for hour in on)
     if length < _SHORTEST and not weekends_off:
         return None
     return f"{opens % _HOURS:02}:00-{closes or _HOURS:02}:00", "mon-fri" if weekends_off else "mon-sun"
 
 
-def _is_idle(
-    hour: int, weekends: Iterable[bool], idle: Mapping[tuple[bool, int], float], measured: Mapping[tuple[bool, int], float]
-) -> bool:
-    heard = sum(measured.get((weekend, hour), 0.0) for weekend in weekends)
-    return heard > 0 and sum(idle.get((weekend, hour), 0.0) for weekend in weekends) >= _IDLE * heard
-
-
-def _longest_pause(needed: list[bool]) -> tuple[int, int]:
-    """(first hour, length) of the longest run of hours that are not needed, midnight no border."""
-    best = (0, 0)
-    for begin in range(_HOURS):
-        length = 0
-        while length < _HOURS and not needed[(begin + length) % _HOURS]:
-            length += 1
-        if length > best[1]:
-            best = (begin, length)
-    return best
-
-
-def told(at: datetime, tz: ZoneInfo) -> str:
-    """A moment as evidence names it."""
-    return f"{at.astimezone(tz):%Y-%m-%d %H:%M}"
-
-
-_PACKAGE = "gpucost.findings"
-_NUMBER = re.compile(r"([-_.])\d+$")
-
 Row = Mapping[str, Any]
 Key = tuple[str, str, str]  # cluster, namespace, workload
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """GPU time and money of one bucket."""
-
-    gpu_ms: float
-    cost: Decimal
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """`workloads`, `levels` and `hours` are rows as the SQL of this package names them; `buckets` those of each workload."""
-
-    workloads: dict[Key, Row]
-    buckets: dict[Key, dict[str, Part]]
-    levels: dict[Key, Row]
-    hours: dict[Key, list[Row]]
-    free: list[Row]
-
-    def waste(self, keys: Iterable[Key], *names: str) -> Part:
-        """The buckets of these names, of all the workloads."""
-        parts = [self.buckets[key][name] for key in keys for name in names if name in self.buckets.get(key, {})]
-        return Part(sum(part.gpu_ms for part in parts), sum((part.cost for part in parts), Decimal(0)))
-
-    def families(self, *types: str) -> dict[Key, list[Key]]:
-        """Workloads of these types, runs of one name together: `Job/sweep-1` and `Job/sweep-2` under `Job/sweep-*`."""
-        found: dict[Key, list[Key]] = defaultdict(list)
-        for key, row in self.workloads.items():
-            if row["workload_type"] in types:
-                found[key[0], key[1], _NUMBER.sub(r"\1*", key[2])].append(key)
-        return {(*key[:2], key[2] if len(keys) > 1 else keys[0][2]): keys for key, keys in found.items()}
-
-    def scope(self, keys: list[Key], family: str) -> tuple[str, ...]:
-        """The words that name these workloads of a namespace and no others: the family's glob, else each by itself."""
-        cluster, namespace, _ = keys[0]
-        matched = {key for key in self.workloads if key[:2] == (cluster, namespace) and fnmatchcase(key[2], family)}
-        return (family,) if matched == set(keys) else tuple(sorted(key[2] for key in keys))
-
-
-def read(con: DuckDBPyConnection, activity: Activity, period: Period) -> Read:
-    """Everything at once. Expects the temporary table waste_facts of the period; makes temporary tables."""
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
-    run_stage(con, _PACKAGE, "10_workloads", span)
-    load_devices(con, activity, period)
-    buckets: dict[Key, dict[str, Part]] = defaultdict(dict)
-    for row in answer_rows(con, _PACKAGE, "20_buckets"):
-        buckets[_key(row)][row["bucket"]] = Part(row["gpu_ms"], row["cost"])
-    hours: dict[Key, list[Row]] = defaultdict(list)
-    for row in answer_rows(con, _PACKAGE, "50_hours", span):
-        hours[_key(row)].append(row)
-    return Read(
-        workloads={_key(row): row for row in answer_rows(con, _PACKAGE, "11_finding_workloads")},
-        buckets=buckets,
-        levels={_key(row): row for row in answer_rows(con, _PACKAGE, "40_levels", span)},
-        hours=hours,
-        free=list(answer_rows(con, _PACKAGE, "30_free")),
-    )
-
-
-def _key(row: Row) -> Key:
-    return row["cluster"], row["namespace"], row["workload"]
-
 
 # What a finding lays claim to: (cluster, namespace, workload, bucket) of held GPU time, or (cluster, GPU model, capacity type,
 # bucket) of free GPUs; the bucket "*" is all of them.
 Claim = tuple[str, str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of finding: its name, what people call it, and what to do about it."""
-
-    name: str
-    title: str
-    advice: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +116,8 @@ class Candidate:
     team: str | None
     subject: str
     claims: frozenset[Claim]
-    begins: datetime
-    ends: datetime
+    start: datetime
+    end: datetime
     gpu_hours: float
     waste_gpu_hours: float
     cost: Decimal
@@ -288,25 +197,58 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
+# How much each workload wasted in each bucket; what nobody held, and on how many nodes; how long services were active by hour.
+_BUCKETS = """
+SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
+FROM waste_facts WHERE allocation_id IS NOT NULL GROUP BY ALL ORDER BY ALL
+"""
+_FREE = """
+SELECT cluster, coalesce(gpu_model, '') AS gpu_model, capacity_type, bucket,
+    count(DISTINCT node) AS nodes, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
+    arg_max(node, cost) AS dearest
+FROM waste_facts WHERE allocation_id IS NULL GROUP BY ALL ORDER BY ALL
+"""
+_SERVED = """
+SELECT a.cluster, a.namespace, a.workload, c.from_ms // 3600000 AS hour,
+    sum(c.active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms
+FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id) JOIN finding_workloads AS w USING (cluster, namespace, workload)
+WHERE w.workload_type = 'inference' AND c.from_ms >= $from_ms AND c.to_ms <= $to_ms GROUP BY ALL ORDER BY ALL
+"""
+_NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
 _LITTLE_USED = 0.5
-_ADVISED = (
-    ("data_stall", "data_stall", "idle while it ran", ""),
-    ("lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known"),
-    ("slow_start", "starting", "held before it ran", "images are pulled meanwhile"),
-)
 
 
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
     """Everything that may be worth a finding, of the temporary table waste_facts and the attributed tables."""
-    return list(_Candidates(read(con, config.activity, period), config, period).all())
+    return list(_Candidates(con, config, period).all())
+
+
+class _Part(NamedTuple):
+    """GPU time and money of one bucket."""
+
+    gpu_ms: float
+    cost: Decimal
 
 
 class _Candidates:
-    def __init__(self, found: Read, config: Config, period: Period) -> None:
-        self.found, self.period, self.tz = found, period, config.tz
-        clusters = {key[0] for key in found.workloads} | {row["cluster"] for row in found.free}
-        self.many = len(clusters) > 1
+    """`workloads`, `levels`, `free` and `hours` are rows as the SQL names them; `buckets` are those of each workload."""
+
+    def __init__(self, con: DuckDBPyConnection, config: Config, period: Period) -> None:
+        span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+        run_stage(con, __name__, "10_workloads", span)
+        load_devices(con, config.activity, period)
+        self.period, self.tz = period, config.tz
+        self.workloads = {_key(row): row for row in dicts(con.execute("FROM finding_workloads ORDER BY ALL"))}
+        self.levels = {_key(row): row for row in answer_rows(con, __name__, "40_levels", span)}
+        self.free = dicts(con.execute(_FREE))
+        self.buckets: dict[Key, dict[str, _Part]] = defaultdict(dict)
+        for row in dicts(con.execute(_BUCKETS)):
+            self.buckets[_key(row)][row["bucket"]] = _Part(row["gpu_ms"], row["cost"])
+        self.hours: dict[Key, list[Row]] = defaultdict(list)
+        for row in dicts(con.execute(_SERVED, span)):
+            self.hours[_key(row)].append(row)
+        self.many = len({key[0] for key in self.workloads} | {row["cluster"] for row in self.free}) > 1
 
     def all(self) -> Iterator[Candidate]:
         yield from self._idle("development", "idle_notebook", "user_away", "forgotten")
@@ -316,72 +258,86 @@ class _Candidates:
         yield from self._training_on_demand()
         yield from self._empty_nodes()
         yield from self._steady()
-        for kind, bucket, what, words in _ADVISED:
-            yield from self._advised(kind, bucket, what, words)
+        yield from self._advised("data_stall", "data_stall", "idle while it ran", "")
+        yield from self._advised("lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known")
+        yield from self._advised("slow_start", "starting", "held before it ran", "images are pulled meanwhile")
         yield from self._free("fragmentation", "that were free, but fewer than the smallest request")
         yield from self._free("unavailable", "that were not ready, cordoned or broken")
 
+    def _waste(self, keys: Iterable[Key], *names: str) -> _Part:
+        """The buckets of these names, of all the workloads."""
+        return _sum(self.buckets[key][name] for key in keys for name in names if name in self.buckets.get(key, {}))
+
+    def _families(self, *types: str) -> dict[Key, list[Key]]:
+        """Workloads of these types (none: of all), runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
+        families: dict[Key, list[Key]] = defaultdict(list)
+        for key, row in self.workloads.items():
+            if not types or row["workload_type"] in types:
+                families[key[0], key[1], _NUMBER.sub(r"\1*", key[2])].append(key)
+        return {(*key[:2], key[2] if len(keys) > 1 else keys[0][2]): keys for key, keys in families.items()}
+
+    def _scope(self, keys: list[Key], family: str) -> tuple[str, ...]:
+        """The words that name these workloads of a namespace and no others: the family's glob, else each by itself."""
+        matched = {key for key in self.workloads if key[:2] == keys[0][:2] and fnmatchcase(key[2], family)}
+        return (family,) if matched == set(keys) else tuple(sorted(key[2] for key in keys))
+
     def _idle(self, workload_type: str, kind: str, *buckets: str) -> Iterator[Candidate]:
-        for key, row in self.found.workloads.items():
-            waste = self.found.waste([key], *buckets)
+        for key, row in self.workloads.items():
+            waste = self._waste([key], *buckets)
             if row["workload_type"] == workload_type and waste.cost > 0:
                 last = row["active_to_ms"]
-                words = f"last active {told(from_ms(last), self.tz)}" if last else "never active"
-                asked = (self._question("schedule", [key], key[2], _IDLE_MINUTES),)
-                yield self._candidate(kind, [key], key[2], waste, "idle", words, asked)
+                words = f"last active {self._moment(last)}" if last else "never active"
+                question = self._question("schedule", [key], (key[2],), _IDLE_MINUTES)
+                yield self._candidate(kind, [key], key[2], waste, "idle", words, (question,))
 
     def _over_requested(self) -> Iterator[Candidate]:
-        for (_, _, family), every in self.found.families("training", "batch", "inference", "other", "development").items():
-            keys = [key for key in every if self._unused(key) > 0]
+        for (_, _, family), members in self._families().items():
+            keys = [key for key in members if key in self.levels and self.levels[key]["unused_gpu_ms"] > 0]
             if not keys:
                 continue
-            levels = [self.found.levels[key] for key in keys]
-            unused = sum(self._unused(key) for key in keys)
-            held = sum(self.found.workloads[key]["held_gpu_ms"] for key in keys)
-            waste = Part(unused, self._cost(keys) * Decimal(str(round(unused / held, 9))))
-            asked, used = max(one["asked"] for one in levels), max(one["most_used"] for one in levels)
-            words = f"asks for {asked:g} GPUs, never used more than {used}"
-            question = self._question("rightsize", keys, family, (("--same-model", None),))
-            subject = family if len(keys) > 1 else keys[0][2]
-            yield self._candidate("over_requested", keys, subject, waste, "on GPUs never used", words, (question,))
+            levels, rows = [self.levels[key] for key in keys], [self.workloads[key] for key in keys]
+            unused = sum(level["unused_gpu_ms"] for level in levels)
+            held, cost = sum(row["held_gpu_ms"] for row in rows), sum((row["cost"] for row in rows), Decimal(0))
+            waste = _Part(unused, cost * Decimal(str(round(unused / held, 9))))
+            most, used = max(level["asked"] for level in levels), max(level["most_used"] for level in levels)
+            words = f"asks for {most:g} GPUs, never used more than {used}"
+            question = self._question("rightsize", keys, self._scope(keys, family), (("--same-model", None),))
+            yield self._candidate("over_requested", keys, family, waste, "on GPUs never used", words, (question,))
 
     def _serving(self) -> Iterator[Candidate]:
-        for key, row in self.found.workloads.items():
+        for key, row in self.workloads.items():
             if row["workload_type"] != "inference":
                 continue
-            level = self.found.levels.get(key)
-            spare = self.found.waste([key], "over_provisioned")
+            level = self.levels.get(key)
+            spare, off = self._waste([key], "over_provisioned"), self._waste([key], "off_peak_idle")
             busiest = f"{_percent(level['p95'])} busy in its busiest hours" if level else "not measured"
             if row["gpus_per_pod"] >= 1 and (spare.cost > 0 or (level and level["p95"] < _LITTLE_USED)):
-                waste = spare if spare.cost > 0 else self.found.waste([key], "off_peak_idle")
-                asked = tuple(self._question(command, [key], key[2]) for command in ("share", "rightsize"))
-                yield self._candidate("over_provisioned", [key], key[2], waste, "idle or to spare", busiest, asked)
-            off = self.found.waste([key], "off_peak_idle")
-            hours = open_hours(self.found.hours.get(key, []), self.tz) if off.cost > 0 else None
+                waste = spare if spare.cost > 0 else off
+                questions = tuple(self._question(command, [key], (key[2],)) for command in ("share", "rightsize"))
+                yield self._candidate("over_provisioned", [key], key[2], waste, "idle or to spare", busiest, questions)
+            hours = open_hours(self.hours.get(key, []), self.tz) if off.cost > 0 else None
             if hours:
-                asked = (self._question("schedule", [key], key[2], (("--office-hours", hours[0]), ("--weekdays", hours[1]))),)
+                options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
+                question = self._question("schedule", [key], (key[2],), options)
                 words = f"needed {hours[0]}, {hours[1]}; {busiest}"
-                yield self._candidate("off_peak", [key], key[2], off, "idle", words, asked)
+                yield self._candidate("off_peak", [key], key[2], off, "idle", words, (question,))
 
     def _training_on_demand(self) -> Iterator[Candidate]:
-        spaces: dict[tuple[str, str], list[tuple[str, list[Key]]]] = defaultdict(list)
-        for (cluster, namespace, family), keys in self.found.families("training", "batch").items():
-            here = [key for key in keys if self.found.workloads[key]["on_demand_cost"] > 0]
-            if here:
-                spaces[cluster, namespace].append((family, keys))
+        spaces: dict[tuple[str, str], dict[str, list[Key]]] = defaultdict(dict)
+        for (cluster, namespace, family), keys in self._families("training", "batch").items():
+            if any(self.workloads[key]["on_demand_cost"] > 0 for key in keys):
+                spaces[cluster, namespace][family] = keys
         for families in spaces.values():
-            keys = [key for _, several in families for key in several]
-            scope = tuple(word for family, several in families for word in self.found.scope(several, family))
+            keys = [key for several in families.values() for key in several]
+            scope = tuple(word for family, several in families.items() for word in self._scope(several, family))
             words = f"{len(keys)} workloads that could go on after an interruption"
-            question = self._question("spot", keys, "", workloads=scope)
-            subject = ", ".join(family for family, _ in families)
-            yield self._candidate("on_demand_training", keys, subject, self._on_demand(keys), "on demand", words, (question,))
+            yield self._on_demand("on_demand_training", keys, ", ".join(families), words, self._question("spot", keys, scope))
 
     def _empty_nodes(self) -> Iterator[Candidate]:
-        by_cluster: dict[str, list[dict[str, object]]] = defaultdict(list)
-        for row in self.found.free:
+        by_cluster: dict[str, list[Row]] = defaultdict(list)
+        for row in self.free:
             if row["bucket"] == "empty_node":
-                by_cluster[row["cluster"]].append(dict(row))
+                by_cluster[row["cluster"]].append(row)
         for cluster, rows in by_cluster.items():
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
@@ -391,45 +347,45 @@ class _Candidates:
     def _steady(self) -> Iterator[Candidate]:
         """What serves on demand all the time, each cluster's together."""
         steady: dict[tuple[str, str], list[Key]] = defaultdict(list)
-        for key, row in self.found.workloads.items():
+        for key, row in self.workloads.items():
             if row["workload_type"] == "inference" and row["on_demand_cost"] > 0:
                 steady[key[0], key[1]].append(key)
         for keys in steady.values():
             names = tuple(sorted(key[2] for key in keys))
-            question = self._question("reserve", keys, "", workloads=names)
-            subject, part = ", ".join(names), self._on_demand(keys)
-            yield self._candidate("steady_on_demand", keys, subject, part, "on demand", "serves around the clock", (question,))
+            question = self._question("reserve", keys, names)
+            yield self._on_demand("steady_on_demand", keys, ", ".join(names), "serves around the clock", question)
+
+    def _on_demand(self, kind: str, keys: list[Key], subject: str, words: str, question: Question) -> Candidate:
+        rows = (self.workloads[key] for key in keys)
+        part = _sum(_Part(row["on_demand_gpu_ms"], row["on_demand_cost"]) for row in rows)
+        return self._candidate(kind, keys, subject, part, "on demand", words, (question,))
 
     def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
-        for (_, _, family), every in self.found.families("training", "batch", "inference", "development", "other").items():
-            keys = [key for key in every if bucket in self.found.buckets.get(key, {})]
-            waste = self.found.waste(keys, bucket)
+        for (_, _, family), members in self._families().items():
+            keys = [key for key in members if bucket in self.buckets.get(key, {})]
+            waste = self._waste(keys, bucket)
             if waste.cost > 0:
-                subject = family if len(keys) > 1 else keys[0][2]
-                yield self._candidate(kind, keys, subject, waste, what, words, bucket=bucket)
+                yield self._candidate(kind, keys, family, waste, what, words, bucket=bucket)
 
     def _free(self, bucket: str, words: str) -> Iterator[Candidate]:
-        for row in self.found.free:
+        for row in self.free:
             if row["bucket"] == bucket and row["cost"] > 0:
-                yield self._of_free(bucket, [dict(row)], words)
+                yield self._of_free(bucket, [row], words)
 
-    def _of_free(self, kind: str, rows: list[dict[str, object]], words: str, questions: tuple[Question, ...] = ()) -> Candidate:
-        gpu_ms = sum(float(str(row["gpu_ms"])) for row in rows)
-        cost = sum((Decimal(str(row["cost"])) for row in rows), Decimal(0))
-        nodes = sum(int(str(row["nodes"])) for row in rows)
-        names = ", ".join(f"{row['gpu_model'] or 'GPUs'} {str(row['capacity_type']).replace('_', ' ')}" for row in rows)
-        dearest = max(rows, key=lambda row: Decimal(str(row["cost"])))["dearest"]
+    def _of_free(self, kind: str, rows: list[Row], words: str, questions: tuple[Question, ...] = ()) -> Candidate:
+        gpu_ms, cost = _sum(_Part(row["gpu_ms"], row["cost"]) for row in rows)
+        nodes = sum(row["nodes"] for row in rows)
+        dearest = max(rows, key=lambda row: row["cost"])["dearest"]
+        names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
         return Candidate(
             kind=kind,
-            cluster=str(rows[0]["cluster"]),
+            cluster=rows[0]["cluster"],
             namespace=None,
             team=None,
-            subject=names,
-            claims=frozenset(
-                (str(row["cluster"]), str(row["gpu_model"]), str(row["capacity_type"]), str(row["bucket"])) for row in rows
-            ),
-            begins=self.period.start,
-            ends=self.period.end,
+            subject=", ".join(names),
+            claims=frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows),
+            start=self.period.start,
+            end=self.period.end,
             gpu_hours=_hours(gpu_ms),
             waste_gpu_hours=_hours(gpu_ms),
             cost=cost,
@@ -443,61 +399,57 @@ class _Candidates:
         self,
         kind: str,
         keys: list[Key],
-        subject: str,
-        waste: Part,
+        family: str,
+        waste: _Part,
         what: str,
         words: str,
         questions: tuple[Question, ...] = (),
         bucket: str = "*",
     ) -> Candidate:
-        rows = [self.found.workloads[key] for key in keys]
+        rows = [self.workloads[key] for key in keys]
         held, active, idle = (sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle"))
         busy = sum(row["utilization_gpu_ms"] for row in rows) / (active + idle) if active + idle else None
         begins, ends = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
-        told_of = [
-            f"{_hours(waste.gpu_ms):,.1f} of {_hours(held):,.1f} GPU-hours {what}",
-            f"{told(from_ms(begins), self.tz)} to {told(from_ms(ends), self.tz)}",
-            *([f"{_percent(busy)} busy"] if busy is not None else []),
-        ]
+        evidence = (
+            f"{_hours(waste.gpu_ms):,.1f} of {_hours(held):,.1f} GPU-hours {what}, {self._moment(begins)} to {self._moment(ends)}"
+            + (f", {_percent(busy)} busy" if busy is not None else "")
+            + (f"; {words}" if words else "")
+        )
         return Candidate(
             kind=kind,
             cluster=keys[0][0],
             namespace=keys[0][1],
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
-            subject=subject,
+            subject=family if len(keys) > 1 else keys[0][2],
             claims=frozenset[Claim]((*key, bucket) for key in keys),
-            begins=from_ms(begins),
-            ends=from_ms(ends),
+            start=from_ms(begins),
+            end=from_ms(ends),
             gpu_hours=_hours(held),
             waste_gpu_hours=_hours(waste.gpu_ms),
-            cost=self._cost(keys),
+            cost=sum((row["cost"] for row in rows), Decimal(0)),
             waste_cost=waste.cost,
             utilization=round(busy, 6) if busy is not None else None,
-            evidence=", ".join(told_of) + (f"; {words}" if words else ""),
+            evidence=evidence,
             questions=questions,
         )
 
     def _question(
-        self,
-        command: str,
-        keys: list[Key],
-        family: str,
-        options: tuple[tuple[str, str | None], ...] = (),
-        workloads: tuple[str, ...] = (),
+        self, command: str, keys: list[Key], workloads: tuple[str, ...], options: tuple[tuple[str, str | None], ...] = ()
     ) -> Question:
         cluster, namespace, _ = keys[0]
-        return Question(command, cluster if self.many else None, namespace, workloads or self.found.scope(keys, family), options)
+        return Question(command, cluster if self.many else None, namespace, workloads, options)
 
-    def _on_demand(self, keys: Iterable[Key]) -> Part:
-        rows = [self.found.workloads[key] for key in keys]
-        return Part(sum(row["on_demand_gpu_ms"] for row in rows), sum((row["on_demand_cost"] for row in rows), Decimal(0)))
+    def _moment(self, ms: int) -> str:
+        return f"{from_ms(ms).astimezone(self.tz):%Y-%m-%d %H:%M}"
 
-    def _unused(self, key: Key) -> float:
-        level = self.found.levels.get(key)
-        return float(level["unused_gpu_ms"]) if level else 0.0
 
-    def _cost(self, keys: Iterable[Key]) -> Decimal:
-        return sum((self.found.workloads[key]["cost"] for key in keys), Decimal(0))
+def _key(row: Row) -> Key:
+    return row["cluster"], row["namespace"], row["workload"]
+
+
+def _sum(parts: Iterable[_Part]) -> _Part:
+    several = list(parts)
+    return _Part(sum(part.gpu_ms for part in several), sum((part.cost for part in several), Decimal(0)))
 
 
 def _percent(share: float) -> str:
@@ -508,25 +460,24 @@ def _hours(gpu_ms: float) -> float:
     return round(gpu_ms / MS_PER_HOUR, 6)
 
 
-KINDS = (
-    Kind("idle_notebook", "Idle notebook", "release its GPUs when it is idle, or end it"),
-    Kind("idle_workload", "Idle workload", "ask its owner whether it is still needed"),
-    Kind("over_requested", "GPUs asked for, never used", "ask for as many GPUs as are used"),
-    Kind("over_provisioned", "Replicas or GPUs to spare", "fewer replicas, a shared GPU, or a smaller one"),
-    Kind("off_peak", "Serving idle off its peak", "scale it down outside of those hours"),
-    Kind("on_demand_training", "Training on demand", "move it to spot, with checkpoints"),
-    Kind("empty_nodes", "Empty nodes", "let the autoscaler remove them sooner"),
-    Kind("steady_on_demand", "Steady use on demand", "commit to the base"),
-    Kind("data_stall", "GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
-    Kind("lost_work", "Work lost to failures", "write checkpoints more often, and mend what fails"),
-    Kind("slow_start", "Slow starts", "keep images on nodes, or make them smaller"),
-    Kind("fragmentation", "GPUs too few to use", "pack pods closer, or ask for sizes that fit"),
-    Kind("unavailable", "GPUs that cannot be used", "repair these nodes, or give them back"),
-)
-BY_NAME = {kind.name: kind for kind in KINDS}
-
-
-_ORDER = {kind.name: place for place, kind in enumerate(KINDS)}
+# Each kind of finding: what people call it, and what to do about it. Whoever comes first claims a workload that several fit.
+KINDS = {
+    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it"),
+    "idle_workload": ("Idle workload", "ask its owner whether it is still needed"),
+    "over_requested": ("GPUs asked for, never used", "ask for as many GPUs as are used"),
+    "over_provisioned": ("Replicas or GPUs to spare", "fewer replicas, a shared GPU, or a smaller one"),
+    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours"),
+    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints"),
+    "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner"),
+    "steady_on_demand": ("Steady use on demand", "commit to the base"),
+    "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
+    "lost_work": ("Work lost to failures", "write checkpoints more often, and mend what fails"),
+    "slow_start": ("Slow starts", "keep images on nodes, or make them smaller"),
+    "fragmentation": ("GPUs too few to use", "pack pods closer, or ask for sizes that fit"),
+    "unavailable": ("GPUs that cannot be used", "repair these nodes, or give them back"),
+}
+_ORDER = list(KINDS)
+_SHARED = {field.name for field in fields(Finding)} & {field.name for field in fields(Candidate)}
 _EVERY = "*"
 
 
@@ -543,61 +494,42 @@ def ranked(
     Candidates are taken by kind, in the order of KINDS, then by saving. One that lays claim to what an earlier one has is
     dropped; one under the minimum leaves its claims to others.
     """
-    chosen = sorted(((one, _best(one, answers)) for one in candidates), key=lambda pair: _first_to_claim(*pair))
+    proposed: list[tuple[Candidate, Answered | None, Decimal]] = []
+    for one in candidates:
+        answered = (answers[question] for question in one.questions if question in answers)
+        best = max(answered, key=lambda answer: answer.saving, default=None)
+        proposed.append((one, best, best.saving if best else Decimal(0) if one.questions else one.waste_cost))
+    proposed.sort(key=lambda item: (item[0].cluster, item[0].namespace or "", item[0].subject))
+    proposed.sort(key=lambda item: (_ORDER.index(item[0].kind), -item[2]))
     taken: set[Claim] = set()
-    kept: list[tuple[Candidate, Answered | None, Decimal]] = []
+    kept = []
     passed_over = 0
-    for one, answer in chosen:
-        saving = answer.saving if answer else Decimal(0) if one.questions else one.waste_cost
+    for one, best, saving in proposed:
         if _meets(one.claims, taken):
             continue
         if saving <= 0 or saving / months < minimum:
             passed_over += saving > 0
             continue
         taken |= one.claims
-        kept.append((one, answer, saving))
-    kept.sort(key=lambda item: (-item[2], _ORDER[item[0].kind], item[0].cluster, item[0].namespace or "", item[0].subject))
-    return Findings(tuple(_finding(rank, *item, months, period) for rank, item in enumerate(kept, start=1)), minimum, passed_over)
-
-
-def _best(candidate: Candidate, answers: Mapping[Question, Answered]) -> Answered | None:
-    found = [answers[question] for question in candidate.questions if question in answers]
-    return max(found, key=lambda answer: answer.saving, default=None)
-
-
-def _first_to_claim(one: Candidate, answer: Answered | None) -> tuple[int, Decimal, str, str, str]:
-    saving = answer.saving if answer else one.waste_cost
-    return _ORDER[one.kind], -saving, one.cluster, one.namespace or "", one.subject
+        kept.append((one, best, saving))
+    kept.sort(key=lambda item: -item[2])
+    findings = tuple(
+        Finding(
+            rank=rank,
+            title=KINDS[one.kind][0],
+            saving=saving,
+            saving_per_month=round(saving / months, 9),
+            is_bound=best is None,
+            command=best.question.words(period) if best else None,
+            advice=KINDS[one.kind][1],
+            **{name: getattr(one, name) for name in _SHARED} | {"cost": best.cost if best else one.cost},
+        )
+        for rank, (one, best, saving) in enumerate(kept, start=1)
+    )
+    return Findings(findings, minimum, passed_over)
 
 
 def _meets(claims: frozenset[Claim], taken: set[Claim]) -> bool:
     whole = {claim[:3] for claim in taken if claim[3] == _EVERY}
     parts = {claim[:3] for claim in taken}
     return any(claim in taken or claim[:3] in (parts if claim[3] == _EVERY else whole) for claim in claims)
-
-
-def _finding(
-    rank: int, one: Candidate, answer: Answered | None, saving: Decimal, months: Decimal, period: tuple[str, ...]
-) -> Finding:
-    kind = BY_NAME[one.kind]
-    return Finding(
-        rank=rank,
-        kind=one.kind,
-        title=kind.title,
-        cluster=one.cluster,
-        namespace=one.namespace,
-        team=one.team,
-        subject=one.subject,
-        evidence=one.evidence,
-        start=one.begins,
-        end=one.ends,
-        gpu_hours=one.gpu_hours,
-        waste_gpu_hours=one.waste_gpu_hours,
-        utilization=one.utilization,
-        cost=answer.cost if answer else one.cost,
-        saving=saving,
-        saving_per_month=round(saving / months, 9),
-        is_bound=answer is None,
-        command=answer.question.words(period) if answer else None,
-        advice=kind.advice,
-    )
