@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpucost.cli.whatif import (
     GpusOption,
     HoursOption,
+    ListPrices,
     NodesOption,
     PricePerOption,
     Run,
@@ -17,139 +18,19 @@ from gpucost.cli.whatif import (
     amount_option,
     decimal_number,
     is_calculator,
+    list_prices,
     number_option,
+    options_of,
+    source_of,
     whatif_command,
 )
-from gpucost.errors import UsageError
+from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.fleet import PricePer, node_price, node_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpucost.cli.whatif import ListPrices
-    from gpucost.config.model import Config
-    from gpucost.whatif.burst import Place, Work
+    from gpucost.price.listing import ListedPrice
+    from gpucost.whatif.burst import Place
     from gpucost.whatif.fleet import Fleet
-
-
-def described_work(
-    settings: Config,
-    spot_price: Decimal | None,
-    per: PricePer,
-    shape: tuple[int, int],
-    gpus: int | None,
-    hours: float,
-    instance_type: str | None,
-    region: str | None,
-    gpu_model: str | None,
-    texts: Sequence[str],
-    providers: tuple[str, ...],
-) -> Work:
-    """The work that options describe. Raises UsageError where its price, or a place to compare with, is not said."""
-    from gpucost.cli.whatif import list_prices
-    from gpucost.whatif.burst import Place, Work
-
-    primary: Place | None = None
-    per_node, others = float(shape[1]), []
-    with list_prices(settings) as listed:
-        if instance_type is not None:
-            primary, model, holds = _primary(listed, instance_type, region)
-            gpu_model = gpu_model or model
-            per_node = float(gpus or holds)
-        elif region is not None:
-            raise UsageError("--region needs --instance-type", "whose spot price it is, as in --instance-type a2-highgpu-8g")
-        if spot_price is not None:
-            here = primary or Place("", "", Decimal(1), "option")
-            price = node_price(spot_price, per, per_node) / Decimal(repr(per_node))
-            primary = Place(here.provider, here.region, price, "option")
-        if gpu_model is not None:
-            others = [
-                found
-                for found in _of_model(listed, gpu_model, per_node, providers)
-                if primary is None or (found.provider, found.region) != (primary.provider, primary.region)
-            ]
-    if primary is None:
-        raise UsageError(
-            "the primary's spot price is missing", "--spot-price, or --instance-type and --region for its list price"
-        )
-    others += [_given_place(text, per, per_node) for text in texts]
-    if not others:
-        raise UsageError(
-            "there is no place to compare with", "--gpu-model or --instance-type finds some, --place NAME=MONEY gives one"
-        )
-    return Work("the described work", primary, shape[0] * per_node * hours, per_node, float(shape[0]), tuple(others))
-
-
-def _given_place(text: str, per: PricePer, gpus: float) -> Place:
-    from gpucost.whatif.burst import Place
-
-    name, equals, value = text.rpartition("=")
-    if not equals or not name.strip():
-        raise UsageError(f"--place {text}: it is no NAME=MONEY", '--place "gcp us-east1=7.10"')
-    try:
-        price = decimal_number(above=True)(value)
-    except typer.BadParameter as error:
-        raise UsageError(f"--place {text}: {error.message}") from None
-    provider, _, region = name.strip().partition(" ")
-    return Place(provider, region, node_price(price, per, gpus) / Decimal(repr(gpus)), "option")
-
-
-def _primary(listed: ListPrices, instance_type: str, region: str | None) -> tuple[Place, str | None, float]:
-    """Where the work runs, its GPU and how many of them. Raises UsageError where several regions could be meant."""
-    rows = listed.all(instance_type, purchase_options=("spot",), regions=(region,) if region else ())
-    regions = sorted({row.region or "" for row in rows})
-    if len(regions) > 1:
-        raise UsageError(
-            f"{instance_type} has spot prices in {len(regions)} regions", f"--region names one, such as {regions[0]}"
-        )
-    if not rows:
-        raise UsageError(f"no spot price of {instance_type} is known in your currency", "--spot-price gives it")
-    row = rows[0]
-    return _place(row), row.gpu_model, float(row.gpu_count or 1)
-
-
-def _place(row: Any) -> Place:
-    from gpucost.cli.whatif import source_of
-    from gpucost.whatif.burst import Place
-
-    price = row.price_per_gpu_hour or row.price_per_hour
-    return Place(row.provider, row.region or "", price, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
-
-
-def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[Place]:
-    """The cheapest place of each region that has instances with at least so many of these GPUs."""
-    cheapest: dict[tuple[str, str | None], Place] = {}
-    for row in listed.all(gpu_model, purchase_options=("spot",), providers=providers):
-        if row.gpu_count is not None and row.gpu_count >= gpus:
-            cheapest.setdefault((row.provider, row.region), _place(row))
-    return list(cheapest.values())
-
-
-def places_of_fleet(
-    settings: Config, fleet: Fleet, providers: tuple[str, ...]
-) -> tuple[dict[tuple[str, str, str], Place], dict[str, list[Place]]]:
-    """The primaries' spot prices by (provider, region, GPU model), and every place of these models."""
-    from gpucost.cli.whatif import list_prices
-    from gpucost.errors import GpucostError
-
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
-    most: dict[str, float] = {}
-    for pod in fleet.pods:
-        model = nodes[pod.cluster, pod.node].gpu_model
-        if model:
-            most[model] = max(pod.gpus, most.get(model, 0.0))
-    places: dict[str, list[Place]] = {}
-    primaries: dict[tuple[str, str, str], Place] = {}
-    with list_prices(settings) as listed:
-        for model, gpus in most.items():
-            try:
-                places[model] = _of_model(listed, model, gpus, providers)
-                everywhere = places[model] if not providers else _of_model(listed, model, gpus, ())
-            except GpucostError:
-                continue  # no spot price of it is known: the answer says that there is no place
-            primaries |= {(found.provider, found.region, model): found for found in everywhere}
-    return primaries, places
-
 
 # Public list prices as generally known, looked up on no day that could be named; both can be given.
 _OTHER_CLOUD = Decimal("0.09")
@@ -223,14 +104,13 @@ def whatif_burst(
       gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --egress-gb 500
     """
     from gpucost.whatif.answer import Assumption, assumed
-    from gpucost.whatif.burst import Moving, answer, works_of
+    from gpucost.whatif.burst import Moving, Place, Work, answer, works_of
     from gpucost.whatif.fleet import HOURS_PER_MONTH
 
-    settings = run.settings
-    described = {
-        "--spot-price": spot_price, "--nodes": nodes, "--gpus": gpus, "--hours": hours, "--instance-type": instance_type,
-        "--region": region, "--gpu-model": gpu_model, "--place": place or None,
-    }  # fmt: skip
+    describing = options_of(
+        spot_price=spot_price, nodes=nodes, gpus=gpus, hours=hours, instance_type=instance_type, region=region,
+        gpu_model=gpu_model, place=place or [],
+    )  # fmt: skip
     moving = Moving(
         at_most_percent=at_most_percent,
         egress_gb=egress_gb,
@@ -240,43 +120,126 @@ def whatif_burst(
         delay_cost_per_hour=delay_cost_per_hour or Decimal(0),
         transfer_gbit_per_second=transfer_gbit_per_second or _GBIT_PER_SECOND,
     )
-    providers = tuple(to_provider or ())
-    if is_calculator(described, run.asked.given()):
-        shape, wanted = node_shape(nodes, gpus), hours or HOURS_PER_MONTH
-        work = described_work(
-            settings, spot_price, price_per, shape, gpus, wanted, instance_type, region, gpu_model, place or (), providers
-        )
-        works: tuple[Work, ...] = (work,)
-        said: tuple[str, ...] = ()
-        period_name = f"{shape[0]} nodes for {wanted:g} hours"
+    providers, is_described = tuple(to_provider or ()), is_calculator(describing, run.asked.given())
+    if is_described:
+        count, per_node = node_shape(nodes, gpus)
+        size, length = float(per_node), hours or HOURS_PER_MONTH
+        primary, others = None, []
+        with list_prices(run.settings) as listed:
+            if instance_type is not None:
+                row = _primary(listed, instance_type, region)
+                primary, gpu_model, size = _place(row), gpu_model or row.gpu_model, float(gpus or row.gpu_count or 1)
+            elif region is not None:
+                raise UsageError("--region needs --instance-type", "whose spot price it is, as in --instance-type a2-highgpu-8g")
+            if gpu_model is not None:
+                others = _of_model(listed, gpu_model, size, providers)
+        if spot_price is not None:
+            home = primary or Place("", "", spot_price, "option")
+            primary = Place(home.provider, home.region, _per_gpu(spot_price, price_per, size), "option")
+        if primary is None:
+            raise UsageError(
+                "the primary's spot price is missing", "--spot-price, or --instance-type and --region for its list price"
+            )
+        others = [one for one in others if (one.provider, one.region) != (primary.provider, primary.region)]
+        others += [_given_place(text, price_per, size) for text in place or ()]
+        if not others:
+            raise UsageError(
+                "there is no place to compare with", "--gpu-model or --instance-type finds some, --place NAME=MONEY gives one"
+            )
+        works: tuple[Work, ...] = (Work("the described work", primary, count * size * length, size, float(count), tuple(others)),)
+        findings: tuple[str, ...] = ()
+        period_name = f"{count} nodes for {length:g} hours"
         use = Assumption("work", period_name, "", "option")
     else:
         usage = run.usage()
-        primaries, places = places_of_fleet(settings, usage.fleet, providers)
-        works, said = run.evaluate(works_of(usage.fleet, primaries, places))
+        with list_prices(run.settings) as listed:
+            primaries, places = _places_of_fleet(listed, usage.fleet, providers)
+        works, findings = run.evaluate(works_of(usage.fleet, primaries, places))
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
-    result = answer(
-        works,
-        moving,
-        currency=settings.currency,
-        period=period_name,
-        assumptions=(
-            use,
-            Assumption("worth it", at_most_percent, "% of the primary's spot price", "option"),
-            Assumption("data", egress_gb, "GB in all", "option"),
-            *(
-                [assumed("egress", egress_price_per_gb, "money per GB", egress_price_per_gb)]
-                if egress_price_per_gb is not None
-                else [
-                    assumed("egress, same cloud", _OTHER_REGION, "money per GB", None, _EGRESS_SOURCE),
-                    assumed("egress, other cloud", _OTHER_CLOUD, "money per GB", None, _EGRESS_SOURCE),
-                ]
-            ),
-            assumed("longer start", moving.wait_minutes, "min, paid", wait_minutes, "default: a guess"),
-            assumed("delay", moving.delay_cost_per_hour, "money per hour waited", delay_cost_per_hour),
-            assumed("data moves at", moving.transfer_gbit_per_second, "Gbit/s", transfer_gbit_per_second, "default: a guess"),
-        ),
-        findings=said,
+    egress = [assumed("egress", egress_price_per_gb, "money per GB", egress_price_per_gb)]
+    if egress_price_per_gb is None:
+        egress = [
+            assumed("egress, same cloud", _OTHER_REGION, "money per GB", None, _EGRESS_SOURCE),
+            assumed("egress, other cloud", _OTHER_CLOUD, "money per GB", None, _EGRESS_SOURCE),
+        ]
+    assumptions = (
+        use,
+        Assumption("worth it", at_most_percent, "% of the primary's spot price", "option"),
+        Assumption("data", egress_gb, "GB in all", "option"),
+        *egress,
+        assumed("longer start", moving.wait_minutes, "min, paid", wait_minutes, "default: a guess"),
+        assumed("delay", moving.delay_cost_per_hour, "money per hour waited", delay_cost_per_hour),
+        assumed("data moves at", moving.transfer_gbit_per_second, "Gbit/s", transfer_gbit_per_second, "default: a guess"),
     )
+    result = answer(works, moving, currency=run.settings.currency, period=period_name, assumptions=assumptions, findings=findings)
     run.write(run.evaluate(result))
+
+
+def _per_gpu(price: Decimal, per: PricePer, gpus: float) -> Decimal:
+    return node_price(price, per, gpus) / Decimal(repr(gpus))
+
+
+def _given_place(text: str, per: PricePer, gpus: float) -> Place:
+    from gpucost.whatif.burst import Place
+
+    name, _, value = text.rpartition("=")
+    if not name.strip():
+        raise UsageError(f"--place {text}: it is no NAME=MONEY", '--place "gcp us-east1=7.10"')
+    try:
+        price = decimal_number(above=True)(value)
+    except typer.BadParameter as error:
+        raise UsageError(f"--place {text}: {error.message}") from None
+    provider, _, region = name.strip().partition(" ")
+    return Place(provider, region, _per_gpu(price, per, gpus), "option")
+
+
+def _primary(listed: ListPrices, instance_type: str, region: str | None) -> ListedPrice:
+    """The spot price where the work runs. Raises UsageError where several regions could be meant."""
+    rows = listed.all(instance_type, purchase_options=("spot",), regions=(region,) if region else ())
+    regions = sorted({row.region or "" for row in rows})
+    if len(regions) > 1:
+        raise UsageError(
+            f"{instance_type} has spot prices in {len(regions)} regions", f"--region names one, such as {regions[0]}"
+        )
+    if not rows:
+        raise UsageError(f"no spot price of {instance_type} is known in your currency", "--spot-price gives it")
+    return rows[0]
+
+
+def _place(row: ListedPrice) -> Place:
+    from gpucost.whatif.burst import Place
+
+    price = row.price_per_gpu_hour or row.price_per_hour
+    return Place(row.provider, row.region or "", price, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
+
+
+def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[Place]:
+    """The cheapest place of each region that has instances with at least so many of these GPUs."""
+    cheapest: dict[tuple[str, str | None], Place] = {}
+    for row in listed.all(gpu_model, purchase_options=("spot",), providers=providers):
+        if row.gpu_count is not None and row.gpu_count >= gpus:
+            cheapest.setdefault((row.provider, row.region), _place(row))
+    return list(cheapest.values())
+
+
+def _places_of_fleet(
+    listed: ListPrices, fleet: Fleet, providers: tuple[str, ...]
+) -> tuple[dict[tuple[str, str, str], Place], dict[str, list[Place]]]:
+    """The primaries' spot prices by (provider, region, GPU model), and every place of these models."""
+    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    most: dict[str, float] = {}
+    for pod in fleet.pods:
+        model = nodes[pod.cluster, pod.node].gpu_model
+        if model:
+            most[model] = max(pod.gpus, most.get(model, 0.0))
+    primaries: dict[tuple[str, str, str], Place] = {}
+    places: dict[str, list[Place]] = {}
+    for model, gpus in most.items():
+        try:
+            places[model] = _of_model(listed, model, gpus, providers)
+            everywhere = _of_model(listed, model, gpus, ()) if providers else places[model]
+        except GpucostError:
+            continue  # no spot price of it is known: the answer says that there is no place
+        primaries |= {(place.provider, place.region, model): place for place in everywhere}
+    return primaries, places

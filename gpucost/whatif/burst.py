@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, charge, positions
-from gpucost.whatif.fleet import Fleet, Scenario
+from gpucost.whatif.fleet import Fleet, Pod, Scenario
 
 _COLUMNS = ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it")
 _ROWS = 12
@@ -49,6 +50,13 @@ class Work:
     places: tuple[Place, ...]
     today: Decimal | None = None
 
+    def per_node(self, place: Place) -> Decimal:
+        return place.price_per_gpu_hour * Decimal(repr(self.gpus))
+
+    def nodes(self, place: Place, wait_minutes: float) -> Block:
+        """What it takes in that place, each start waiting so long on a node that is paid already."""
+        return Block(self.gpu_hours / self.gpus + self.starts * wait_minutes / 60, self.per_node(place), self.gpus)
+
 
 @dataclass(frozen=True, slots=True)
 class Moving:
@@ -70,6 +78,33 @@ class Moving:
         return float(self.egress_gb) * 8 / self.transfer_gbit_per_second / 3600
 
 
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """The work in a place: what it costs there, all counted, and on its nodes alone; and the verdict."""
+
+    place: Place
+    position: Position
+    nodes_cost: Decimal
+    is_worth_it: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A work with its `gb` of the data: at its primary's spot price, as it is paid today, and elsewhere, cheapest first."""
+
+    work: Work
+    gb: Decimal
+    primary: Position
+    today: Position
+    limit: Decimal
+    elsewhere: list[_Elsewhere]
+
+    @property
+    def best(self) -> _Elsewhere | None:
+        """Where to move; None where that is worth it nowhere, or would be a loss: a contract price may be cheaper still."""
+        return next((one for one in self.elsewhere if one.is_worth_it and one.position.cost < self.today.cost), None)
+
+
 def answer(
     works: Sequence[Work],
     moving: Moving,
@@ -83,180 +118,148 @@ def answer(
 
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
     """
-    whole = sum(work.gpu_hours for work in works)
-    groups: dict[str, list[Block]] = {}
-    for work in works:
-        groups[f"{work.name} primary"] = [_nodes(work, work.primary, 0.0)]
-        for index, place in enumerate(work.places):
-            groups[f"{work.name} {index} nodes"] = [_nodes(work, place, moving.wait_minutes)]
-            groups[f"{work.name} {index}"] = [
-                *groups[f"{work.name} {index} nodes"],
-                charge(_share(moving, work, whole) * moving.price_per_gb(work, place)),
-                charge(moving.delay_cost_per_hour, _delay_hours(moving, work, whole)),
-            ]
-    told = yield from positions(currency, groups)
-    records, chosen = _verdicts(works, moving, told)
-    today = [_today(work, told) for work in works]
-    scenario = [
-        told[f"{work.name} {chosen[work.name]}"] if work.name in chosen else now for work, now in zip(works, today, strict=True)
-    ]
+    cases = yield from _cases(works, moving, currency)
+    records = [_record(case.work, one, case.primary.cost) for case in cases for one in case.elsewhere]
+    none = Position(Decimal(0), currency, 0.0, 0.0)
     return Answer(
         kind="burst",
         title="Low-priority work in another region or cloud",
         period=period,
-        today=sum(today, Position(Decimal(0), currency, 0.0, 0.0)),
-        scenario=sum(scenario, Position(Decimal(0), currency, 0.0, 0.0)),
+        today=sum((case.today for case in cases), none),
+        scenario=sum((case.best.position if case.best else case.today for case in cases), none),
         figures={
             "price_per": "node",
             "at_most_percent": moving.at_most_percent,
-            "best": {work.name: str(work.places[chosen[work.name]]) if work.name in chosen else None for work in works},
+            "best": {case.work.name: str(case.best.place) if case.best else None for case in cases},
             "primary": [
                 {
-                    "work": work.name,
-                    "spot_price_per_node_hour": _per_node(work, work.primary),
-                    "cost": told[f"{work.name} primary"].cost,
-                    "gpu_hours": round(work.gpu_hours, 6),
+                    "work": case.work.name,
+                    "spot_price_per_node_hour": case.work.per_node(case.work.primary),
+                    "cost": case.primary.cost,
+                    "gpu_hours": round(case.work.gpu_hours, 6),
                 }
-                for work in works
+                for case in cases
             ],
             "places": records,
         },
-        assumptions=(*assumptions, *_assumptions(works)),
-        break_even=tuple(_break_even(work, moving, chosen, told, whole) for work in works),
-        time=_time(works, moving, chosen),
-        findings=(*_findings(works, chosen, told), *findings),
+        assumptions=(
+            *assumptions,
+            *(
+                Assumption(f"primary: {work.name}", work.per_node(work.primary), f"money per hour of {work.gpus:g} GPUs, spot",
+                           work.primary.source, work.primary.as_of)
+                for work in works
+            ),
+            Assumption("instances with more GPUs", "are shared out", "by GPU", "default"),
+        ),
+        break_even=tuple(_break_even(case, moving) for case in cases),
+        time=_time(cases, moving),
+        findings=(*_findings(cases), *findings),
         tables=(_table(works, moving, records),) if records else (),
-    )
-
-
-def _per_node(work: Work, place: Place) -> Decimal:
-    return place.price_per_gpu_hour * Decimal(repr(work.gpus))
-
-
-def _nodes(work: Work, place: Place, wait_minutes: float) -> Block:
-    return Block(work.gpu_hours / work.gpus + work.starts * wait_minutes / 60, _per_node(work, place), work.gpus)
-
-
-def _share(moving: Moving, work: Work, whole: float) -> Decimal:
-    """The part of the data that belongs to this work, by GPU-hours."""
-    return moving.egress_gb * Decimal(repr(work.gpu_hours / whole)) if whole else Decimal(0)
-
-
-def _delay_hours(moving: Moving, work: Work, whole: float) -> float:
-    """Waiting of all its starts, and for its data."""
-    return work.starts * moving.wait_minutes / 60 + moving.transfer_hours * (work.gpu_hours / whole if whole else 0.0)
-
-
-def _today(work: Work, told: Mapping[str, Position]) -> Position:
-    primary = told[f"{work.name} primary"]
-    return primary if work.today is None else Position(work.today, primary.currency, primary.gpu_hours, primary.node_hours)
-
-
-def _verdicts(
-    works: Sequence[Work], moving: Moving, told: Mapping[str, Position]
-) -> tuple[list[dict[str, Value]], dict[str, int]]:
-    """Every place with its verdict, cheapest first, and the best place of each work that has one."""
-    records: list[dict[str, Value]] = []
-    chosen: dict[str, int] = {}
-    for work in works:
-        primary = told[f"{work.name} primary"].cost
-        order = sorted(range(len(work.places)), key=lambda index: (told[f"{work.name} {index}"].cost, str(work.places[index])))
-        for index in order:
-            place, cost = work.places[index], told[f"{work.name} {index}"].cost
-            percent = float(cost / primary * 100)
-            is_worth = cost <= primary * Decimal(repr(moving.at_most_percent)) / 100
-            # Moving what is cheaper still today (a contract price, say) would be a loss.
-            if is_worth and cost < _today(work, told).cost:
-                chosen.setdefault(work.name, index)
-            records.append(
-                {
-                    "work": work.name,
-                    "provider": place.provider,
-                    "region": place.region,
-                    "zone": place.zone or None,
-                    "instance_type": place.instance_type or None,
-                    "spot_price_per_node_hour": _per_node(work, place),
-                    "price_as_of": place.as_of,
-                    "source": place.source,
-                    "cost": cost,
-                    "percent_of_primary": round(percent, 6),
-                    "is_worth_it": is_worth,
-                }
-            )
-    return records, chosen
-
-
-def _table(works: Sequence[Work], moving: Moving, records: Sequence[dict[str, Value]]) -> Rows:
-    lines: list[tuple[Value, ...]] = []
-    left = 0
-    for work in works:
-        of_work = [record for record in records if record["work"] == work.name]
-        left += max(0, len(of_work) - _ROWS)
-        lines += [_line(record) for record in of_work[:_ROWS]]
-    note = f"Worth it: at most {moving.at_most_percent:g} % of what the work costs at the primary's spot price."
-    return Rows("places, cheapest first", _COLUMNS, tuple(lines), note=note + (f" And {left} dearer places." if left else ""))
-
-
-def _line(record: Mapping[str, Value]) -> tuple[Value, ...]:
-    where = " ".join(str(word) for word in (record["provider"], record["zone"] or record["region"]) if word)
-    cost, percent = record["cost"], record["percent_of_primary"]
-    return (
-        record["work"], where, record["instance_type"] or "-", record["spot_price_per_node_hour"], record["price_as_of"] or "-",
-        round(cost, 2) if isinstance(cost, Decimal) else cost, round(percent, 1) if isinstance(percent, float) else percent,
-        "yes" if record["is_worth_it"] else "no",
     )  # fmt: skip
 
 
-def _break_even(work: Work, moving: Moving, chosen: Mapping[str, int], told: Mapping[str, Position], whole: float) -> str:
-    if work.name not in chosen:
-        return (
-            f"{work.name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
-        )
-    index = chosen[work.name]
-    place, limit = work.places[index], told[f"{work.name} primary"].cost * Decimal(repr(moving.at_most_percent)) / 100
-    cost, nodes = told[f"{work.name} {index}"].cost, told[f"{work.name} {index} nodes"].cost
-    dearer = (limit - cost) / nodes * 100
-    said = f"{work.name}: {place} is worth it until its spot price rises by {dearer:,.1f} %"
-    per_gb = moving.price_per_gb(work, place)
+def _cases(works: Sequence[Work], moving: Moving, currency: str) -> Scenario[list[_Case]]:
+    whole = sum(work.gpu_hours for work in works)
+    shares = {work.name: work.gpu_hours / whole if whole else 0.0 for work in works}  # of the data, by GPU-hours
+    data = {name: moving.egress_gb * Decimal(repr(share)) for name, share in shares.items()}
+    groups: dict[str, list[Block]] = {}
+    for work in works:
+        groups[work.name] = [work.nodes(work.primary, 0.0)]
+        # of all its starts, and for its data
+        delay = work.starts * moving.wait_minutes / 60 + moving.transfer_hours * shares[work.name]
+        for index, place in enumerate(work.places):
+            nodes = work.nodes(place, moving.wait_minutes)
+            moved = charge(data[work.name] * moving.price_per_gb(work, place))
+            groups[f"{work.name} {index} nodes"] = [nodes]
+            groups[f"{work.name} {index}"] = [nodes, moved, charge(moving.delay_cost_per_hour, delay)]
+    costs = yield from positions(currency, groups)
+    cases = []
+    for work in works:
+        primary = costs[work.name]
+        limit = primary.cost * Decimal(repr(moving.at_most_percent)) / 100
+        elsewhere = []
+        for index, place in enumerate(work.places):
+            position, nodes_cost = costs[f"{work.name} {index}"], costs[f"{work.name} {index} nodes"].cost
+            elsewhere.append(_Elsewhere(place, position, nodes_cost, position.cost <= limit))
+        elsewhere.sort(key=lambda one: (one.position.cost, str(one.place)))
+        today = primary if work.today is None else replace(primary, cost=work.today)
+        cases.append(_Case(work, data[work.name], primary, today, limit, elsewhere))
+    return cases
+
+
+def _record(work: Work, one: _Elsewhere, primary: Decimal) -> dict[str, Value]:
+    place, cost = one.place, one.position.cost
+    return {
+        "work": work.name,
+        "provider": place.provider,
+        "region": place.region,
+        "zone": place.zone or None,
+        "instance_type": place.instance_type or None,
+        "spot_price_per_node_hour": work.per_node(place),
+        "price_as_of": place.as_of,
+        "source": place.source,
+        "cost": cost,
+        "percent_of_primary": round(float(cost / primary * 100), 6),
+        "is_worth_it": one.is_worth_it,
+    }
+
+
+def _table(works: Sequence[Work], moving: Moving, records: Sequence[dict[str, Any]]) -> Rows:
+    lines: list[tuple[Value, ...]] = []
+    for work in works:
+        for record in [record for record in records if record["work"] == work.name][:_ROWS]:
+            where = " ".join(word for word in (record["provider"], record["zone"] or record["region"]) if word)
+            lines.append(
+                (
+                    work.name,
+                    where,
+                    record["instance_type"] or "-",
+                    record["spot_price_per_node_hour"],
+                    record["price_as_of"] or "-",
+                    round(record["cost"], 2),
+                    round(record["percent_of_primary"], 1),
+                    "yes" if record["is_worth_it"] else "no",
+                )
+            )
+    note = f"Worth it: at most {moving.at_most_percent:g} % of what the work costs at the primary's spot price."
+    left = len(records) - len(lines)
+    return Rows("places, cheapest first", _COLUMNS, tuple(lines), note + (f" And {left} dearer places." if left else ""))
+
+
+def _break_even(case: _Case, moving: Moving) -> str:
+    name, best = case.work.name, case.best
+    if best is None:
+        return f"{name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
+    room = case.limit - best.position.cost
+    text = f"{name}: {best.place} is worth it until its spot price rises by {room / best.nodes_cost * 100:,.1f} %"
+    per_gb = moving.price_per_gb(case.work, best.place)
     if per_gb:
-        more = _share(moving, work, whole) + (limit - cost) / per_gb
-        said += f", or {more:,.0f} GB are moved instead of {_share(moving, work, whole):,.0f}"
-    return said + "."
+        text += f", or {case.gb + room / per_gb:,.0f} GB are moved instead of {case.gb:,.0f}"
+    return text + "."
 
 
-def _time(works: Sequence[Work], moving: Moving, chosen: Mapping[str, int]) -> tuple[str, ...]:
-    if not chosen:
+def _time(cases: Sequence[_Case], moving: Moving) -> tuple[str, ...]:
+    starts = [case.work.starts for case in cases if case.best]
+    if not starts:
         return ("Nothing moves, so nothing waits.",)
-    starts = sum(work.starts for work in works if work.name in chosen)
     return (
-        f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_minutes / 60:,.1f} h in all;"
+        f"Each start waits {moving.wait_minutes:g} min longer, {sum(starts) * moving.wait_minutes / 60:,.1f} h in all;"
         f" the data takes {moving.transfer_hours:,.1f} h to move.",
         "Spot is interrupted elsewhere, too, maybe more often: gpucost whatif spot counts that.",
     )
 
 
-def _findings(works: Iterable[Work], chosen: Mapping[str, int], told: Mapping[str, Position]) -> list[str]:
-    said = []
-    for work in works:
-        if not work.places:
-            said.append(f"{work.name}: no spot price of this GPU is known in another place; gpucost collect spot asks for some.")
-        if work.name in chosen and (place := work.places[chosen[work.name]]).is_stale:
-            said.append(f"{work.name}: the price of {place} is of {place.as_of}; look at today's before you move.")
-        now, primary = _today(work, told).cost, told[f"{work.name} primary"].cost
-        if now - primary >= _CENT and work.today is not None and work.name in chosen:
-            said.append(
-                f"{work.name}: {now - primary:,.2f} of the saving needs no move: spot where it runs costs {primary:,.2f}."
-            )
-    return said
-
-
-def _assumptions(works: Sequence[Work]) -> list[Assumption]:
-    rows = [
-        Assumption(f"primary: {work.name}", _per_node(work, work.primary), f"money per hour of {work.gpus:g} GPUs, spot",
-                   work.primary.source, work.primary.as_of)
-        for work in works
-    ]  # fmt: skip
-    return [*rows, Assumption("instances with more GPUs", "are shared out", "by GPU", "default")]
+def _findings(cases: Sequence[_Case]) -> Iterator[str]:
+    for case in cases:
+        name = case.work.name
+        if not case.elsewhere:
+            yield f"{name}: no spot price of this GPU is known in another place; gpucost collect spot asks for some."
+        elif case.best:
+            place, more = case.best.place, case.today.cost - case.primary.cost
+            if place.is_stale:
+                yield f"{name}: the price of {place} is of {place.as_of}; look at today's before you move."
+            if more >= _CENT:
+                yield f"{name}: {more:,.2f} of the saving needs no move: spot where it runs costs {case.primary.cost:,.2f}."
 
 
 def works_of(
@@ -268,37 +271,29 @@ def works_of(
     `places_of` are the places that have a GPU model.
     """
     nodes = {(node.cluster, node.name): node for node in fleet.nodes}
-    named = {}
+    groups: dict[tuple[str, ...], list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
         node = nodes[pod.cluster, pod.node]
-        kind = "spot" if node.capacity_type == "spot" else "other"
-        named[pod] = (node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind)
-    tagged = tuple(replace(pod, workload="\t".join(key), namespace="burst", team="burst") for pod, key in named.items())
-    costs: dict[str, Decimal] = defaultdict(Decimal)
-    (paid_today,) = yield (Fleet(fleet.nodes, tagged),)
-    for (_, _, workload), amount in paid_today.by_workload.items():
-        costs[workload] += amount
-    groups = defaultdict(list)
-    for pod, key in named.items():
-        groups[key].append(pod)
+        kind = "spot" if node.capacity_type == "spot" else "demand"
+        groups[node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind].append(pod)
+    tagged = tuple(replace(pod, workload="\t".join(key)) for key, pods in groups.items() for pod in pods)
+    paid: dict[str, Decimal] = defaultdict(Decimal)
+    (costs,) = yield (Fleet(fleet.nodes, tagged),)
+    for (_, _, workload), amount in costs.by_workload.items():
+        paid[workload] += amount
     hours = {key: sum((pod.to_ms - pod.from_ms) * pod.gpus for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}
-    paid_spot = {
-        key[:3]: Place(key[0], key[1], costs["\t".join(key)] / Decimal(repr(hours[key])), "store: mean spot price paid")
-        for key in groups
-        if key[3] == "spot" and hours[key] and costs["\t".join(key)]
-    }
-    works, said = [], []
+    works, findings = [], []
     for key, pods in sorted(groups.items()):
         provider, region, model, kind = key
-        paid = costs["\t".join(key)]
-        name = " ".join(word for word in (model, provider, region, "on spot" if kind == "spot" else "on demand") if word)
-        none = Place(provider, region, Decimal(0), "none")
-        primary = paid_spot.get(key[:3]) or spot_of.get(key[:3], none)
-        if not primary.price_per_gpu_hour:
-            said.append(f"{name}: the primary's spot price is not known; {paid:,.2f} stays where it is.")
+        cost, on_spot = paid["\t".join(key)], (*key[:3], "spot")
+        name = " ".join(word for word in (model, provider, region, f"on {kind}") if word)
+        primary = spot_of.get((provider, region, model))
+        if (spent := paid.get("\t".join(on_spot))) and hours[on_spot]:
+            primary = Place(provider, region, spent / Decimal(repr(hours[on_spot])), "store: mean spot price paid")
+        if primary is None or not primary.price_per_gpu_hour:
+            findings.append(f"{name}: the primary's spot price is not known; {cost:,.2f} stays where it is.")
             continue
         most = max(pod.gpus for pod in pods)
         others = tuple(place for place in places_of.get(model, ()) if (place.provider, place.region) != (provider, region))
-        starts = sum(pod.gpus for pod in pods) / most
-        works.append(Work(name, primary, hours[key], most, starts, others, paid))
-    return tuple(works), tuple(said)
+        works.append(Work(name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, cost))
+    return tuple(works), tuple(findings)
