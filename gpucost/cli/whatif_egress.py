@@ -8,8 +8,18 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli.whatif import DaysOption, NodesOption, Run, amount_option, is_calculator, number_option, whatif_command
+from gpucost.cli.whatif import (
+    DaysOption,
+    NodesOption,
+    Run,
+    amount_option,
+    is_calculator,
+    number_option,
+    options_of,
+    whatif_command,
+)
 from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.fleet import DAYS
 
 # Public list prices as generally known, looked up on no day that could be named; each can be given.
@@ -78,45 +88,45 @@ def whatif_egress(
     from gpucost.whatif.answer import Assumption, assumed
     from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
 
-    settings = run.settings
     if gb_per_start is None:
         raise UsageError("--gb-per-start is missing", "how many GB a pod downloads as it starts: its model, image or data")
     if nodes is not None and starts_per_day is not None:
         raise UsageError("--nodes and --starts-per-day both say how many starts there are", "leave out one of them")
-    if is_calculator({"--nodes": nodes, "--starts-per-day": starts_per_day, "--days": days}, run.asked.given()):
-        if nodes is None and starts_per_day is None:
+    if is_calculator(options_of(nodes=nodes, starts_per_day=starts_per_day, days=days), run.asked.given()):
+        per_day = nodes if starts_per_day is None else starts_per_day
+        if per_day is None:
             raise UsageError("how many starts a day has is not told", "--starts-per-day or --nodes tell it")
-        counted_days = days or DAYS
-        per_day = starts_per_day if starts_per_day is not None else float(nodes or 1)
-        downloads: tuple[Downloads, ...] = (Downloads("the described starts", per_day * counted_days),)
-        hours, period_name = 24.0 * counted_days, f"{counted_days} days"
-        counted = Assumption("starts", per_day, "per day", "option: each node once a day" if nodes else "option")
+        days = days or DAYS
+        downloads: tuple[Downloads, ...] = (Downloads("the described starts", float(per_day) * days),)
+        hours, period_name = 24.0 * days, f"{days} days"
+        starts = Assumption("starts", float(per_day), "per day", "option: each node once a day" if nodes else "option")
     else:
         usage = run.usage()
         downloads = starts_of(usage.fleet, usage.period, same_data.value)
-        hours, period_name = (usage.period.end_ms - usage.period.start_ms) / 3_600_000, usage.period_name
+        hours, period_name = (usage.period.end_ms - usage.period.start_ms) / MS_PER_HOUR, usage.period_name
         if not downloads:
             raise GpucostError(
                 f"no pod of {usage.scope_name} started in {period_name}", "--starts-per-day or --nodes describe starts"
             )
-        counted = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
+        starts = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
     transfer = Transfer(
         gb_per_start=gb_per_start,
         price_per_gb=_DOWNLOAD_PRICE if price_per_gb is None else price_per_gb,
         cache_price_per_gb_month=_CACHE_PRICE if cache_price_per_gb_month is None else cache_price_per_gb_month,
-        cache_read_price_per_gb=Decimal(0) if cache_read_price_per_gb is None else cache_read_price_per_gb,
+        cache_read_price_per_gb=cache_read_price_per_gb or Decimal(0),
         changes=changes,
         download_gbit_per_second=download_gbit_per_second or _DOWNLOAD_SPEED,
         cache_gbit_per_second=cache_gbit_per_second or _CACHE_SPEED,
     )
-    given = (
+    assumptions = (
         Assumption("data", gb_per_start, "GB per start", "option"),
-        counted,
+        starts,
         assumed("download", transfer.price_per_gb, "money per GB", price_per_gb, _DOWNLOAD_SOURCE),
         assumed("cache", transfer.cache_price_per_gb_month, "money per GB-month", cache_price_per_gb_month, _CACHE_SOURCE),
         assumed("cache reads", transfer.cache_read_price_per_gb, "money per GB", cache_read_price_per_gb, "default: one zone"),
         assumed("download speed", transfer.download_gbit_per_second, "Gbit/s", download_gbit_per_second, "default: a guess"),
         assumed("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
     )
-    result = answer(downloads, transfer, hours=hours, currency=settings.currency, period=period_name, assumptions=given)
+    currency = run.settings.currency
+    result = answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=assumptions)
     run.write(run.evaluate(result))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -15,6 +16,9 @@ _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cach
 _ROWS = 20
 _SECONDS = 3600
 _BITS = 8
+
+# What each set of data costs: downloaded by each start, and cached.
+Costs = Mapping[str, tuple[Decimal, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +56,18 @@ def starts_of(fleet: Fleet, period: Period, same_data: str) -> tuple[Downloads, 
 
     A pod that was there when the period, or what was collected of it, began did not start in it.
     """
-    first: dict[str, int] = {}
+    begins: dict[str, int] = {}
     for node in fleet.nodes:
-        first[node.cluster] = min(node.from_ms, first.get(node.cluster, node.from_ms))
-    starts: dict[str, dict[tuple[str, str], float]] = {}
+        begins[node.cluster] = min(node.from_ms, begins.get(node.cluster, node.from_ms))
+    earlier = {(pod.cluster, pod.uid) for pod in fleet.pods if pod.from_ms <= max(period.start_ms, begins[pod.cluster])}
+    starts: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for pod in fleet.pods:
-        if pod.from_ms > max(period.start_ms, first[pod.cluster]):
-            # A node that was not collected for a while has a pod in several parts: it started once.
+        if (pod.cluster, pod.uid) not in earlier:
             name = {"workload": f"{pod.namespace}/{pod.workload}", "namespace": pod.namespace}.get(same_data, "all pods")
-            starts.setdefault(name, {}).setdefault((pod.cluster, pod.uid), pod.gpus)
-    earlier = {(pod.cluster, pod.uid) for pod in fleet.pods if pod.from_ms <= max(period.start_ms, first[pod.cluster])}
-    found = []
-    for name, pods in starts.items():
-        begun = {pod: gpus for pod, gpus in pods.items() if pod not in earlier}
-        if begun:
-            found.append(Downloads(name, len(begun), sum(begun.values()) / len(begun)))
-    return tuple(sorted(found, key=lambda one: (-one.starts, one.name)))
+            # A node that was not collected for a while has a pod in several parts: it started once.
+            starts[name].setdefault((pod.cluster, pod.uid), pod.gpus)
+    downloads = (Downloads(name, len(gpus), sum(gpus.values()) / len(gpus)) for name, gpus in starts.items())
+    return tuple(sorted(downloads, key=lambda one: (-one.starts, one.name)))
 
 
 def answer(
@@ -83,16 +83,35 @@ def answer(
 
     The cache is for data where it costs less; the rest goes on being downloaded.
     """
+    per_start, kept_months = transfer.gb_per_start, Decimal(repr(hours)) / HOURS_PER_MONTH
     groups: dict[str, list[Block]] = {}
     for one in downloads:
-        groups[f"{one.name} today"] = [charge(transfer.gb_per_start * transfer.price_per_gb, one.starts)]
-        groups[f"{one.name} cache"] = _cached(one, transfer, hours)
-    told = yield from positions(currency, groups)
-    gb = {one.name: Decimal(repr(one.starts)) * transfer.gb_per_start for one in downloads}
-    cached = {one.name for one in downloads if told[f"{one.name} cache"].cost < told[f"{one.name} today"].cost}
-    today, scenario = _total(downloads, told, set(), transfer, currency), _total(downloads, told, cached, transfer, currency)
-    breaks = _break_even_starts(transfer, hours)
-    gpu_waits = _gpu_waits(downloads, set(), transfer), _gpu_waits(downloads, cached, transfer)
+        groups[f"{one.name} today"] = [charge(per_start * transfer.price_per_gb, one.starts)]
+        # fetching each version once, keeping it, and reading it at each start
+        groups[f"{one.name} cache"] = [
+            charge(per_start * transfer.price_per_gb, transfer.changes),
+            charge(per_start * transfer.cache_price_per_gb_month, hours / HOURS_PER_MONTH),
+            charge(per_start * transfer.cache_read_price_per_gb, one.starts),
+        ]
+    positions_of = yield from positions(currency, groups)
+    costs = {one.name: tuple(positions_of[f"{one.name} {what}"].cost for what in ("today", "cache")) for one in downloads}
+    cached = {name for name, (today, cache) in costs.items() if cache < today}
+    today, waiting = _state(downloads, costs, set(), transfer, currency)
+    scenario, waiting_cached = _state(downloads, costs, cached, transfer, currency)
+    # from so many readers of the same data on, the cache costs less; never where reading costs no less than downloading
+    gained = transfer.price_per_gb - transfer.cache_read_price_per_gb
+    spent = transfer.price_per_gb * transfer.changes + transfer.cache_price_per_gb_month * kept_months
+    break_even = round(float(spent / gained), 6) if gained > 0 else None
+    seconds, seconds_cached = transfer.seconds(cached=False), transfer.seconds(cached=True)
+    time = [
+        f"A start waits {seconds_cached:,.0f} s for cached data, {seconds:,.0f} s for a download; all starts together"
+        f" {today.more['wait_hours']:,.1f} h today, {scenario.more['wait_hours']:,.1f} h with the cache."
+    ]
+    if waiting:
+        time.append(
+            f"GPUs held while they wait: {waiting:,.1f} GPU-hours today, {waiting_cached:,.1f} with the cache."
+            " They are paid, and not part of the saving."
+        )
     return Answer(
         kind="egress",
         title="A shared cache instead of a download at every pod start",
@@ -101,111 +120,67 @@ def answer(
         scenario=scenario,
         figures={
             "starts": sum(one.starts for one in downloads),
-            "downloaded_gb": sum(gb.values(), Decimal(0)),
+            "downloaded_gb": today.more["downloaded_gb"],
             "downloaded_gb_with_cache": scenario.more["downloaded_gb"],
-            "cached_gb": transfer.gb_per_start * len(cached),
-            "break_even_starts": breaks,
-            "seconds_per_start": round(transfer.seconds(cached=False), 6),
-            "seconds_per_start_with_cache": round(transfer.seconds(cached=True), 6),
+            "cached_gb": per_start * len(cached),
+            "break_even_starts": break_even,
+            "seconds_per_start": round(seconds, 6),
+            "seconds_per_start_with_cache": round(seconds_cached, 6),
             "wait_hours": today.more["wait_hours"],
             "wait_hours_with_cache": scenario.more["wait_hours"],
-            "gpu_hours_waiting": gpu_waits[0],
-            "gpu_hours_waiting_with_cache": gpu_waits[1],
+            "gpu_hours_waiting": waiting,
+            "gpu_hours_waiting_with_cache": waiting_cached,
         },
-        assumptions=(*assumptions, *_assumptions(transfer)),
-        break_even=(_break_even(breaks),),
-        time=_time(transfer, today, scenario, gpu_waits),
-        findings=_findings(transfer, downloads, cached),
-        tables=(_table(downloads, told, gb, cached),),
+        assumptions=(
+            *assumptions,
+            Assumption(
+                "versions of the data",
+                transfer.changes,
+                "in the period; the cache downloads each once",
+                "default" if transfer.changes == 1 else "option",
+            ),
+            Assumption("copies in the cache", "are kept for the whole period", "", "default"),
+        ),
+        break_even=(
+            "The cache never pays: reading from it costs as much as downloading."
+            if break_even is None
+            else f"The cache pays for itself where the same data is read more than {break_even:,.1f} times in the period.",
+        ),
+        time=tuple(time),
+        findings=tuple(_findings(transfer, len(downloads), len(cached))),
+        tables=(_table(downloads, costs, transfer),),
     )
 
 
-def _cached(one: Downloads, transfer: Transfer, hours: float) -> list[Block]:
-    """Fetching each version once, keeping it, and reading it at each start."""
-    return [
-        charge(transfer.gb_per_start * transfer.price_per_gb, transfer.changes),
-        charge(transfer.gb_per_start * transfer.cache_price_per_gb_month, hours / HOURS_PER_MONTH),
-        charge(transfer.gb_per_start * transfer.cache_read_price_per_gb, one.starts),
-    ]
-
-
-def _total(
-    downloads: Sequence[Downloads], told: dict[str, Position], cached: set[str], transfer: Transfer, currency: str
-) -> Position:
-    cost, gb, seconds = Decimal(0), Decimal(0), 0.0
+def _state(
+    downloads: Sequence[Downloads], costs: Costs, cached: Collection[str], transfer: Transfer, currency: str
+) -> tuple[Position, float]:
+    """What it is like where this data is cached; and the GPU-hours held while pods wait for their data."""
+    cost, gb, seconds, gpu_seconds = Decimal(0), Decimal(0), 0.0, 0.0
     for one in downloads:
         is_cached = one.name in cached
-        cost += told[f"{one.name} {'cache' if is_cached else 'today'}"].cost
+        waits = transfer.seconds(cached=is_cached)
+        cost += costs[one.name][is_cached]
         gb += transfer.gb_per_start * (transfer.changes if is_cached else Decimal(repr(one.starts)))
-        seconds += one.starts * transfer.seconds(cached=is_cached)
-    return Position(cost, currency, 0.0, 0.0, {"downloaded_gb": gb, "wait_hours": round(seconds / _SECONDS, 6)})
+        seconds += one.starts * waits
+        gpu_seconds += one.starts * one.gpus * waits
+    more: dict[str, Value] = {"downloaded_gb": gb, "wait_hours": round(seconds / _SECONDS, 6)}
+    return Position(cost, currency, 0.0, 0.0, more), round(gpu_seconds / _SECONDS, 6)
 
 
-def _gpu_waits(downloads: Sequence[Downloads], cached: set[str], transfer: Transfer) -> float:
-    """GPU-hours held while pods wait for their data."""
-    waits = (one.starts * one.gpus * transfer.seconds(cached=one.name in cached) for one in downloads)
-    return round(sum(waits) / _SECONDS, 6)
-
-
-def _break_even_starts(transfer: Transfer, hours: float) -> float | None:
-    """Starts that read the same data from which on the cache costs less; None where reading costs no less than downloading."""
-    gained = transfer.price_per_gb - transfer.cache_read_price_per_gb
-    if gained <= 0:
-        return None
-    stored = transfer.cache_price_per_gb_month * Decimal(repr(hours)) / HOURS_PER_MONTH
-    return round(float((transfer.price_per_gb * transfer.changes + stored) / gained), 6)
-
-
-def _break_even(starts: float | None) -> str:
-    if starts is None:
-        return "The cache never pays: reading from it costs as much as downloading."
-    return f"The cache pays for itself where the same data is read more than {starts:,.1f} times in the period."
-
-
-def _time(transfer: Transfer, today: Position, scenario: Position, gpu_waits: tuple[float, float]) -> tuple[str, ...]:
-    once, then = transfer.seconds(cached=False), transfer.seconds(cached=True)
-    said = [
-        f"A start waits {then:,.0f} s for cached data, {once:,.0f} s for a download; all starts together"
-        f" {today.more['wait_hours']:,.1f} h today, {scenario.more['wait_hours']:,.1f} h with the cache."
-    ]
-    if gpu_waits[0]:
-        said.append(
-            f"GPUs held while they wait: {gpu_waits[0]:,.1f} GPU-hours today, {gpu_waits[1]:,.1f} with the cache."
-            " They are paid, and not part of the saving."
-        )
-    return tuple(said)
-
-
-def _findings(transfer: Transfer, downloads: Sequence[Downloads], cached: set[str]) -> tuple[str, ...]:
-    said = []
-    if len(cached) < len(downloads):
-        said.append(
-            f"For {len(downloads) - len(cached):,} of {len(downloads):,} sets of data a cache costs more: they stay as they are."
-        )
+def _findings(transfer: Transfer, count: int, cached: int) -> Iterator[str]:
+    if cached < count:
+        yield f"For {count - cached:,} of {count:,} sets of data a cache costs more: they stay as they are."
     if cached and transfer.cache_read_price_per_gb == 0:
-        said.append(
-            "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."
-        )
-    return tuple(said)
+        yield "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."
 
 
-def _table(downloads: Sequence[Downloads], told: dict[str, Position], gb: dict[str, Decimal], cached: set[str]) -> Rows:
+def _table(downloads: Sequence[Downloads], costs: Costs, transfer: Transfer) -> Rows:
     lines: list[tuple[Value, ...]] = []
     for one in downloads[:_ROWS]:
-        today, then = told[f"{one.name} today"].cost, told[f"{one.name} cache"].cost
-        money = (round(today, 2), round(then, 2), round(today - then, 2))
-        lines.append((one.name, round(one.starts, 2), gb[one.name], *money, "yes" if one.name in cached else "no"))
+        today, cache = costs[one.name]
+        gb = Decimal(repr(one.starts)) * transfer.gb_per_start
+        money = (round(today, 2), round(cache, 2), round(today - cache, 2))
+        lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if cache < today else "no"))
     left = len(downloads) - _ROWS
-    return Rows("downloads", _COLUMNS, tuple(lines), note=f"And {left} with no more starts." if left > 0 else None)
-
-
-def _assumptions(transfer: Transfer) -> list[Assumption]:
-    return [
-        Assumption(
-            "versions of the data",
-            transfer.changes,
-            "in the period; the cache downloads each once",
-            "default" if transfer.changes == 1 else "option",
-        ),
-        Assumption("copies in the cache", "are kept for the whole period", "", "default"),
-    ]
+    return Rows("downloads", _COLUMNS, tuple(lines), f"And {left} with no more starts." if left > 0 else None)
