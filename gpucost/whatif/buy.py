@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from gpucost.errors import GpucostError
@@ -40,19 +40,14 @@ class _Split:
 
     nodes: int
     whole: Position
-    running: Position
+    monthly_gain: Decimal  # cash that is saved per month, once the nodes are bought
+    utilization: float | None  # of the own nodes, 0-1
+    used: float  # node-hours on own nodes
+    break_even_months: float | None  # from buying until cumulative cash is no more than the cloud's; None: not in their life
 
-    def monthly_gain(self, cloud: Position, months: float) -> Decimal:
-        """Cash that is saved per month, once the nodes are bought."""
-        return (cloud.cost - self.running.cost) / Decimal(repr(months))
-
-    def break_even_months(self, own: Own, cloud: Position, months: float, lead: float) -> float | None:
-        """Months from buying until cumulative cash is no more than the cloud's; None where not in the nodes' life."""
-        gain = self.monthly_gain(cloud, months)
-        if not self.nodes or gain <= 0:
-            return None
-        needed = float(self.nodes * own.capex / gain)
-        return round(lead + needed, 6) if needed <= own.years * 12 else None
+    @property
+    def break_even_month(self) -> int | None:
+        return None if self.break_even_months is None else math.ceil(self.break_even_months)
 
 
 def cloud_usage(
@@ -106,18 +101,19 @@ def answer(
     `own_nodes` gives it. Own nodes are paid in all hours.
     """
     share = float(own.price / cloud.per_node_hour)
-    nodes = curve.best_level(share) if own_nodes is None else own_nodes
-    today, splits = yield from _costs(own, cloud, curve, _levels(curve, nodes), currency)
-    chosen, months = splits[nodes], curve.hours / HOURS_PER_MONTH
-    breaks = {split.nodes: split.break_even_months(own, today, months, lead_months) for split in splits.values()}
-    when = breaks[nodes]
-    utilization = curve.utilization(nodes)
+    best, peak = curve.best_level(share), math.ceil(curve.peak)
+    nodes = best if own_nodes is None else own_nodes
+    # none, all at the peak, the chosen number, those beside it, and some between
+    levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))})
+    today, splits = yield from _splits(own, cloud, curve, levels, currency, lead_months)
+    chosen = splits[nodes]
+    when = chosen.break_even_month
     return Answer(
         kind="buy",
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak",
         period=period,
         today=today,
-        scenario=Position(chosen.whole.cost, currency, chosen.whole.gpu_hours, chosen.whole.node_hours, {"own_nodes": nodes}),
+        scenario=replace(chosen.whole, more={"own_nodes": nodes}),
         figures={
             "price_per": "node",
             "own_nodes": nodes,
@@ -126,73 +122,80 @@ def answer(
             "cloud_price": cloud.per_node_hour,
             "capex": nodes * own.capex,
             "residual": nodes * own.residual,
-            "break_even_month": None if when is None else math.ceil(round(when, 6)),
-            "break_even_months": when,
+            "break_even_month": when,
+            "break_even_months": chosen.break_even_months,
             "break_even_utilization_percent": round(share * 100, 6),
-            "own_utilization_percent": None if utilization is None else round(utilization * 100, 6),
-            "base_load_percent": round(curve.used(nodes) / curve.node_hours * 100, 6),
-            "monthly_cash_saving": round(chosen.monthly_gain(today, months), 6),
+            "own_utilization_percent": None if chosen.utilization is None else round(chosen.utilization * 100, 6),
+            "base_load_percent": round(chosen.used / curve.node_hours * 100, 6),
+            "monthly_cash_saving": round(chosen.monthly_gain, 6),
         },
         assumptions=(*assumptions, *_assumptions(own, cloud, curve, lead_months)),
-        break_even=_break_even(own, share, nodes, when),
-        time=_time(lead_months, curve, nodes),
-        findings=_findings(own_nodes, nodes, share, curve, chosen, today),
+        break_even=tuple(_break_even(own, share, nodes, when)),
+        time=(
+            f"Own nodes run {lead_months:g} months after they are bought; until then all is in the cloud."
+            if lead_months
+            else "The months until own nodes run are not counted: --lead-months does.",
+            f"No workload waits: what is over {nodes} own nodes, {max(0.0, curve.node_hours - chosen.used):,.1f} node-hours,"
+            " the cloud takes as fast as it can.",
+        ),
+        findings=tuple(_findings(best, chosen, today)),
         tables=(
             Rows(
                 "own nodes for the base, cloud for the peaks",
                 _COLUMNS,
-                tuple(_line(s, curve, today, breaks) for s in splits.values()),
+                tuple(_line(split, curve, today) for split in splits.values()),
             ),
-            *([_cash(own, chosen, today, months, lead_months)] if nodes else []),
+            *([_cash(own, chosen, today, curve, lead_months)] if nodes else []),
         ),
     )
 
 
-def _levels(curve: Curve, nodes: int) -> list[int]:
-    """Numbers of own nodes to show: none, all at the peak, the chosen one, those beside it, and some between."""
-    peak = math.ceil(curve.peak)
-    step = max(1, math.ceil(peak / (_ROWS - 4)))
-    return sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, step)})
-
-
-def _costs(
-    own: Own, cloud: Price, curve: Curve, levels: Iterable[int], currency: str
+def _splits(
+    own: Own, cloud: Price, curve: Curve, levels: Sequence[int], currency: str, lead: float
 ) -> Scenario[tuple[Position, dict[int, _Split]]]:
+    """All in the cloud, and each number of own nodes."""
     groups = {"cloud": [Block(curve.node_hours, cloud.per_node_hour, own.gpus)]}
     for nodes in levels:
         peaks = Block(max(0.0, curve.node_hours - curve.used(nodes)), cloud.per_node_hour, own.gpus)
         groups[f"{nodes} whole"] = [Block(nodes * curve.hours, own.price, own.gpus), peaks]
         groups[f"{nodes} running"] = [Block(nodes * curve.hours, own.running_price, own.gpus), peaks]
-    told = yield from positions(currency, groups)
-    return told["cloud"], {nodes: _Split(nodes, told[f"{nodes} whole"], told[f"{nodes} running"]) for nodes in levels}
+    costs = yield from positions(currency, groups)
+    splits = {}
+    for nodes in levels:
+        gain = (costs["cloud"].cost - costs[f"{nodes} running"].cost) / _months(curve)
+        months = float(nodes * own.capex / gain) if nodes and gain > 0 else math.inf
+        when = round(lead + months, 6) if months <= own.years * 12 else None
+        splits[nodes] = _Split(nodes, costs[f"{nodes} whole"], gain, curve.utilization(nodes), curve.used(nodes), when)
+    return costs["cloud"], splits
 
 
-def _line(split: _Split, curve: Curve, cloud: Position, breaks: dict[int, float | None]) -> tuple[Value, ...]:
-    used, when = curve.utilization(split.nodes), breaks[split.nodes]
+def _months(curve: Curve) -> Decimal:
+    return Decimal(repr(curve.hours / HOURS_PER_MONTH))
+
+
+def _line(split: _Split, curve: Curve, cloud: Position) -> tuple[Value, ...]:
+    when = split.break_even_month
     return (
         split.nodes,
         round(split.whole.cost, 2),
         round(cloud.cost - split.whole.cost, 2),
-        "-" if used is None else round(used * 100, 1),
-        round(100 - curve.used(split.nodes) / curve.node_hours * 100, 1),
-        "-" if not split.nodes else "never" if when is None else math.ceil(when),
+        "-" if split.utilization is None else round(split.utilization * 100, 1),
+        round(100 - split.used / curve.node_hours * 100, 1),
+        "-" if not split.nodes else "never" if when is None else when,
     )
 
 
-def _cash(own: Own, split: _Split, cloud: Position, months: float, lead: float) -> Rows:
+def _cash(own: Own, split: _Split, cloud: Position, curve: Curve, lead: float) -> Rows:
     """Cumulative cash at the end of each year of the nodes' life, which begins when they do."""
-    per_month, gain = cloud.cost / Decimal(repr(months)), split.monthly_gain(cloud, months)
+    per_month = cloud.cost / _months(curve)
     lines: list[tuple[Value, ...]] = []
-    life = [float(year) for year in range(math.ceil(own.years))] + [own.years]
-    for year in life:
+    for year in (*map(float, range(math.ceil(own.years))), own.years):
         passed = Decimal(repr(year * 12))
         all_cloud = per_month * (passed + Decimal(repr(lead)))
-        mixed = all_cloud - gain * passed + split.nodes * own.capex - (split.nodes * own.residual if year == own.years else 0)
+        mixed = all_cloud - split.monthly_gain * passed + split.nodes * (own.capex - (own.residual if year == own.years else 0))
         lines.append((year, round(all_cloud, 2), round(mixed, 2), round(all_cloud - mixed, 2)))
     columns = ("years", "all in the cloud", "own nodes and cloud", "ahead by")
-    return Rows(
-        "cumulative cash", columns, tuple(lines), note="The last line has the residual value in it, where one is got back."
-    )
+    return Rows("cumulative cash", columns, tuple(lines), "The last line has the residual value in it, where one is got back.")
 
 
 def _assumptions(own: Own, cloud: Price, curve: Curve, lead: float) -> list[Assumption]:
@@ -208,41 +211,22 @@ def _assumptions(own: Own, cloud: Price, curve: Curve, lead: float) -> list[Assu
     ]
 
 
-def _break_even(own: Own, share: float, nodes: int, when: float | None) -> tuple[str, ...]:
-    said = [
-        f"An own node pays for itself from {share * 100:.1f} % of its hours in use on."
-        if share <= 1
-        else f"An own node never pays for itself: its hour costs {share:.2f} × the cloud's."
-    ]
-    if nodes:
-        said.append(
-            f"Cumulative cash breaks even in month {math.ceil(when)}."
-            if when is not None
-            else f"Cumulative cash does not break even in the {own.years:g} years that the nodes last."
-        )
-    return tuple(said)
+def _break_even(own: Own, share: float, nodes: int, when: int | None) -> Iterator[str]:
+    if share <= 1:
+        yield f"An own node pays for itself from {share * 100:.1f} % of its hours in use on."
+    else:
+        yield f"An own node never pays for itself: its hour costs {share:.2f} × the cloud's."
+    if when is not None:
+        yield f"Cumulative cash breaks even in month {when}."
+    elif nodes:
+        yield f"Cumulative cash does not break even in the {own.years:g} years that the nodes last."
 
 
-def _time(lead: float, curve: Curve, nodes: int) -> tuple[str, ...]:
-    waits = (
-        f"Own nodes run {lead:g} months after they are bought; until then all is in the cloud."
-        if lead
-        else "The months until own nodes run are not counted: --lead-months does."
-    )
-    above = max(0.0, curve.node_hours - curve.used(nodes))
-    return (
-        waits,
-        f"No workload waits: what is over {nodes} own nodes, {above:,.1f} node-hours, the cloud takes as fast as it can.",
-    )
-
-
-def _findings(asked: int | None, nodes: int, share: float, curve: Curve, chosen: _Split, cloud: Position) -> tuple[str, ...]:
-    said = ["A commitment with the cloud may beat both: gpucost whatif reserve."]
-    best = curve.best_level(share)
-    if asked is not None and asked != best:
-        said.insert(0, f"{best} own nodes would cost least; {nodes} were asked for.")
-    if not nodes:
-        said.insert(0, "At no level of use that was seen does an own node cost less than the cloud.")
+def _findings(best: int, chosen: _Split, cloud: Position) -> Iterator[str]:
+    if not chosen.nodes:
+        yield "At no level of use that was seen does an own node cost less than the cloud."
     elif chosen.whole.cost > cloud.cost:
-        said.insert(0, "Own nodes cost more than the cloud here.")
-    return tuple(said)
+        yield "Own nodes cost more than the cloud here."
+    if chosen.nodes != best:
+        yield f"{best} own nodes would cost least; {chosen.nodes} were asked for."
+    yield "A commitment with the cloud may beat both: gpucost whatif reserve."
