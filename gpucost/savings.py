@@ -17,7 +17,6 @@ from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario, Scope, idle_stretches, levels, read_fleet
 
 if TYPE_CHECKING:
-
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.store.connection import Store
@@ -147,7 +146,7 @@ def findings(config: Config, store: Store, period: Period, commit: WhatIf | None
     scenarios = _Scenarios(config, store, period)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
-    worth = (one for one in candidates if one.cost > 0 and one.cost >= minimum / 12)
+    worth = (one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
     questions = dict.fromkeys(question for one in worth for question in one.questions)
     what_ifs: dict[str, WhatIf | None] = {
         "schedule": scenarios.schedule,

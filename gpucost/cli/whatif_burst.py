@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.burst import Place
     from gpucost.whatif.fleet import Fleet
 
-# Public list prices as generally known, looked up on no day that could be named; both can be given.
-_OTHER_CLOUD = Decimal("0.09")
-_OTHER_REGION = Decimal("0.02")
 _EGRESS_SOURCE = "default: usual list prices, from general knowledge"
-_WAIT_MINUTES = 15.0
-_GBIT_PER_SECOND = 5.0
 
 
 @whatif_command()
@@ -111,15 +106,14 @@ def whatif_burst(
         spot_price=spot_price, nodes=nodes, gpus=gpus, hours=hours, instance_type=instance_type, region=region,
         gpu_model=gpu_model, place=place or [],
     )  # fmt: skip
-    moving = Moving(
-        at_most_percent=at_most_percent,
-        egress_gb=egress_gb,
-        price_per_gb_other_cloud=_OTHER_CLOUD if egress_price_per_gb is None else egress_price_per_gb,
-        price_per_gb_other_region=_OTHER_REGION if egress_price_per_gb is None else egress_price_per_gb,
-        wait_minutes=_WAIT_MINUTES if wait_minutes is None else wait_minutes,
-        delay_cost_per_hour=delay_cost_per_hour or Decimal(0),
-        transfer_gbit_per_second=transfer_gbit_per_second or _GBIT_PER_SECOND,
-    )
+    given: dict[str, Any] = {
+        "price_per_gb_other_cloud": egress_price_per_gb,
+        "price_per_gb_other_region": egress_price_per_gb,
+        "wait_minutes": wait_minutes,
+        "delay_cost_per_hour": delay_cost_per_hour,
+        "transfer_gbit_per_second": transfer_gbit_per_second,
+    }
+    moving = Moving(at_most_percent, egress_gb, **{key: value for key, value in given.items() if value is not None})
     providers, is_described = tuple(to_provider or ()), is_calculator(describing, run.asked.given())
     if is_described:
         count, per_node = node_shape(nodes, gpus)
@@ -157,17 +151,14 @@ def whatif_burst(
         works, findings = run.evaluate(works_of(usage.fleet, primaries, places))
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
-    egress = [assumed("egress", egress_price_per_gb, "money per GB", egress_price_per_gb)]
-    if egress_price_per_gb is None:
-        egress = [
-            assumed("egress, same cloud", _OTHER_REGION, "money per GB", None, _EGRESS_SOURCE),
-            assumed("egress, other cloud", _OTHER_CLOUD, "money per GB", None, _EGRESS_SOURCE),
-        ]
+    egress = [("egress, same cloud", moving.price_per_gb_other_region), ("egress, other cloud", moving.price_per_gb_other_cloud)]
+    if egress_price_per_gb is not None:
+        egress = [("egress", egress_price_per_gb)]
     assumptions = (
         use,
         Assumption("worth it", at_most_percent, "% of the primary's spot price", "option"),
         Assumption("data", egress_gb, "GB in all", "option"),
-        *egress,
+        *(assumed(name, price, "money per GB", egress_price_per_gb, _EGRESS_SOURCE) for name, price in egress),
         assumed("longer start", moving.wait_minutes, "min, paid", wait_minutes, "default: a guess"),
         assumed("delay", moving.delay_cost_per_hour, "money per hour waited", delay_cost_per_hour),
         assumed("data moves at", moving.transfer_gbit_per_second, "Gbit/s", transfer_gbit_per_second, "default: a guess"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,13 +22,18 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.fleet import DAYS
 
-# Public list prices as generally known, looked up on no day that could be named; each can be given.
-_DOWNLOAD_PRICE = Decimal("0.09")
-_DOWNLOAD_SOURCE = "default, from general knowledge: AWS, out to the internet, the first 10 TB a month"
-_CACHE_PRICE = Decimal("0.30")
-_CACHE_SOURCE = "default, from general knowledge: AWS EFS Standard, us-east-1"
-_DOWNLOAD_SPEED = 1.0
-_CACHE_SPEED = 10.0
+# What is not given, as the assumptions have it: its name, unit and source.
+_ASSUMED = {
+    "price_per_gb": (
+        "download", "money per GB", "default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
+    ),
+    "cache_price_per_gb_month": (
+        "cache", "money per GB-month", "default, from general knowledge: AWS EFS Standard, us-east-1",
+    ),
+    "cache_read_price_per_gb": ("cache reads", "money per GB", "default: one zone"),
+    "download_gbit_per_second": ("download speed", "Gbit/s", "default: a guess"),
+    "cache_gbit_per_second": ("cache speed", "Gbit/s", "default: a guess"),
+}  # fmt: skip
 
 
 class SameData(StrEnum):
@@ -109,23 +114,16 @@ def whatif_egress(
                 f"no pod of {usage.scope_name} started in {period_name}", "--starts-per-day or --nodes describe starts"
             )
         starts = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
-    transfer = Transfer(
-        gb_per_start=gb_per_start,
-        price_per_gb=_DOWNLOAD_PRICE if price_per_gb is None else price_per_gb,
-        cache_price_per_gb_month=_CACHE_PRICE if cache_price_per_gb_month is None else cache_price_per_gb_month,
-        cache_read_price_per_gb=cache_read_price_per_gb or Decimal(0),
-        changes=changes,
-        download_gbit_per_second=download_gbit_per_second or _DOWNLOAD_SPEED,
-        cache_gbit_per_second=cache_gbit_per_second or _CACHE_SPEED,
-    )
+    given: dict[str, Any] = {
+        "price_per_gb": price_per_gb, "cache_price_per_gb_month": cache_price_per_gb_month,
+        "cache_read_price_per_gb": cache_read_price_per_gb, "download_gbit_per_second": download_gbit_per_second,
+        "cache_gbit_per_second": cache_gbit_per_second,
+    }  # fmt: skip
+    transfer = Transfer(gb_per_start, changes, **{key: value for key, value in given.items() if value is not None})
     assumptions = (
         Assumption("data", gb_per_start, "GB per start", "option"),
         starts,
-        assumed("download", transfer.price_per_gb, "money per GB", price_per_gb, _DOWNLOAD_SOURCE),
-        assumed("cache", transfer.cache_price_per_gb_month, "money per GB-month", cache_price_per_gb_month, _CACHE_SOURCE),
-        assumed("cache reads", transfer.cache_read_price_per_gb, "money per GB", cache_read_price_per_gb, "default: one zone"),
-        assumed("download speed", transfer.download_gbit_per_second, "Gbit/s", download_gbit_per_second, "default: a guess"),
-        assumed("cache speed", transfer.cache_gbit_per_second, "Gbit/s", cache_gbit_per_second, "default: a guess"),
+        *(assumed(name, getattr(transfer, key), unit, given[key], source) for key, (name, unit, source) in _ASSUMED.items()),
     )
     currency = run.settings.currency
     result = answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=assumptions)

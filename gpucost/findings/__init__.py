@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
@@ -65,7 +65,6 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
 
 
 Row = Mapping[str, Any]
-Key = tuple[str, str, str]  # cluster, namespace, workload
 
 # What a finding lays claim to: (cluster, namespace, workload, bucket) of held GPU time, or (cluster, GPU model, capacity type,
 # bucket) of free GPUs; the bucket "*" is all of them.
@@ -104,30 +103,6 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """Waste that may become a finding. Of `questions` the one that saves most counts; without any, `waste_cost` is at stake.
-
-    GPU-hours are those held (or free), `waste_gpu_hours` and `waste_cost` those of the buckets that the finding is about.
-    """
-
-    kind: str
-    cluster: str
-    namespace: str | None
-    team: str | None
-    subject: str
-    claims: frozenset[Claim]
-    start: datetime
-    end: datetime
-    gpu_hours: float
-    waste_gpu_hours: float
-    cost: Decimal
-    waste_cost: Decimal
-    utilization: float | None
-    evidence: str
-    questions: tuple[Question, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Finding(Shape):
     """`saving` is of the period, and what `command` shows; `saving_per_month` the same of 730 hours (a whole month: as it is).
 
@@ -154,6 +129,18 @@ class Finding(Shape):
     is_bound: bool
     command: str | None
     advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Waste that may become a finding, as it is without an answer: `saving` is what the waste cost, and nothing is ranked.
+
+    Of `questions` the one that saves most counts; without any, what the waste cost is at stake.
+    """
+
+    finding: Finding
+    claims: frozenset[Claim]
+    questions: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,58 +184,33 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
-# How much each workload wasted in each bucket; what nobody held, and on how many nodes; how long services were active by hour.
-_BUCKETS = """
-SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
-FROM waste_facts WHERE allocation_id IS NOT NULL GROUP BY ALL ORDER BY ALL
-"""
 _FREE = """
 SELECT cluster, coalesce(gpu_model, '') AS gpu_model, capacity_type, bucket,
     count(DISTINCT node) AS nodes, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
     arg_max(node, cost) AS dearest
 FROM waste_facts WHERE allocation_id IS NULL GROUP BY ALL ORDER BY ALL
 """
-_SERVED = """
-SELECT a.cluster, a.namespace, a.workload, c.from_ms // 3600000 AS hour,
-    sum(c.active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms
-FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id) JOIN finding_workloads AS w USING (cluster, namespace, workload)
-WHERE w.workload_type = 'inference' AND c.from_ms >= $from_ms AND c.to_ms <= $to_ms GROUP BY ALL ORDER BY ALL
-"""
 _NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
 _LITTLE_USED = 0.5
 
+Options = tuple[tuple[str, str | None], ...]
+Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
+
 
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
     """Everything that may be worth a finding, of the temporary table waste_facts and the attributed tables."""
-    return list(_Candidates(con, config, period).all())
-
-
-class _Part(NamedTuple):
-    """GPU time and money of one bucket."""
-
-    gpu_ms: float
-    cost: Decimal
+    load_devices(con, config.activity, period)
+    workloads = answer_rows(con, __name__, "workloads", {"from_ms": period.start_ms, "to_ms": period.end_ms})
+    return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config.tz).all())
 
 
 class _Candidates:
-    """`workloads`, `levels`, `free` and `hours` are rows as the SQL names them; `buckets` are those of each workload."""
+    """Of workloads, and of GPUs that nobody held: rows as the SQL names them."""
 
-    def __init__(self, con: DuckDBPyConnection, config: Config, period: Period) -> None:
-        span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
-        run_stage(con, __name__, "10_workloads", span)
-        load_devices(con, config.activity, period)
-        self.period, self.tz = period, config.tz
-        self.workloads = {_key(row): row for row in dicts(con.execute("FROM finding_workloads ORDER BY ALL"))}
-        self.levels = {_key(row): row for row in answer_rows(con, __name__, "40_levels", span)}
-        self.free = dicts(con.execute(_FREE))
-        self.buckets: dict[Key, dict[str, _Part]] = defaultdict(dict)
-        for row in dicts(con.execute(_BUCKETS)):
-            self.buckets[_key(row)][row["bucket"]] = _Part(row["gpu_ms"], row["cost"])
-        self.hours: dict[Key, list[Row]] = defaultdict(list)
-        for row in dicts(con.execute(_SERVED, span)):
-            self.hours[_key(row)].append(row)
-        self.many = len({key[0] for key in self.workloads} | {row["cluster"] for row in self.free}) > 1
+    def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, tz: ZoneInfo) -> None:
+        self.workloads, self.free, self.period, self.tz = workloads, free, period, tz
+        self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
 
     def all(self) -> Iterator[Candidate]:
         yield from self._idle("development", "idle_notebook", "user_away", "forgotten")
@@ -264,74 +226,69 @@ class _Candidates:
         yield from self._free("fragmentation", "that were free, but fewer than the smallest request")
         yield from self._free("unavailable", "that were not ready, cordoned or broken")
 
-    def _waste(self, keys: Iterable[Key], *names: str) -> _Part:
-        """The buckets of these names, of all the workloads."""
-        return _sum(self.buckets[key][name] for key in keys for name in names if name in self.buckets.get(key, {}))
+    def _of_type(self, workload_type: str) -> list[Row]:
+        return [row for row in self.workloads if row["workload_type"] == workload_type]
 
-    def _families(self, *types: str) -> dict[Key, list[Key]]:
+    def _families(self, *types: str) -> dict[tuple[str, str, str], list[Row]]:
         """Workloads of these types (none: of all), runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
-        families: dict[Key, list[Key]] = defaultdict(list)
-        for key, row in self.workloads.items():
+        families: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+        for row in self.workloads:
             if not types or row["workload_type"] in types:
-                families[key[0], key[1], _NUMBER.sub(r"\1*", key[2])].append(key)
-        return {(*key[:2], key[2] if len(keys) > 1 else keys[0][2]): keys for key, keys in families.items()}
+                families[row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])].append(row)
+        return {(*key[:2], _subject(key[2], rows)): rows for key, rows in families.items()}
 
-    def _scope(self, keys: list[Key], family: str) -> tuple[str, ...]:
+    def _scope(self, rows: Sequence[Row], family: str) -> tuple[str, ...]:
         """The words that name these workloads of a namespace and no others: the family's glob, else each by itself."""
-        matched = {key for key in self.workloads if key[:2] == keys[0][:2] and fnmatchcase(key[2], family)}
-        return (family,) if matched == set(keys) else tuple(sorted(key[2] for key in keys))
+        place, names = (rows[0]["cluster"], rows[0]["namespace"]), sorted(row["workload"] for row in rows)
+        others = (row["workload"] for row in self.workloads if (row["cluster"], row["namespace"]) == place)
+        return (family,) if sorted(name for name in others if fnmatchcase(name, family)) == names else tuple(names)
 
     def _idle(self, workload_type: str, kind: str, *buckets: str) -> Iterator[Candidate]:
-        for key, row in self.workloads.items():
-            waste = self._waste([key], *buckets)
-            if row["workload_type"] == workload_type and waste.cost > 0:
-                last = row["active_to_ms"]
-                words = f"last active {self._moment(last)}" if last else "never active"
-                question = self._question("schedule", [key], (key[2],), _IDLE_MINUTES)
-                yield self._candidate(kind, [key], key[2], waste, "idle", words, (question,))
+        for row in self._of_type(workload_type):
+            waste = _wasted([row], *buckets)
+            if waste[1] > 0:
+                words = f"last active {self._moment(row['active_to_ms'])}" if row["active_to_ms"] else "never active"
+                question = self._question("schedule", row, (row["workload"],), _IDLE_MINUTES)
+                yield self._candidate(kind, [row], row["workload"], waste, "idle", words, question)
 
     def _over_requested(self) -> Iterator[Candidate]:
         for (_, _, family), members in self._families().items():
-            keys = [key for key in members if key in self.levels and self.levels[key]["unused_gpu_ms"] > 0]
-            if not keys:
+            rows = [row for row in members if row["unused_gpu_ms"] > 0]
+            if not rows:
                 continue
-            levels, rows = [self.levels[key] for key in keys], [self.workloads[key] for key in keys]
-            unused = sum(level["unused_gpu_ms"] for level in levels)
-            held, cost = sum(row["held_gpu_ms"] for row in rows), sum((row["cost"] for row in rows), Decimal(0))
-            waste = _Part(unused, cost * Decimal(str(round(unused / held, 9))))
-            most, used = max(level["asked"] for level in levels), max(level["most_used"] for level in levels)
+            unused = sum(row["unused_gpu_ms"] for row in rows)
+            share = unused / sum(row["held_gpu_ms"] for row in rows)
+            cost = _total(row["cost"] for row in rows) * Decimal(str(round(share, 9)))
+            most, used = max(row["asked"] for row in rows), max(row["most_used"] for row in rows)
             words = f"asks for {most:g} GPUs, never used more than {used}"
-            question = self._question("rightsize", keys, self._scope(keys, family), (("--same-model", None),))
-            yield self._candidate("over_requested", keys, family, waste, "on GPUs never used", words, (question,))
+            question = self._question("rightsize", rows[0], self._scope(rows, family), (("--same-model", None),))
+            yield self._candidate("over_requested", rows, family, (unused, cost), "on GPUs never used", words, question)
 
     def _serving(self) -> Iterator[Candidate]:
-        for key, row in self.workloads.items():
-            if row["workload_type"] != "inference":
-                continue
-            level = self.levels.get(key)
-            spare, off = self._waste([key], "over_provisioned"), self._waste([key], "off_peak_idle")
-            busiest = f"{_percent(level['p95'])} busy in its busiest hours" if level else "not measured"
-            if row["gpus_per_pod"] >= 1 and (spare.cost > 0 or (level and level["p95"] < _LITTLE_USED)):
-                waste = spare if spare.cost > 0 else off
-                questions = tuple(self._question(command, [key], (key[2],)) for command in ("share", "rightsize"))
-                yield self._candidate("over_provisioned", [key], key[2], waste, "idle or to spare", busiest, questions)
-            hours = open_hours(self.hours.get(key, []), self.tz) if off.cost > 0 else None
+        for row in self._of_type("inference"):
+            name, p95 = row["workload"], row["p95"]
+            spare, off = _wasted([row], "over_provisioned"), _wasted([row], "off_peak_idle")
+            busiest = "not measured" if p95 is None else f"{_percent(p95)} busy in its busiest hours"
+            if row["gpus_per_pod"] >= 1 and (spare[1] > 0 or (p95 is not None and p95 < _LITTLE_USED)):
+                waste = spare if spare[1] > 0 else off
+                questions = [self._question(command, row, (name,)) for command in ("share", "rightsize")]
+                yield self._candidate("over_provisioned", [row], name, waste, "idle or to spare", busiest, *questions)
+            hours = open_hours(row["hours"], self.tz) if off[1] > 0 else None
             if hours:
-                options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
-                question = self._question("schedule", [key], (key[2],), options)
+                question = self._question("schedule", row, (name,), (("--office-hours", hours[0]), ("--weekdays", hours[1])))
                 words = f"needed {hours[0]}, {hours[1]}; {busiest}"
-                yield self._candidate("off_peak", [key], key[2], off, "idle", words, (question,))
+                yield self._candidate("off_peak", [row], name, off, "idle", words, question)
 
     def _training_on_demand(self) -> Iterator[Candidate]:
-        spaces: dict[tuple[str, str], dict[str, list[Key]]] = defaultdict(dict)
-        for (cluster, namespace, family), keys in self._families("training", "batch").items():
-            if any(self.workloads[key]["on_demand_cost"] > 0 for key in keys):
-                spaces[cluster, namespace][family] = keys
+        spaces: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(dict)
+        for (cluster, namespace, family), rows in self._families("training", "batch").items():
+            if any(row["on_demand_cost"] > 0 for row in rows):
+                spaces[cluster, namespace][family] = rows
         for families in spaces.values():
-            keys = [key for several in families.values() for key in several]
-            scope = tuple(word for family, several in families.items() for word in self._scope(several, family))
-            words = f"{len(keys)} workloads that could go on after an interruption"
-            yield self._on_demand("on_demand_training", keys, ", ".join(families), words, self._question("spot", keys, scope))
+            rows = [row for members in families.values() for row in members]
+            scope = tuple(word for family, members in families.items() for word in self._scope(members, family))
+            words = f"{len(rows)} workloads that could go on after an interruption"
+            yield self._on_demand("on_demand_training", rows, ", ".join(families), words, self._question("spot", rows[0], scope))
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         by_cluster: dict[str, list[Row]] = defaultdict(list)
@@ -342,114 +299,117 @@ class _Candidates:
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
             question = Question("schedule", cluster if self.many else None, options=options)
-            yield self._of_free("empty_nodes", rows, "that nobody held for long", (question,))
+            yield self._of_free("empty_nodes", rows, "that nobody held for long", question)
 
     def _steady(self) -> Iterator[Candidate]:
-        """What serves on demand all the time, each cluster's together."""
-        steady: dict[tuple[str, str], list[Key]] = defaultdict(list)
-        for key, row in self.workloads.items():
-            if row["workload_type"] == "inference" and row["on_demand_cost"] > 0:
-                steady[key[0], key[1]].append(key)
-        for keys in steady.values():
-            names = tuple(sorted(key[2] for key in keys))
-            question = self._question("reserve", keys, names)
-            yield self._on_demand("steady_on_demand", keys, ", ".join(names), "serves around the clock", question)
+        """What serves on demand all the time, each namespace's together."""
+        steady: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in self._of_type("inference"):
+            if row["on_demand_cost"] > 0:
+                steady[row["cluster"], row["namespace"]].append(row)
+        for rows in steady.values():
+            names = tuple(sorted(row["workload"] for row in rows))
+            question = self._question("reserve", rows[0], names)
+            yield self._on_demand("steady_on_demand", rows, ", ".join(names), "serves around the clock", question)
 
-    def _on_demand(self, kind: str, keys: list[Key], subject: str, words: str, question: Question) -> Candidate:
-        rows = (self.workloads[key] for key in keys)
-        part = _sum(_Part(row["on_demand_gpu_ms"], row["on_demand_cost"]) for row in rows)
-        return self._candidate(kind, keys, subject, part, "on demand", words, (question,))
+    def _on_demand(self, kind: str, rows: Sequence[Row], subject: str, words: str, question: Question) -> Candidate:
+        waste = sum(row["on_demand_gpu_ms"] for row in rows), _total(row["on_demand_cost"] for row in rows)
+        return self._candidate(kind, rows, subject, waste, "on demand", words, question)
 
     def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
         for (_, _, family), members in self._families().items():
-            keys = [key for key in members if bucket in self.buckets.get(key, {})]
-            waste = self._waste(keys, bucket)
-            if waste.cost > 0:
-                yield self._candidate(kind, keys, family, waste, what, words, bucket=bucket)
+            rows = [row for row in members if bucket in row["buckets"]]
+            waste = _wasted(rows, bucket)
+            if waste[1] > 0:
+                yield self._candidate(kind, rows, family, waste, what, words, bucket=bucket)
 
     def _free(self, bucket: str, words: str) -> Iterator[Candidate]:
         for row in self.free:
             if row["bucket"] == bucket and row["cost"] > 0:
                 yield self._of_free(bucket, [row], words)
 
-    def _of_free(self, kind: str, rows: list[Row], words: str, questions: tuple[Question, ...] = ()) -> Candidate:
-        gpu_ms, cost = _sum(_Part(row["gpu_ms"], row["cost"]) for row in rows)
-        nodes = sum(row["nodes"] for row in rows)
+    def _of_free(self, kind: str, rows: Sequence[Row], words: str, *questions: Question) -> Candidate:
+        gpu_ms, cost, nodes = (
+            sum(row["gpu_ms"] for row in rows),
+            _total(row["cost"] for row in rows),
+            sum(row["nodes"] for row in rows),
+        )
         dearest = max(rows, key=lambda row: row["cost"])["dearest"]
         names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
-        return Candidate(
-            kind=kind,
+        finding = _bound(
+            kind,
             cluster=rows[0]["cluster"],
             namespace=None,
             team=None,
             subject=", ".join(names),
-            claims=frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows),
+            evidence=f"{_hours(gpu_ms):,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {dearest}",
             start=self.period.start,
             end=self.period.end,
             gpu_hours=_hours(gpu_ms),
             waste_gpu_hours=_hours(gpu_ms),
-            cost=cost,
-            waste_cost=cost,
             utilization=None,
-            evidence=f"{_hours(gpu_ms):,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {dearest}",
-            questions=questions,
+            cost=cost,
+            saving=cost,
         )
+        claims = frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows)
+        return Candidate(finding, claims, questions)
 
     def _candidate(
         self,
         kind: str,
-        keys: list[Key],
+        rows: Sequence[Row],
         family: str,
-        waste: _Part,
+        waste: Wasted,
         what: str,
         words: str,
-        questions: tuple[Question, ...] = (),
+        *questions: Question,
         bucket: str = "*",
     ) -> Candidate:
-        rows = [self.workloads[key] for key in keys]
         held, active, idle = (sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle"))
         busy = sum(row["utilization_gpu_ms"] for row in rows) / (active + idle) if active + idle else None
-        begins, ends = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
+        start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
         evidence = (
-            f"{_hours(waste.gpu_ms):,.1f} of {_hours(held):,.1f} GPU-hours {what}, {self._moment(begins)} to {self._moment(ends)}"
+            f"{_hours(waste[0]):,.1f} of {_hours(held):,.1f} GPU-hours {what}, {self._moment(start)} to {self._moment(end)}"
             + (f", {_percent(busy)} busy" if busy is not None else "")
             + (f"; {words}" if words else "")
         )
-        return Candidate(
-            kind=kind,
-            cluster=keys[0][0],
-            namespace=keys[0][1],
+        finding = _bound(
+            kind,
+            cluster=rows[0]["cluster"],
+            namespace=rows[0]["namespace"],
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
-            subject=family if len(keys) > 1 else keys[0][2],
-            claims=frozenset[Claim]((*key, bucket) for key in keys),
-            start=from_ms(begins),
-            end=from_ms(ends),
-            gpu_hours=_hours(held),
-            waste_gpu_hours=_hours(waste.gpu_ms),
-            cost=sum((row["cost"] for row in rows), Decimal(0)),
-            waste_cost=waste.cost,
-            utilization=round(busy, 6) if busy is not None else None,
+            subject=_subject(family, rows),
             evidence=evidence,
-            questions=questions,
+            start=from_ms(start),
+            end=from_ms(end),
+            gpu_hours=_hours(held),
+            waste_gpu_hours=_hours(waste[0]),
+            utilization=round(busy, 6) if busy is not None else None,
+            cost=_total(row["cost"] for row in rows),
+            saving=waste[1],
         )
+        claims = frozenset[Claim]((row["cluster"], row["namespace"], row["workload"], bucket) for row in rows)
+        return Candidate(finding, claims, questions)
 
-    def _question(
-        self, command: str, keys: list[Key], workloads: tuple[str, ...], options: tuple[tuple[str, str | None], ...] = ()
-    ) -> Question:
-        cluster, namespace, _ = keys[0]
-        return Question(command, cluster if self.many else None, namespace, workloads, options)
+    def _question(self, command: str, row: Row, workloads: tuple[str, ...], options: Options = ()) -> Question:
+        return Question(command, row["cluster"] if self.many else None, row["namespace"], workloads, options)
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.tz):%Y-%m-%d %H:%M}"
 
 
-def _key(row: Row) -> Key:
-    return row["cluster"], row["namespace"], row["workload"]
+def _subject(family: str, rows: Sequence[Row]) -> str:
+    return family if len(rows) > 1 else str(rows[0]["workload"])
 
 
-def _sum(parts: Iterable[_Part]) -> _Part:
-    several = list(parts)
-    return _Part(sum(part.gpu_ms for part in several), sum((part.cost for part in several), Decimal(0)))
+def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:
+    """The buckets of these names, of all the workloads."""
+    parts = [row["buckets"][name] for row in rows for name in buckets if name in row["buckets"]]
+    return sum(gpu_ms for gpu_ms, _ in parts), _total(cost for _, cost in parts)
+
+
+def _total(costs: Iterable[Decimal]) -> Decimal:
+    return sum(costs, Decimal(0))
 
 
 def _percent(share: float) -> str:
@@ -477,8 +437,15 @@ KINDS = {
     "unavailable": ("GPUs that cannot be used", "repair these nodes, or give them back"),
 }
 _ORDER = list(KINDS)
-_SHARED = {field.name for field in fields(Finding)} & {field.name for field in fields(Candidate)}
 _EVERY = "*"
+
+
+def _bound(kind: str, **figures: Any) -> Finding:
+    """A finding that no command shows, and no rank yet."""
+    title, advice = KINDS[kind]
+    return Finding(
+        rank=0, kind=kind, title=title, advice=advice, saving_per_month=Decimal(0), is_bound=True, command=None, **figures
+    )
 
 
 def ranked(
@@ -494,39 +461,32 @@ def ranked(
     Candidates are taken by kind, in the order of KINDS, then by saving. One that lays claim to what an earlier one has is
     dropped; one under the minimum leaves its claims to others.
     """
-    proposed: list[tuple[Candidate, Answered | None, Decimal]] = []
-    for one in candidates:
-        answered = (answers[question] for question in one.questions if question in answers)
-        best = max(answered, key=lambda answer: answer.saving, default=None)
-        proposed.append((one, best, best.saving if best else Decimal(0) if one.questions else one.waste_cost))
-    proposed.sort(key=lambda item: (item[0].cluster, item[0].namespace or "", item[0].subject))
-    proposed.sort(key=lambda item: (_ORDER.index(item[0].kind), -item[2]))
+    proposed: list[tuple[Candidate, Finding]] = []
+    for candidate in candidates:
+        finding = candidate.finding
+        answered = [answers[question] for question in candidate.questions if question in answers]
+        if answered:
+            best = max(answered, key=lambda answer: answer.saving)
+            command = best.question.words(period)
+            finding = replace(finding, cost=best.cost, saving=best.saving, is_bound=False, command=command)
+        elif candidate.questions:
+            finding = replace(finding, saving=Decimal(0))
+        proposed.append((candidate, replace(finding, saving_per_month=round(finding.saving / months, 9))))
+    proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
+    proposed.sort(key=lambda item: (_ORDER.index(item[1].kind), -item[1].saving))
     taken: set[Claim] = set()
-    kept = []
+    kept: list[Finding] = []
     passed_over = 0
-    for one, best, saving in proposed:
-        if _meets(one.claims, taken):
+    for candidate, finding in proposed:
+        if _meets(candidate.claims, taken):
             continue
-        if saving <= 0 or saving / months < minimum:
-            passed_over += saving > 0
+        if finding.saving <= 0 or finding.saving / months < minimum:
+            passed_over += finding.saving > 0
             continue
-        taken |= one.claims
-        kept.append((one, best, saving))
-    kept.sort(key=lambda item: -item[2])
-    findings = tuple(
-        Finding(
-            rank=rank,
-            title=KINDS[one.kind][0],
-            saving=saving,
-            saving_per_month=round(saving / months, 9),
-            is_bound=best is None,
-            command=best.question.words(period) if best else None,
-            advice=KINDS[one.kind][1],
-            **{name: getattr(one, name) for name in _SHARED} | {"cost": best.cost if best else one.cost},
-        )
-        for rank, (one, best, saving) in enumerate(kept, start=1)
-    )
-    return Findings(findings, minimum, passed_over)
+        taken |= candidate.claims
+        kept.append(finding)
+    kept.sort(key=lambda finding: -finding.saving)
+    return Findings(tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over)
 
 
 def _meets(claims: frozenset[Claim], taken: set[Claim]) -> bool:

@@ -64,11 +64,12 @@ class Moving:
 
     at_most_percent: float
     egress_gb: Decimal
-    price_per_gb_other_cloud: Decimal
-    price_per_gb_other_region: Decimal
-    wait_minutes: float
-    delay_cost_per_hour: Decimal
-    transfer_gbit_per_second: float
+    # public list prices as generally known, looked up on no day that could be named
+    price_per_gb_other_cloud: Decimal = Decimal("0.09")
+    price_per_gb_other_region: Decimal = Decimal("0.02")
+    wait_minutes: float = 15.0
+    delay_cost_per_hour: Decimal = Decimal(0)
+    transfer_gbit_per_second: float = 5.0
 
     def price_per_gb(self, work: Work, place: Place) -> Decimal:
         return self.price_per_gb_other_region if place.provider == work.primary.provider else self.price_per_gb_other_cloud

@@ -38,12 +38,13 @@ class Transfer:
     """
 
     gb_per_start: Decimal
-    price_per_gb: Decimal
-    cache_price_per_gb_month: Decimal
-    cache_read_price_per_gb: Decimal
-    changes: int
-    download_gbit_per_second: float
-    cache_gbit_per_second: float
+    changes: int = 1
+    # public list prices as generally known, looked up on no day that could be named
+    price_per_gb: Decimal = Decimal("0.09")
+    cache_price_per_gb_month: Decimal = Decimal("0.30")
+    cache_read_price_per_gb: Decimal = Decimal(0)
+    download_gbit_per_second: float = 1.0
+    cache_gbit_per_second: float = 10.0
 
     def seconds(self, *, cached: bool) -> float:
         """How long a pod waits for its data."""

@@ -217,35 +217,30 @@ def read_plan(path: Path) -> Plan:
         if name in names[:number]:
             raise _at(path, line_numbers(text), ("groups", number, "name"), f"there are two groups called {name!r}")
     for number, step in enumerate(plan.steps):
-        for name in step.groups:
-            if name not in names:
-                loc = ("steps", number, "groups")
-                raise _at(path, line_numbers(text), loc, f"there is no group {name!r}", _nearest(name, names))
+        if unknown := [name for name in step.groups if name not in names]:
+            message = f"there is no group {unknown[0]!r}"
+            raise _at(path, line_numbers(text), ("steps", number, "groups"), message, _nearest(unknown[0], names))
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
 def _wrong(path: Path, lines: Mapping[Key, int], error: ValidationError) -> DataError:
     """The first error; unknown keys before what is missing without them."""
     detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    kind, value, loc = detail["type"], detail["input"], detail["loc"]
+    kind, loc, fix = detail["type"], detail["loc"], _HINT
     table: type[BaseModel] = Group if loc[:1] == ("groups",) else Plan
-    if len(loc) > 2 and loc[0] == "steps":
+    if loc[:1] == ("steps",) and len(loc) > 2:  # the change stands in it as well
         table, loc = _STEPS[str(loc[2])], (*loc[:2], *loc[3:])
-    key = str(loc[-1]) if loc else ""
-    if kind == "extra_forbidden":
-        return _at(path, lines, loc, f"unknown key {key!r}", _nearest(key, table.model_fields))
-    if kind == "union_tag_invalid":
-        tag = detail["ctx"]["tag"]
-        return _at(path, lines, (*loc, "change"), f"{tag!r} is no change", _nearest(tag, _STEPS))
-    if kind == "union_tag_not_found":
-        return _at(path, lines, loc, "a step without a change", _nearest("", _STEPS))
-    if len(loc) == 1 and loc[0] in ("groups", "steps"):
-        return DataError(f"{path}: there is no [[{key}]]", _HINT)
-    if kind == "missing":
-        return _at(path, lines, loc, f"{table.__name__.lower()} needs {key}")
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    is_key = isinstance(loc[-1], str)
-    return _at(path, lines, loc, f"{key}: {message}, got {value}" if is_key else message)
+    if kind == "extra_forbidden":
+        message, fix = f"unknown key {loc[-1]!r}", _nearest(str(loc[-1]), table.model_fields)
+    elif kind == "missing":
+        message = f"{table.__name__.lower()} needs {loc[-1]}"
+    elif kind.startswith("union_tag"):
+        change = detail.get("ctx", {}).get("tag", "")
+        message, fix = f"{change!r} is no change" if change else "a step without a change", _nearest(change, _STEPS)
+    elif isinstance(loc[-1], str):
+        message = f"{loc[-1]}: {message}, got {detail['input']}"
+    return _at(path, lines, loc, message, fix)
 
 
 def _at(path: Path, lines: Mapping[Key, int], loc: Key, message: str, fix: str = _HINT) -> DataError:

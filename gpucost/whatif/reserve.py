@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import partial, reduce
 from operator import add
@@ -34,9 +34,9 @@ Key = tuple[str, str, str]
 class Commitment:
     """One commitment in the period: instance-hours that it covered, and what of it was paid and not used."""
 
-    name: str
-    kind: str
-    covered_hours: float
+    commitment_discount_id: str
+    type: str
+    covered_instance_hours: float
     unused_cost: Decimal
     currency: str
 
@@ -86,7 +86,9 @@ def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Exist
     return Existing(
         True,
         tuple(
-            replace(one, covered_hours=one.covered_hours * times, unused_cost=one.unused_cost * Decimal(repr(times)))
+            replace(
+                one, covered_instance_hours=one.covered_instance_hours * times, unused_cost=one.unused_cost * Decimal(repr(times))
+            )
             for one in day.commitments
         ),
         {key: counted([(from_ms, to_ms, curve.mean)], from_ms, to_ms) for key, curve in day.covered.items()},
@@ -104,8 +106,8 @@ def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
         before = commitments.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
         commitments[name] = replace(
             before,
-            kind=kind or before.kind,
-            covered_hours=before.covered_hours + (0.0 if is_unused else hours * share),
+            type=kind or before.type,
+            covered_instance_hours=before.covered_instance_hours + (0.0 if is_unused else hours * share),
             unused_cost=before.unused_cost + (cost * Decimal(repr(share)) if is_unused else Decimal(0)),
         )
         if instance_type and hours and not is_unused:
@@ -455,16 +457,7 @@ def answer(
             "best": records_chosen,
             "options": list(records.values()),
             "regret": regret,
-            "existing_commitments": [
-                {
-                    "commitment_discount_id": one.name,
-                    "type": one.kind,
-                    "covered_instance_hours": one.covered_hours,
-                    "unused_cost": one.unused_cost,
-                    "currency": one.currency,
-                }
-                for one in existing.commitments
-            ],
+            "existing_commitments": [asdict(one) for one in existing.commitments],
             "existing_commitments_known": existing.is_bill_loaded,
             **({name: records_chosen[0][name] for name in _FIGURES} if len(chosen) == 1 else {}),
         },
@@ -604,11 +597,12 @@ def _findings(
             + f" counted first; they cover {covered:,.1f} node-hours of this usage, which are in neither figure."
         )
     for one in existing.commitments:
-        if not one.covered_hours and not one.unused_cost:
-            yield f"{one.name}: the bill does not say which instances it covers, so it is not counted."
+        if not one.covered_instance_hours and not one.unused_cost:
+            yield f"{one.commitment_discount_id}: the bill does not say which instances it covers, so it is not counted."
     for one in existing.commitments:
         if one.unused_cost:
-            yield f"{one.name} was not used for {one.unused_cost:,.2f} {one.currency} of what it cost: use it before buying more."
+            unused = f"{one.unused_cost:,.2f} {one.currency}"
+            yield f"{one.commitment_discount_id} was not used for {unused} of what it cost: use it before buying more."
     priced = {str(choice.family) for choice in choices}
     for family in families:
         if str(family) not in priced:

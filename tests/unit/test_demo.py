@@ -114,7 +114,7 @@ def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: s
     with Store(demo.store).read() as con:
         found = read_commitments(con, month.start_ms, month.end_ms)
     assert found.month == told_by
-    assert {one.kind for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
+    assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
     # the plan pays for one and a half of the machines on demand
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
 

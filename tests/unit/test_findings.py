@@ -179,23 +179,28 @@ def test_every_format_tells_the_same(found: Findings) -> None:
 def _candidate(
     kind: str, *claims: Claim, waste: int = 100, questions: tuple[Question, ...] = (), subject: str = "s"
 ) -> Candidate:
-    return Candidate(
+    finding = Finding(
+        rank=0,
         kind=kind,
+        title="",
         cluster="c",
         namespace="n",
         team="t",
         subject=subject,
-        claims=frozenset(claims),
+        evidence="",
         start=MONTH.start,
         end=MONTH.end,
         gpu_hours=1.0,
         waste_gpu_hours=1.0,
-        cost=Decimal(1000),
-        waste_cost=Decimal(waste),
         utilization=None,
-        evidence="",
-        questions=questions,
+        cost=Decimal(1000),
+        saving=Decimal(waste),
+        saving_per_month=Decimal(0),
+        is_bound=True,
+        command=None,
+        advice="",
     )
+    return Candidate(finding, frozenset(claims), questions)
 
 
 def _ranked(candidates: list[Candidate], saved: dict[Question, int], minimum: int = 50, months: int = 1) -> Findings:

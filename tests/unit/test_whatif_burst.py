@@ -32,18 +32,7 @@ def _stages_at_once() -> Iterator[None]:
 
 
 def ask(*places: Place, today: Decimal | None = None, **changes: Any) -> Answer:
-    moving = Moving(
-        **{
-            "at_most_percent": 70.0,
-            "egress_gb": Decimal(0),
-            "price_per_gb_other_cloud": Decimal("0.09"),
-            "price_per_gb_other_region": Decimal("0.02"),
-            "wait_minutes": 0.0,
-            "delay_cost_per_hour": Decimal(0),
-            "transfer_gbit_per_second": 5.0,
-        }
-        | changes
-    )
+    moving = Moving(**{"at_most_percent": 70.0, "egress_gb": Decimal(0), "wait_minutes": 0.0} | changes)
     work = Work("the work", HOME, 800, 8.0, 2, places, today)
     return answered(answer((work,), moving, currency="USD", period="a test"), plain_cost)
 

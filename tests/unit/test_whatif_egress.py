@@ -31,18 +31,7 @@ def _stages_at_once() -> Iterator[None]:
 
 
 def ask(*downloads: Downloads, gb: str = "100", **changes: Any) -> Answer:
-    transfer = Transfer(
-        **{
-            "gb_per_start": Decimal(gb),
-            "price_per_gb": Decimal("0.09"),
-            "cache_price_per_gb_month": Decimal("0.30"),
-            "cache_read_price_per_gb": Decimal(0),
-            "changes": 1,
-            "download_gbit_per_second": 1.0,
-            "cache_gbit_per_second": 10.0,
-        }
-        | changes
-    )
+    transfer = Transfer(Decimal(gb), **changes)
     return answered(answer(downloads, transfer, hours=730, currency="USD", period="a test"), plain_cost)
 
 

@@ -219,12 +219,12 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
     assert found.is_bill_loaded
     (commitment,) = found.commitments
     # half of a charge of two days
-    assert (commitment.name, commitment.covered_hours, commitment.unused_cost) == ("ri-1", 24.0, 12)
+    assert (commitment.commitment_discount_id, commitment.covered_instance_hours, commitment.unused_cost) == ("ri-1", 24.0, 12)
     assert found.covered["aws", "us-east-1", "p5.48xlarge"].levels == (1.0,) * 24
     # a month without a bill: commitments go on as on the last day that is known
     assert (later.is_bill_loaded, later.month) == (True, "2026-10")
     assert later.covered["aws", "us-east-1", "p5.48xlarge"].levels == (1.0,) * 48
-    assert [(one.covered_hours, one.unused_cost) for one in later.commitments] == [(48.0, 24)]
+    assert [(one.covered_instance_hours, one.unused_cost) for one in later.commitments] == [(48.0, 24)]
     assert not much_later.is_bill_loaded
 
 

@@ -1,0 +1,87 @@
+-- reads: cost_hourly, allocations, allocation_traits, nodes, waste_facts, activity_devices, blocks; $from_ms, $to_ms the period
+-- writes: nothing; answers the workloads of the period: whose, what they held, cost and wasted by bucket, how busy they were, when services were active
+-- invariant: one row per (cluster, namespace, workload); costs are those of cost_hourly; p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held of GPUs at 0 % all the while
+WITH cells AS (
+    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, a.held_from_ms, a.held_to_ms,
+        coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type,
+        c.team, c.from_ms, c.to_ms, c.cost, c.idle_cost, c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.utilization_gpu_ms
+    FROM cost_hourly AS c
+    JOIN allocations AS a USING (allocation_id)
+    JOIN nodes AS n ON n.node_id = c.node_id
+    LEFT JOIN allocation_traits AS t USING (allocation_id)
+    WHERE c.from_ms >= $from_ms AND c.to_ms <= $to_ms AND a.gpus > 0
+),
+workloads AS (
+    SELECT cluster, namespace, workload,
+        arg_max(team, from_ms) AS team,
+        arg_max(workload_type, allocated_gpu_ms) AS workload_type,
+        max(gpus) AS gpus_per_pod,
+        greatest(min(held_from_ms), $from_ms) AS from_ms,
+        least(max(held_to_ms), $to_ms) AS to_ms,
+        sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS held_gpu_ms,
+        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms,
+        sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms,
+        sum(utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS utilization_gpu_ms,
+        max(to_ms) FILTER (active_gpu_ms > 0) AS active_to_ms,
+        sum(cost)::DECIMAL(38, 9) AS cost,
+        coalesce(sum(cost) FILTER (capacity_type = 'on_demand'), 0)::DECIMAL(38, 9) AS on_demand_cost,
+        coalesce(sum(allocated_gpu_ms::DECIMAL(38, 6)) FILTER (capacity_type = 'on_demand'), 0)::DOUBLE AS on_demand_gpu_ms
+    FROM cells GROUP BY ALL
+),
+wasted AS (
+    SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
+    FROM waste_facts WHERE allocation_id IS NOT NULL GROUP BY ALL
+),
+buckets AS (
+    SELECT cluster, namespace, workload, map_from_entries(list((bucket, (gpu_ms, cost)))) AS buckets FROM wasted GROUP BY ALL
+),
+hours AS (
+    SELECT cluster, namespace, workload, from_ms // 3600000 AS hour,
+        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms
+    FROM cells SEMI JOIN (FROM workloads WHERE workload_type = 'inference') USING (cluster, namespace, workload)
+    GROUP BY ALL
+),
+served AS (
+    SELECT cluster, namespace, workload,
+        list({'hour': hour, 'active_gpu_ms': active_gpu_ms, 'idle_gpu_ms': idle_gpu_ms} ORDER BY hour) AS hours
+    FROM hours GROUP BY ALL
+),
+held AS (
+    SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms FROM cells GROUP BY ALL
+),
+heard AS (
+    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, h.gpu_ms / a.gpus AS held_ms, d.device,
+        b.value_sum, b.value_sum / b.samples * d.scale AS level
+    FROM activity_devices AS d
+    JOIN allocations AS a USING (allocation_id)
+    JOIN held AS h USING (allocation_id)
+    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+    WHERE d.kind = 'activity'
+),
+devices AS (
+    SELECT cluster, namespace, workload, allocation_id, device, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms, sum(value_sum) = 0 AS never
+    FROM heard GROUP BY ALL
+),
+pods AS (
+    SELECT cluster, namespace, workload, allocation_id, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms,
+        count(*) FILTER (never) AS unused, count(*) FILTER (NOT never) AS used
+    FROM devices GROUP BY ALL
+),
+unused AS (
+    SELECT cluster, namespace, workload, max(gpus) AS asked, max(used) AS most_used, sum(unused * held_ms) AS unused_gpu_ms
+    FROM pods
+    -- a pod that used no GPU at all is idle, and no question of how many
+    WHERE gpus > 1 AND used > 0 AND unused > 0
+    GROUP BY ALL
+),
+busy AS (
+    SELECT cluster, namespace, workload, quantile_cont(level, 0.95) AS p95 FROM heard GROUP BY ALL
+)
+SELECT w.*, coalesce(k.buckets, MAP {}) AS buckets, coalesce(s.hours, []) AS hours,
+    b.p95, u.asked, u.most_used, coalesce(u.unused_gpu_ms, 0) AS unused_gpu_ms
+FROM workloads AS w
+LEFT JOIN buckets AS k USING (cluster, namespace, workload)
+LEFT JOIN served AS s USING (cluster, namespace, workload)
+LEFT JOIN busy AS b USING (cluster, namespace, workload)
+LEFT JOIN unused AS u USING (cluster, namespace, workload)
+ORDER BY cluster, namespace, workload;
