@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpucost.price.onprem import Tco
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.fleet import Price
-    from gpucost.whatif.reserve import Existing, Family, Offer, Terms, Use
+    from gpucost.whatif.reserve import Existing, Family, Offers, Terms, Use
 
 # Parts of the price that are paid on the first day; the others as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")
@@ -180,14 +180,14 @@ class GivenOffers(NamedTuple):
     def over(self, use: Use) -> Use:
         """The same with these commitments to choose from; those listed where none is given."""
         from gpucost.whatif.fleet import Price
-        from gpucost.whatif.reserve import Offer
 
-        offers = [Offer(terms, Price(node_price(price, self.per, use.gpus), "option")) for terms, price in self.prices.items()]
-        for terms, percent in self.discounts.items():
-            if terms not in self.prices:
-                price = use.on_demand.per_node_hour * (100 - percent) / 100
-                offers.append(Offer(terms, Price(price, f"option: {percent} % off on demand")))
-        return replace(use, offers=tuple(offers) or use.offers)
+        on_demand = use.on_demand.per_node_hour
+        offers = {
+            terms: Price(on_demand * (100 - percent) / 100, f"option: {percent} % off on demand")
+            for terms, percent in self.discounts.items()
+        }
+        offers |= {terms: Price(node_price(price, self.per, use.gpus), "option") for terms, price in self.prices.items()}
+        return replace(use, offers=offers or use.offers)
 
 
 def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
@@ -211,10 +211,13 @@ def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None =
 class _Listed(NamedTuple):
     """List prices of an instance type in one place."""
 
-    provider: str = ""
-    gpus: float | None = None
-    on_demand: Price | None = None
-    offers: tuple[Offer, ...] = ()
+    provider: str
+    gpus: float | None
+    on_demand: Price | None
+    offers: Offers
+
+
+_UNLISTED = _Listed("", None, None, {})
 
 
 def _listed_type(listed: ListPrices, instance_type: str, region: str) -> _Listed:
@@ -226,26 +229,26 @@ def _listed_type(listed: ListPrices, instance_type: str, region: str) -> _Listed
             f"{instance_type} has list prices in {len(places)} regions",
             f"--region names one, such as {min(region for _, region in places if region)}",
         )
-    return _listed_at(listed, instance_type, *places[0]) if places else _Listed()
+    return _listed_at(listed, instance_type, *places[0]) if places else _UNLISTED
 
 
 def _listed_at(listed: ListPrices, instance_type: str, provider: str, region: str) -> _Listed:
     from gpucost.cli.whatif import price_of_region, source_of
     from gpucost.whatif.fleet import Price
-    from gpucost.whatif.reserve import Offer, Terms
+    from gpucost.whatif.reserve import Terms
 
     rows = listed.some(instance_type, purchase_options=_PURCHASE_OPTIONS, provider=provider, region=region)
     by_terms: dict[Terms, list[ListedPrice]] = {}
     for row in rows:
         terms = Terms(row.purchase_option, row.term_years or 0, row.payment_option or "", row.offering or "")
         by_terms.setdefault(terms, []).append(row)
-    prices = {terms: price_of_region(several) for terms, several in by_terms.items()}
-    offers = [Offer(terms, Price(price.price_per_hour, *source_of(price))) for terms, price in prices.items()]
+    regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
+    prices = {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
     return _Listed(
         provider,
         next((float(row.gpu_count) for row in rows if row.gpu_count), None),
-        next((offer.price for offer in offers if offer.terms.kind == "on_demand"), None),
-        tuple(offer for offer in offers if offer.terms.years),
+        next((price for terms, price in prices.items() if terms.kind == "on_demand"), None),
+        {terms: price for terms, price in prices.items() if terms.years},
     )
 
 
@@ -270,7 +273,7 @@ def stored_families(
     )
     with list_prices(run.settings) as listed:
 
-        def offers_of(provider: str, region: str, instance_type: str) -> tuple[Price | None, tuple[Offer, ...]]:
+        def offers_of(provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
             return _listed_at(listed, instance_type, provider, region)[2:]
 
         families = families_of(fleet, usage.period, existing, offers_of, is_narrowed=usage.is_narrowed)
@@ -379,7 +382,7 @@ def whatif_reserve(
             raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
         kind, place = (instance_type or [""])[0], (region or [""])[0]
         shape, period_name = described_curve(curve, nodes, hours, active_hours_per_day, days)
-        listed = _Listed()
+        listed = _UNLISTED
         if kind:
             with list_prices(run.settings) as catalog:
                 listed = _listed_type(catalog, kind, place)

@@ -105,7 +105,11 @@ class Group(_Table):
 class _Step(_Table):
     """A change of some groups."""
 
+    change: str
     groups: Annotated[_Names, Field(min_length=1)]
+
+    def __str__(self) -> str:
+        return f"{self.change} of {', '.join(self.groups)}"
 
 
 class Share(_Step):
@@ -438,14 +442,12 @@ def _break_even(plan: Plan, start: Stage, days: float, savings: Sequence[Decimal
     without = [*plan.steps[:top], *plan.steps[top + 1 :]]
     (costs,) = yield from _costs(_stages(plan, start, without, days)[-1:])
     left = today - sum(costs.values(), Decimal(0))
-    return (f"Without step {top + 1} ({step.change} of {', '.join(step.groups)}) the rest of the plan saves {left:,.2f}.",)
+    return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
 
 
 def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> tuple[str, ...]:
     findings = [
-        f"Step {number} ({step.change} of {', '.join(step.groups)}) costs {-saving:,.2f} more than it saves."
-        for number, step, saving in steps
-        if saving < 0
+        f"Step {number} ({step}) costs {-saving:,.2f} more than it saves." for number, step, saving in steps if saving < 0
     ]
     if twice:
         findings.append(f"{twice} pods are named by several groups: each counts in the first of them alone.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import partial, reduce
@@ -145,12 +145,8 @@ class Terms:
         return ", ".join(word.replace("_", " ") for word in words if word)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A commitment's price per node-hour, amortized with what is paid upfront; paid in every hour of the term."""
-
-    terms: Terms
-    price: Price
+# Prices of commitments per node-hour, amortized with what is paid upfront; paid in every hour of the term.
+Offers = Mapping[Terms, Price]
 
 
 def parse_terms(text: str, option: str) -> Terms:
@@ -184,11 +180,8 @@ class Use:
     gpus: float
     on_demand: Price
     curve: Curve
-    offers: tuple[Offer, ...] = ()
+    offers: Offers = field(default_factory=dict)
     covered_hours: float = 0.0
-
-    def offer(self, terms: Terms) -> Offer | None:
-        return next((offer for offer in self.offers if offer.terms == terms), None)
 
     def blocks(self, usage: float = 1.0) -> list[Block]:
         """On demand, where usage is `usage` of today's."""
@@ -214,8 +207,8 @@ class Family:
     @property
     def terms(self) -> list[Terms]:
         """The commitments on offer: a flexible one where the smallest instance has it."""
-        terms = {offer.terms for use in self.uses for offer in use.offers if offer.terms.kind not in FLEXIBLE}
-        terms |= {offer.terms for offer in self.smallest.offers if offer.terms.kind in FLEXIBLE}
+        terms = {terms for use in self.uses for terms in use.offers if terms.kind not in FLEXIBLE}
+        terms |= {terms for terms in self.smallest.offers if terms.kind in FLEXIBLE}
         return sorted(terms, key=lambda one: (one.years, one.kind, one.payment, one.offering))
 
 
@@ -230,7 +223,7 @@ def families_of(
     fleet: Fleet,
     period: Period,
     existing: Existing,
-    offers_of: Callable[[str, str, str], tuple[Price | None, tuple[Offer, ...]]],
+    offers_of: Callable[[str, str, str], tuple[Price | None, Offers]],
     *,
     is_narrowed: bool,
 ) -> tuple[Family, ...]:
@@ -253,7 +246,7 @@ def families_of(
             spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if (pod.cluster, pod.node) in names]
         listed, offers = offers_of(provider, region, instance_type)
         price = _mean_price(nodes) or listed
-        if not price or not spans:
+        if not price or not price.per_node_hour or not spans:
             continue
         curve = counted(spans, period.start_ms, period.end_ms)
         covered = existing.covered.get((provider, region, instance_type.lower()))
@@ -281,18 +274,19 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """`level` nodes paid around the clock as `offer` has it, for the curve of `use`, whose rest is paid on demand.
+    """`level` nodes paid around the clock at `committed`, for the curve of `use`, whose rest is paid on demand.
 
     Several sizes of a family are one pool for savings plans and CUDs: each counts as its price on demand against the smallest's.
     """
 
     use: Use
-    offer: Offer
+    terms: Terms
+    committed: Price
     level: int = 0
 
     @property
     def price(self) -> Decimal:
-        return self.offer.price.per_node_hour
+        return self.committed.per_node_hour
 
     @property
     def break_even(self) -> float:
@@ -322,11 +316,11 @@ class Pool:
 
         Per hour and committed node: used share × on demand is avoided, and (1 − upfront share) × price is still paid.
         """
-        share, used = self.offer.terms.upfront_share, self.use.curve.utilization(self.level)
+        share, used = self.terms.upfront_share, self.use.curve.utilization(self.level)
         if not share or used is None:
             return 0.0
         gained = used * float(self.use.on_demand.per_node_hour) - float((1 - share) * self.price)
-        term = self.offer.terms.years * HOURS_PER_YEAR
+        term = self.terms.years * HOURS_PER_YEAR
         hours = float(share * self.price) * term / gained if gained > 0 else float("inf")
         return hours if hours <= term else None
 
@@ -343,15 +337,14 @@ class Choice:
     @classmethod
     def best(cls, family: Family, terms: Terms) -> Choice:
         """Of terms that the family has."""
-        sold = {use: offer for use in family.uses if (offer := use.offer(terms))}
-        left_out = tuple(use for use in family.uses if use not in sold)
+        sold, left_out = ([use for use in family.uses if (terms in use.offers) is wanted] for wanted in (True, False))
         if terms.kind in FLEXIBLE:
             smallest = family.smallest
-            unit = smallest.on_demand.per_node_hour
-            curves = (use.curve.scaled(float(use.on_demand.per_node_hour / unit)) for use in family.uses)
-            sold, left_out = {replace(smallest, curve=reduce(add, curves)): sold[smallest]}, ()
-        pools = tuple(Pool(use, offer) for use, offer in sold.items())
-        return cls(family, terms, pools, left_out).at_levels(Pool.best_level)
+            weights = (float(use.on_demand.per_node_hour / smallest.on_demand.per_node_hour) for use in family.uses)
+            curves = (use.curve.scaled(weight) for use, weight in zip(family.uses, weights, strict=True))
+            sold, left_out = [replace(smallest, curve=reduce(add, curves))], []
+        pools = tuple(Pool(use, terms, use.offers[terms]) for use in sold)
+        return cls(family, terms, pools, tuple(left_out)).at_levels(Pool.best_level)
 
     @property
     def name(self) -> str:
@@ -575,7 +568,7 @@ def _falls(regret: Sequence[dict[str, Value]]) -> Rows:
 
 def _sources(families: Sequence[Family], choices: Sequence[Choice]) -> Iterator[Assumption]:
     prices = [(f"on demand, {use.instance_type}", use.on_demand) for family in families for use in family.uses]
-    prices += [(f"{pool.use.instance_type}, {choice.terms}", pool.offer.price) for choice in choices for pool in choice.pools]
+    prices += [(f"{pool.use.instance_type}, {choice.terms}", pool.committed) for choice in choices for pool in choice.pools]
     for name, price in prices:
         yield Assumption(name, price.per_node_hour, "money per node-hour", price.source, price.as_of)
     if any(choice.terms.payment == "partial_upfront" for choice in choices):

@@ -23,7 +23,6 @@ from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.reserve import (
     Existing,
     Family,
-    Offer,
     Terms,
     Use,
     answer,
@@ -50,12 +49,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def offer(price: str, terms: Terms = ONE_YEAR) -> Offer:
-    return Offer(terms, Price(Decimal(price), "option"))
+def offer(price: str, terms: Terms = ONE_YEAR) -> tuple[Terms, Price]:
+    return terms, Price(Decimal(price), "option")
 
 
-def use(levels: list[float], *offers: Offer, on_demand: str = "10", kind: str = "p5.48xlarge") -> Use:
-    return Use(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), offers)
+def use(levels: list[float], *offers: tuple[Terms, Price], on_demand: str = "10", kind: str = "p5.48xlarge") -> Use:
+    return Use(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), dict(offers))
 
 
 def ask(*uses: Use, **options: Any) -> Any:
@@ -176,8 +175,8 @@ def fleet() -> Fleet:
 
 
 def test_usage_is_on_demand_and_what_the_bill_covers_counts_first() -> None:
-    def offers(provider: str, region: str, instance_type: str) -> tuple[Price, tuple[Offer, ...]]:
-        return Price(Decimal(11), "catalog"), (offer("6"),)
+    def offers(provider: str, region: str, instance_type: str) -> tuple[Price, dict[Terms, Price]]:
+        return Price(Decimal(11), "catalog"), dict([offer("6")])
 
     (family,) = families_of(fleet(), PERIOD, NONE, offers, is_narrowed=False)
     assert (family.provider, family.region, family.name) == ("aws", "us-east-1", "p5")

@@ -82,6 +82,6 @@ def test_what_is_not_priced_is_no_offer() -> None:
 def test_commitments_fall_back_on_the_list_price() -> None:
     listed = Price(Decimal(32), "catalog")
     families = families_of(
-        fleet(), Period(from_ms(0), from_ms(10 * HOUR)), Existing(False), lambda *_: (listed, ()), is_narrowed=False
+        fleet(), Period(from_ms(0), from_ms(10 * HOUR)), Existing(False), lambda *_: (listed, {}), is_narrowed=False
     )
     assert families[0].uses[0].on_demand == listed
