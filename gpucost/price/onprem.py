@@ -61,7 +61,10 @@ class Inputs:
 
 _KEYS = [field.name for field in fields(Inputs)]
 _COUNTED = ("other_watts", "pue", "colocation_per_kw_month", "staff_per_year", "network_per_node", "maintenance_percent_per_year")
-_EXAMPLES = {"currency": "for example USD", "gpu_model": "for example H100-80GB-HBM3; gpucost prices lists them"}
+_EXAMPLES = {
+    "currency": "it should be a currency, for example USD",
+    "gpu_model": "it should be a GPU model, for example H100-80GB-HBM3; gpucost prices lists them",
+}
 _EXAMPLE = pricing_dir() / "onprem.toml"
 
 
@@ -105,7 +108,8 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     for detail in details:
         key, value = str(detail["loc"][0]), detail["input"]
         if detail["type"] != "missing":
-            fix = _EXAMPLES.get(key, detail["msg"].replace("Input", "it"))
+            is_number = detail["type"] not in ("decimal_type", "decimal_parsing")
+            fix = _EXAMPLES.get(key) or (detail["msg"].replace("Input", "it") if is_number else "it should be a number")
             if key in options:
                 return UsageError(f"--{key.replace('_', '-')} is {value}", fix)
             return ConfigError(f"{path}: {key} is {value!r}", fix)

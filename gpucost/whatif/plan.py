@@ -231,19 +231,20 @@ def _wrong(path: Path, lines: Mapping[Key, int], error: ValidationError) -> Data
     """The first error; unknown keys before what is missing without them."""
     detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     kind, loc, fix = detail["type"], detail["loc"], _HINT
-    table: type[BaseModel] = Group if loc[:1] == ("groups",) else Plan
-    if loc[:1] == ("steps",) and len(loc) > 2:  # the change stands in it as well
+    table: type[BaseModel] = Group if loc[0] == "groups" and len(loc) > 1 else Plan
+    if loc[0] == "steps" and len(loc) > 2:  # the change stands in it as well
         table, loc = _STEPS[str(loc[2])], (*loc[:2], *loc[3:])
+    key = "" if len(loc) == 2 else str(loc[0] if len(loc) == 1 else loc[2])
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
     if kind == "extra_forbidden":
-        message, fix = f"unknown key {loc[-1]!r}", _nearest(str(loc[-1]), table.model_fields)
+        message, fix = f"unknown key {key!r}", _nearest(key, table.model_fields)
     elif kind == "missing":
-        message = f"{table.__name__.lower()} needs {loc[-1]}"
+        message = f"{table.__name__.lower()} needs {key}"
     elif kind.startswith("union_tag"):
         change = detail.get("ctx", {}).get("tag", "")
         message, fix = f"{change!r} is no change" if change else "a step without a change", _nearest(change, _STEPS)
-    elif isinstance(loc[-1], str):
-        message = f"{loc[-1]}: {message}, got {detail['input']}"
+    elif key:
+        message = f"{key}: {message}, got {detail['input']}"
     return _at(path, lines, loc, message, fix)
 
 
