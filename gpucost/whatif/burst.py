@@ -278,23 +278,22 @@ def works_of(
         kind = "spot" if node.capacity_type == "spot" else "demand"
         groups[node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind].append(pod)
     tagged = tuple(replace(pod, workload="\t".join(key)) for key, pods in groups.items() for pod in pods)
-    paid: dict[str, Decimal] = defaultdict(Decimal)
+    paid: dict[tuple[str, ...], Decimal] = defaultdict(Decimal)
     (costs,) = yield (Fleet(fleet.nodes, tagged),)
     for (_, _, workload), amount in costs.by_workload.items():
-        paid[workload] += amount
+        paid[tuple(workload.split("\t"))] += amount
     hours = {key: sum((pod.to_ms - pod.from_ms) * pod.gpus for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}
     works, findings = [], []
     for key, pods in sorted(groups.items()):
         provider, region, model, kind = key
-        cost, on_spot = paid["\t".join(key)], (*key[:3], "spot")
         name = " ".join(word for word in (model, provider, region, f"on {kind}") if word)
-        primary = spot_of.get((provider, region, model))
-        if (spent := paid.get("\t".join(on_spot))) and hours[on_spot]:
-            primary = Place(provider, region, spent / Decimal(repr(hours[on_spot])), "store: mean spot price paid")
+        primary, on_spot = spot_of.get((provider, region, model)), (provider, region, model, "spot")
+        if paid[on_spot] and hours[on_spot]:
+            primary = Place(provider, region, paid[on_spot] / Decimal(repr(hours[on_spot])), "store: mean spot price paid")
         if primary is None or not primary.price_per_gpu_hour:
-            findings.append(f"{name}: the primary's spot price is not known; {cost:,.2f} stays where it is.")
+            findings.append(f"{name}: the primary's spot price is not known; {paid[key]:,.2f} stays where it is.")
             continue
         most = max(pod.gpus for pod in pods)
         others = tuple(place for place in places_of.get(model, ()) if (place.provider, place.region) != (provider, region))
-        works.append(Work(name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, cost))
+        works.append(Work(name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, paid[key]))
     return tuple(works), tuple(findings)
