@@ -364,16 +364,9 @@ def _edited(step: Step, group: Group, nodes: Nodes, days: float) -> Nodes:
                     "with so many interruptions nothing is ever finished on spot",
                     "fewer interruptions_per_hour, or more checkpoints",
                 )
-            return [
-                replace(_lasting(node, step.factor), prices=_price(step.price_per_gpu_hour, node.gpus), capacity_type="spot")
-                for node in nodes
-            ]
+            return [replace(_priced(node, step, node.gpus, step.factor), capacity_type="spot") for node in nodes]
         case Rightsize():
-            return [
-                replace(_lasting(node, step.time_factor), gpus=gpus, gpu_model=None, prices=_price(step.price_per_gpu_hour, gpus))
-                for node in nodes
-                for gpus in [float(step.gpus_per_pod or node.gpus)]
-            ]
+            return [_priced(node, step, float(step.gpus_per_pod or node.gpus), step.time_factor) for node in nodes]
         case Schedule(active_percent=float(percent)):
             return [_lasting(node, percent, 100) for node in nodes]
     hours = step.active_hours_per_day or 0
@@ -382,6 +375,11 @@ def _edited(step: Step, group: Group, nodes: Nodes, days: float) -> Nodes:
         return [_lasting(node, hours, 24) for node in nodes]
     kept = round(hours * days * MS_PER_HOUR)
     return [replace(node, to_ms=min(node.to_ms, node.from_ms + kept)) for node in nodes]
+
+
+def _priced(node: Node, step: Spot | Rightsize, gpus: float, times: float) -> Node:
+    """The node with so many GPUs, of any model, at the step's price, up so many times as long."""
+    return replace(_lasting(node, times), gpus=gpus, gpu_model=None, prices=_price(step.price_per_gpu_hour, gpus))
 
 
 def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
