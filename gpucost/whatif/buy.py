@@ -12,7 +12,7 @@ from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Price, Scenario
+from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
@@ -60,28 +60,20 @@ def cloud_usage(
     """
     same = fleet.with_nodes(lambda node: node if node.gpu_model == gpu_model else None)
     if not same.nodes:
-        there = sorted({node.gpu_model for node in fleet.nodes if node.gpu_model})
-        raise GpucostError(
-            f"no {gpu_model} was used in {period}",
-            f"--gpu-model takes one of {', '.join(there)}"
-            if there
-            else "--nodes and --on-demand-price describe the cloud instead",
-        )
+        models = ", ".join(sorted({node.gpu_model for node in fleet.nodes if node.gpu_model}))
+        fix = f"--gpu-model takes one of {models}" if models else "--nodes and --on-demand-price describe the cloud instead"
+        raise GpucostError(f"no {gpu_model} was used in {period}", fix)
     (costs,) = yield (same,)
-    spans = (
-        ((pod.from_ms, pod.to_ms, pod.gpus / own_gpus) for pod in same.pods)
-        if is_narrowed
-        else ((node.from_ms, node.to_ms, node.gpus / own_gpus) for node in same.nodes)
-    )
+    held: Sequence[Node | Pod] = same.pods if is_narrowed else same.nodes
+    spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
     paid, gpu_hours = (costs.cost, costs.allocated_gpu_hours) if is_narrowed else (costs.node_cost, costs.gpu_hours)
     if not paid or not gpu_hours:
         raise GpucostError(f"the {gpu_model} nodes of {period} have no price", "gpucost report says how to give them one")
     price = kept(paid / Decimal(repr(gpu_hours)) * Decimal(repr(own_gpus)))
     kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
-    days = [price.as_of for node in same.nodes for price in node.prices if price.as_of]
-    return counted(spans, period.start_ms, period.end_ms), Price(
-        price, f"store: mean of {', '.join(kinds)}", max(days, default=None)
-    )
+    as_of = max((price.as_of for node in same.nodes for price in node.prices if price.as_of), default=None)
+    cloud = Price(price, f"store: mean of {', '.join(kinds)}", as_of)
+    return counted(spans, period.start_ms, period.end_ms), cloud
 
 
 def answer(
