@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost.cli.output import drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
+from gpucost.cli.output import (
+    drop_stdout,
+    note,
+    output_file,
+    put,
+    put_or_write,
+    stdout_failed,
+    tell_error,
+    write_page,
+    write_rows,
+)
 from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
 from gpucost.periods import MS_PER_HOUR, parse_period
-from gpucost.render.rows import RowFormat
+from gpucost.render.rows import FLAT, RowFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from gpucost.collect.base import ProgressState
     from gpucost.config.model import Config
     from gpucost.periods import Period
+    from gpucost.render.view import Document
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
@@ -229,6 +240,21 @@ class Call:
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
         write_rows(columns, rows, self.format, self.target)
+
+    def answer(self, document: Document) -> None:
+        """Write the document as --format and -o say, with a note where it went into a file.
+
+        Raises GpucostError where it cannot be written.
+        """
+        if self.format in FLAT:
+            self.write_rows(*document.flat)
+        elif self.format is RowFormat.json:
+            from gpucost.render.schema import to_json
+
+            self.write(to_json(document.answer, document.name))
+        else:
+            write_page(document, self.target, markdown=self.format is RowFormat.markdown)
+        self.note_written(document.title)
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:

@@ -9,12 +9,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
+
+if TYPE_CHECKING:
+    from gpucost.render.view import Page
 
 
 def put(text: str = "", *, nl: bool = True) -> None:
@@ -129,6 +132,38 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
             save_parquet(columns, rows, part)
     else:
         put_or_write(render_rows(columns, rows, format), output)
+
+
+_WIDTH_WITHOUT_TERMINAL = 100
+_NARROWEST = 60
+
+
+def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
+    """Write the page for people to `output`, or to stdout where it is None: as Markdown, or as text as wide as the terminal.
+
+    Into files and pipes, text with a word on coverage is 100 wide, and tables of other pages as wide as they are.
+    Raises GpucostError where it cannot be written.
+    """
+    if markdown:
+        from gpucost.render.markdown import render as to_markdown
+
+        put_or_write(to_markdown(page), output)
+        return
+    from gpucost.render.terminal import render
+
+    width = line_width(output) or (_WIDTH_WITHOUT_TERMINAL if page.coverage else None)
+    draws = is_drawn(output)
+    color, charts = draws and not os.environ.get("NO_COLOR"), draws and _can_spell("▇░▏▁")
+    put_or_write(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)
+
+
+def is_drawn(output: Path | None) -> bool:
+    """Whether a page goes to a terminal that can do more than print: there are colors, bars and sparklines there only."""
+    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _can_spell(text: str) -> bool:
+    return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
 
 
 def file_needed(output: Path | None) -> Path:

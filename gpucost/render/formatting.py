@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from gpucost.render.view import Column, Coverage, Figure, Gap, Unit, Value
+from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 _SOURCES = {
@@ -70,6 +70,16 @@ def remark_of(figure: Figure) -> str:
     """What a figure is a share of, or its target and why that is unknown."""
     target = f"target > {figure.target * 100:.3g} %" if figure.target is not None else None
     return "; ".join(part for part in (figure.share_of, target, figure.note) if part)
+
+
+def remark(figure: Figure) -> str:
+    """Both of these."""
+    return f"{share_of(figure)} {remark_of(figure)}".strip()
+
+
+def item_value(item: Item, currency: str) -> str:
+    """What something to do is worth."""
+    return f"{'≤ ' if item.is_most else ''}{figure_text(item.value, item.unit, currency, 2)}"
 
 
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup
 
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, clean, columns, heat_map, spark, spark_words
-from gpucost.render.formatting import coverage_lines, figure_text, remark_of, share_of, sum_text, value_of, with_arrow
+from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
 from gpucost.render.view import (
     CHARGED,
     Change,
     Column,
     Figure,
     Figures,
+    Item,
     LayerKind,
     Line,
     Notice,
     ReportView,
+    Section,
     Step,
     Table,
     Unit,
@@ -49,19 +51,6 @@ class Bar:
     unit: Unit
     note: str | None = None
     kind: LayerKind = "named"
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it."""
-
-    title: str
-    value: Decimal
-    unit: Unit
-    note: str
-    text: str
-    command: str | None = None
-    is_most: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,82 +100,28 @@ def _cleaned(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    title: str
-    is_text: bool
-    weight: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """`value` is what a number sorts by, empty for text and for what is not known; `trend` says which way a change went."""
-
-    text: str
-    value: str
-    is_text: bool
-    weight: int
-    trend: Literal["", "up", "down"]
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    path: str
-    width: int
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    cells: tuple[Cell, ...]
-    flag: str | None
-    trend: Trend | None
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """Rows that are sorted among each other; sums stay where they are."""
-
-    is_sum: bool
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    title: str
-    sum: str | None
-    note: str | None
-    heads: tuple[Head, ...]
-    bodies: tuple[Body, ...]
-    has_trends: bool
-    has_flags: bool
-
-
-def grid(table: Table, currency: str, step: Step | None = None) -> Grid:
-    """The whole table; trends are by `step`."""
-    return Grid(
-        title=table.title,
-        sum=sum_text(*table.sum, currency) if table.sum else None,
-        note=table.note,
-        heads=tuple(Head(column.title, column.unit == "text", column.weight) for column in table.columns),
-        bodies=tuple(
-            Body(is_sum, tuple(_row(line, table, currency, step) for line in lines))
+def grid(table: Table, currency: str, step: Step | None = None) -> dict[str, Any]:
+    """The whole table as the macro `grid` takes it; trends are by `step`. Lines are sorted among each other; sums stay."""
+    return {
+        "table": table,
+        "sum": sum_text(*table.sum, currency) if table.sum else None,
+        "bodies": [
+            (is_sum, [_line(line, table.columns, currency, step) for line in lines])
             for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)
-        ),
-        has_trends=any(line.trend for line in table.lines) and step is not None,
-        has_flags=any(line.flag for line in table.lines),
-    )
+        ],
+        "has_trends": any(line.trend for line in table.lines) and step is not None,
+        "has_flags": any(line.flag for line in table.lines),
+    }
 
 
-def _row(line: Line, table: Table, currency: str, step: Step | None) -> Row:
-    trend = Trend(spark(line.trend), len(line.trend), spark_words(line.trend, step, currency)) if line.trend and step else None
-    cells = (_cell(value, column, currency) for value, column in zip(line.cells, table.columns, strict=True))
-    return Row(tuple(cells), line.flag, trend)
-
-
-def _cell(value: Value, column: Column, currency: str) -> Cell:
-    trend = direction(value) if column.unit == "change" else ""
-    return Cell(with_arrow(value, column, currency), _sorted_by(value), column.unit == "text", column.weight, trend)
+def _line(line: Line, columns: Sequence[Column], currency: str, step: Step | None) -> dict[str, Any]:
+    """Cells are a column, a text, what a number sorts by (nothing for text and for what is not known), and which way it went."""
+    cells = [
+        (column, with_arrow(value, column, currency), _sorted_by(value), direction(value) if column.unit == "change" else "")
+        for value, column in zip(line.cells, columns, strict=True)
+    ]
+    trend = (spark(line.trend), len(line.trend), spark_words(line.trend, step, currency)) if line.trend and step else None
+    return {"cells": cells, "flag": line.flag, "trend": trend}
 
 
 def direction(change: Value) -> Literal["", "up", "down"]:
@@ -206,46 +141,27 @@ def part(block: Block, currency: str) -> dict[str, Any]:
     """A block in words and lengths, as the macro `part` takes it."""
     longest = max((abs(float(bar.value)) for bar in block.bars), default=0.0)
     return {
-        "title": block.title,
-        "intro": block.intro,
-        "figures": [told(figure, currency) for figure in block.figures],
+        "block": block,
+        "figures": [_figure(figure, currency) for figure in block.figures],
         "bars": [_bar(bar, longest, currency) for bar in block.bars],
         "grid": grid(block.table, currency) if block.table else None,
-        "items": [_item(item, currency) for item in block.items],
-        "note": block.note,
+        "item_values": [item_value(item, currency) for item in block.items],
     }
 
 
 def _bar(bar: Bar, longest: float, currency: str) -> dict[str, Any]:
     text = figure_text(bar.value, bar.unit, currency, 2 if bar.unit in ("money", "price") else 1)
     return {
-        "label": bar.label,
+        "bar": bar,
         "text": f"{text} h" if bar.unit == "hours" else text,
-        "note": bar.note,
         "length": f"{abs(float(bar.value)) / longest * 100:.2f}%" if longest else "0%",
         "style": "c5" if bar.value < 0 else "c0" if bar.kind == "named" else bar.kind,
     }
 
 
-def _item(item: Item, currency: str) -> dict[str, Any]:
-    text = figure_text(item.value, item.unit, currency, 2)
-    return {
-        "title": item.title,
-        "value": f"{'≤ ' if item.is_most else ''}{text}",
-        "note": item.note,
-        "text": item.text,
-        "command": item.command,
-    }
-
-
-def told(figure: Figure, currency: str) -> dict[str, Any]:
+def _figure(figure: Figure, currency: str) -> dict[str, Any]:
     """A figure in words, with what it is a share of or its target."""
-    return {
-        "label": figure.label,
-        "value": value_of(figure, currency),
-        "remark": f"{share_of(figure)} {remark_of(figure)}".strip(),
-        "status": figure.status,
-    }
+    return {"label": figure.label, "value": value_of(figure, currency), "remark": remark(figure), "status": figure.status}
 
 
 _CHANGE = Column("Change", "change", 1)
@@ -254,36 +170,29 @@ _CHANGE = Column("Change", "change", 1)
 def cards(view: ReportView) -> list[dict[str, Any]]:
     """What it cost, what of that was no use, and the ratios that have a target, in words; and how costs changed."""
     totals, nodes, since = view.totals, view.node_totals, view.changes
-    whole = nodes.node_cost if nodes else totals.cost
-    found: list[tuple[Figure, Change | None]] = [
-        (Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None), _of(view, "node_cost" if nodes else "cost"))
-    ]
+    whole, of = (nodes.node_cost, "of allocated cost") if nodes else (totals.cost, "of cost")
+
+    def cost(label: str, amount: Decimal, base: Decimal = whole, share_of: str = "of cost") -> Figure:
+        return Figure(label, amount, "money", ratio(amount, base), share_of)
+
+    every = Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)
+    found: list[tuple[Figure, str]] = [(every, "node_cost" if nodes else "cost")]
     if nodes:
-        allocated = Figure("Allocated", totals.cost, "money", ratio(totals.cost, whole), "of cost")
-        unallocated = Figure("Unallocated", nodes.unallocated_cost, "money", ratio(nodes.unallocated_cost, whole), "of cost")
-        found += [(allocated, _of(view, "cost")), (unallocated, _of(view, "unallocated_cost"))]
+        found += [(cost("Allocated", totals.cost), "cost"), (cost("Unallocated", nodes.unallocated_cost), "unallocated_cost")]
         if nodes.not_collected_cost:
-            share = ratio(nodes.not_collected_cost, whole)
-            unseen = Figure("Not collected", nodes.not_collected_cost, "money", share, "of cost")
-            found.append((unseen, _of(view, "not_collected_cost")))
-    share_of = "of allocated cost" if nodes else "of cost"
-    found.append((Figure("Idle", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), share_of), None))
+            found.append((cost("Not collected", nodes.not_collected_cost), "not_collected_cost"))
+    found.append((cost("Idle", totals.idle_cost, totals.cost, of), ""))
     if view.totals_shared and view.totals_shared.costs:
-        found.append((Figure("Shared", view.totals_shared.shared_cost, "money", note="on top"), None))
-    found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), None))
+        found.append((Figure("Shared", view.totals_shared.shared_cost, "money", note="on top"), ""))
+    found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
     targets = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
     return [
-        told(figure, view.currency) | {"change": _told(change) if since else None}
-        for figure, change in [*found, *((figure, None) for figure in targets)]
+        _figure(figure, view.currency) | {"change": _change(getattr(since, name, None))}
+        for figure, name in [*found, *((figure, "") for figure in targets)]
     ]
 
 
-def _of(view: ReportView, name: str) -> Change | None:
-    change: Change | None = getattr(view.changes, name, None)
-    return change
-
-
-def _told(change: Change | None) -> dict[str, str] | None:
+def _change(change: Change | None) -> dict[str, str] | None:
     """None where nothing was compared, or there was nothing to compare with."""
     if change is None or change.cost_change_percent is None:
         return None
@@ -347,11 +256,11 @@ def _charged(view: ReportView) -> dict[str, str] | None:
     return None
 
 
-def _section(section: Table | Figures, currency: str, step: Step) -> dict[str, Any]:
-    empty = part(Block(section.title), currency)
+def _section(section: Section, currency: str, step: Step) -> dict[str, Any]:
     if isinstance(section, Figures):
-        return empty | {"figures": [told(figure, currency) for figure in section.figures]}
-    return empty | {"grid": grid(section, currency, step)}
+        return part(Block(section.title, figures=section.figures), currency)
+    empty = part(Block(section.title), currency)
+    return empty | ({"grid": grid(section, currency, step)} if isinstance(section, Table) else {})
 
 
 def _alike(notices: list[Notice]) -> dict[str, list[Notice]]:
