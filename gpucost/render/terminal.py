@@ -49,20 +49,17 @@ class Charts:
 
     def titles(self, table: Table, step: str) -> list[str]:
         """What stands above each of them; `step` is that of the moments."""
-        has_part = any(column.bar == "part" for column in table.columns)
+        bar = _BAR if any(column.bar == "part" for column in table.columns) else ""
         # where several moments share a character it is not one a day any more
-        each = f"By {step}" if self.spark >= _moments(table) else _TREND
-        each = each if len(each) <= self.spark else _TREND
-        return [*([_BAR if has_part else ""] if self.bar else []), *([each] if self.spark else [])]
+        each = f"By {step}" if self.spark >= max(_moments(table), len(f"By {step}")) else _TREND
+        return [bar] * bool(self.bar) + [each] * bool(self.spark)
 
     def cells(self, table: Table) -> list[list[Text]]:
         """What is drawn beside each line."""
         top = max((_amount(line, table, "whole") for line in table.lines if not line.is_sum), default=0.0)
         return [
-            [
-                *([_bar(line, table, self.bar, top)] if self.bar else []),
-                *([Text(sparkline(line.trend, self.spark), style="cyan")] if self.spark else []),
-            ]
+            [_bar(line, table, self.bar, top)] * bool(self.bar)
+            + [Text(sparkline(line.trend, self.spark), style="cyan")] * bool(self.spark)
             for line in table.lines
         ]
 
