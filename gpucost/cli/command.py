@@ -124,6 +124,13 @@ def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Para
 SHARED = parameters(_SHARED)
 _WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
 _LAST = ("config", "store", "quiet", "verbose")
+# What options are called in a Call, where that is another name.
+_FIELDS = {
+    "config": "config_file",
+    "store": "store_file",
+    "output": "target",
+    **{name: f"{name}s" for name in ("team", "namespace", "cluster", "workload")},
+}
 _SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
 
 
@@ -371,21 +378,12 @@ def command(
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     """The call that shared options describe. Raises UsageError where -o names a directory."""
-    target = output_file(given.get("output"))
-    lists: dict[str, Any] = {f"{name}s": tuple(given.get(name) or ()) for name in ("team", "namespace", "cluster", "workload")}
-    span: dict[str, Any] = {name: given.get(name) for name in _WORDS_FOR["period"]}
+    fields = {_FIELDS.get(name, name): value for name, value in given.items()}
+    fields |= {name: tuple(fields.get(name) or ()) for name in ("teams", "namespaces", "clusters", "workloads")}
+    target = output_file(fields.get("target"))
     suffix = target.suffix.lower() if target else ""
-    return Call(
-        given.get("config"),
-        given.get("store"),
-        bool(given.get("quiet")),
-        bool(given.get("verbose")),
-        format=given.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
-        target=target,
-        more=more,
-        **lists,
-        **span,
-    )
+    fields |= {"format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table), "target": target, "more": more}
+    return Call(**fields)
 
 
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -399,21 +397,24 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         _set_up_logging(verbose=bool(kwargs.get("verbose")))
         try:
             result = command(*args, **kwargs)
-            _flush()
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise stdout_failed(error) from None
             return result
-        except GpucostError as error:
-            if _is_interrupt(error):
-                _interrupted()
-            fail(error.message, error.fix, error.exit_code)
-        except KeyboardInterrupt:
-            _interrupted()
         except BrokenPipeError:
-            _reader_is_gone()
+            # `gpucost … | head`: end quietly
+            drop_stdout()
+            raise typer.Exit(BROKEN_PIPE) from None
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             if _is_interrupt(error):
-                _interrupted()
+                fail("interrupted; what was saved before is kept", None, INTERRUPTED)
+            if isinstance(error, GpucostError):
+                fail(error.message, error.fix, error.exit_code)
             if kwargs.get("verbose"):
                 import traceback
 
@@ -427,15 +428,6 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise stdout_failed(error) from None
-
-
 def _is_interrupt(error: BaseException) -> bool:
     """Whether `error` comes of Ctrl-C: while a query runs, DuckDB raises errors of its own for it."""
     cause: BaseException | None = error
@@ -446,10 +438,6 @@ def _is_interrupt(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
-
-
-def _interrupted() -> NoReturn:
-    fail("interrupted; what was saved before is kept", None, INTERRUPTED)
 
 
 def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
@@ -466,12 +454,6 @@ def _set_up_logging(*, verbose: bool) -> None:
         logging.basicConfig(level=logging.WARNING, format="%(message)s")
     else:
         logging.getLogger().addHandler(logging.NullHandler())
-
-
-def _reader_is_gone() -> NoReturn:
-    """`gpucost … | head`: end quietly."""
-    drop_stdout()
-    raise typer.Exit(BROKEN_PIPE)
 
 
 _NOTED = 5
@@ -498,22 +480,21 @@ def completeness(config: Config, store: Store, query: Query, *, strict: bool) ->
     Raises IncompleteError where a part of it was not collected and not signed, even if that leaves nothing to answer with, or is
     still to come.
     """
-    try:
-        yield
-    except NoDataError:
-        if strict and query.period.end <= (query.now or datetime.now(UTC)):
-            _check(config, store, query)
-        raise
-    if strict:
-        _check(config, store, query)
-
-
-def _check(config: Config, store: Store, query: Query) -> None:
     from gpucost.render.formatting import missing_text
     from gpucost.report.coverage import missed
 
+    now = query.now or datetime.now(UTC)
+    nothing = None
+    try:
+        yield
+    except NoDataError as error:
+        if not strict or query.period.end > now:
+            raise
+        nothing = error
+    if not strict:
+        return
     with store.read() as con:
-        gaps, notices, is_running = missed(con, query.period, query.now or datetime.now(UTC), config.tz, query.clusters)
+        gaps, notices, is_running = missed(con, query.period, now, config.tz, query.clusters)
     missing = missing_text(gaps)
     if missing is not None:
         fix = next((notice.fix for notice in notices), "gpucost collect prometheus")
@@ -522,3 +503,5 @@ def _check(config: Config, store: Store, query: Query) -> None:
         raise IncompleteError(
             f"{query.period_name} is not over yet, so its figures are not final", "leave out --strict for a report so far"
         )
+    if nothing:
+        raise nothing

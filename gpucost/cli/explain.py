@@ -141,10 +141,14 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
         money("cost"),
         text(lambda row: ", ".join(row.price_sources), "Price source", weight=1),
     )
-    rest = answer.workloads[top:]
-    sums = [Line((f"{len(rest):,} more", "", "", _sum(rest, "allocated_gpu_hours"), _sum(rest, "cost"), ""))] if rest else []
-    sums.append(Line(("Total", "", "", answer.allocated_gpu_hours, answer.cost, ""), is_sum=True))
-    return Table.of("By workload and node", answer.workloads[:top], columns, sums)
+    total = Line(("Total", "", "", answer.allocated_gpu_hours, answer.cost, ""), is_sum=True)
+    return Table.of("By workload and node", answer.workloads[:top], columns, [total], _more(answer, answer.workloads, top))
+
+
+def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
+    """What the rows that are not listed come to."""
+    cost = figure_text(_sum(rows[top:], "cost"), "money", answer.currency, 2)
+    return f"and {len(rows) - top:,} more, {cost}: --top {len(rows)}" if len(rows) > top else None
 
 
 def _by_pod(answer: CostExplained, top: int) -> Table:
@@ -159,12 +163,10 @@ def _by_pod(answer: CostExplained, top: int) -> Table:
         text("node", weight=1),
         text(lambda pod: ", ".join(map(_short, pod.devices)) or "not named by any metric", "Devices", weight=1),
     )
-    rest = answer.pods[top:]
-    held = [_sum(rest, name) for name in ("allocated_gpu_hours", "idle_gpu_hours", "cost")]
-    sums = [Line((f"{len(rest):,} more", "", "", "", *held, "", ""))] if rest else []
     whole = (answer.allocated_gpu_hours, _sum(answer.pods, "idle_gpu_hours"), answer.cost)
-    sums.append(Line(("Total", "", "", "", *whole, "", ""), is_sum=True))
-    return Table.of("By pod, and when it held which GPUs (UTC)", answer.pods[:top], columns, sums)
+    total = Line(("Total", "", "", "", *whole, "", ""), is_sum=True)
+    title = "By pod, and when it held which GPUs (UTC)"
+    return Table.of(title, answer.pods[:top], columns, [total], _more(answer, answer.pods, top))
 
 
 def _sum(rows: Sequence[Any], name: str) -> Any:
@@ -197,9 +199,8 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
             )
         yield from (_billed(machine, answer.currency) for machine in node.bill)
         yield from _difference(node)
-    if left := answer.nodes[top:]:
-        cost = figure_text(_sum(left, "cost"), "money", answer.currency, 2)
-        yield Texts("More nodes", (f"{len(left):,} more nodes, {cost}: --top {len(answer.nodes)}",))
+    if more := _more(answer, answer.nodes, top):
+        yield Texts("More nodes", (more,))
 
 
 def _paid_by(name: str, node: NodeCost) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,12 +49,6 @@ def note(text: str = "", *, quiet: bool = False) -> None:
     """Say something beside the data: to stderr, and not at all under -q."""
     if not quiet:
         typer.echo(text, err=True)
-
-
-def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
-    with made(output) as part:
-        part.write_text(text, encoding="utf-8")
 
 
 @contextmanager
@@ -104,16 +97,18 @@ def put_or_write(text: str, output: Path | None) -> None:
         write_text(text, output)
 
 
+def write_text(text: str, output: Path) -> None:
+    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
+    with made(output) as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def tell_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
-    typer.echo(f"{_red('error:')} {message}", err=True)
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + message, err=True)
     if fix:
         typer.echo(f"fix: {fix}", err=True)
-
-
-def _red(text: str) -> str:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    return text if plain else f"\033[1;31m{text}\033[0m"
 
 
 def drop_stdout() -> None:
@@ -182,18 +177,3 @@ def line_width(output: Path | None = None) -> int | None:
         return os.get_terminal_size(sys.stdout.fileno()).columns if output is None and sys.stdout.isatty() else None
     except (OSError, ValueError):  # a stdout that is no file has no descriptor
         return None
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """`text` as lines no longer than the terminal's, broken between words; one line where nothing limits it."""
-    width = line_width()
-    if width is None:
-        return indent + text
-    return textwrap.fill(
-        text,
-        max(width, 20),
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

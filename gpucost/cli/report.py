@@ -303,22 +303,14 @@ _KINDS: Mapping[str, LayerKind] = {
     "cpu_memory": "others",
     **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
 }
-# By answer: the list that says most, its columns, and their titles where they are not those of gpucost unit.
-_COLUMNS: dict[str, tuple[str, dict[str, str | None]]] = {
-    "epoch": ("runs", dict.fromkeys(("run", "namespace", "epochs_done", "mean_cost", "lost_cost", "cost", "forecast_cost"))),
-    "requests": (
-        "models",
-        dict.fromkeys(("workload", "namespace", "model", "amount", "failed", "cost", "idle_cost", "cost_per_1000"))
-        | {"amount": "Requests"},
-    ),
+# By answer: the list that says most, and its columns.
+_COLUMNS = {
+    "epoch": ("runs", "run namespace epochs_done mean_cost lost_cost cost forecast_cost"),
+    "requests": ("models", "workload namespace model amount failed cost idle_cost cost_per_1000"),
     "tokens": (
         "models",
-        dict.fromkeys(
-            (
-                *("workload", "namespace", "model", "prompt_tokens", "generation_tokens", "cost"),
-                *("cost_per_million_tokens", "cost_per_million_generation_tokens"),
-            )
-        ),
+        "workload namespace model prompt_tokens generation_tokens cost cost_per_million_tokens "
+        "cost_per_million_generation_tokens",
     ),
 }
 _WHAT = {
@@ -393,11 +385,11 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
 
 def _per_unit(view: UnitView, words: str) -> Block | None:
     name = view.name.removeprefix("unit.")
-    section, titles = _COLUMNS[name]
+    section, columns = _COLUMNS[name]
     rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
     if not rows:
         return None
-    table = unit_table(view.title, titles, rows[:_MOST_ROWS], view.ask.tz)
+    table = unit_table(view.title, columns.split(), rows[:_MOST_ROWS], view.ask.tz)
     more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
     return Block(view.title, _WHAT[name], table=replace(table, note=more))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _LISTED = 10  # rows that tables show of work without cost and cost without work
 # Titles of columns whose keys do not say it, and what a narrow table may leave out, the heavier first.
 _TITLES = {
-    "amount": "Amount",
     "generation_tokens": "Generated tokens",
     "cost_per_1000": "Per 1,000",
     "cost_per_million_tokens": "Per million",
@@ -112,11 +111,10 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
 
 
 def unit_table(title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneInfo, most: int | None = None) -> Table:
-    """The columns `names`, of which a mapping has titles, of the first `most` rows, but for those that no row has."""
+    """The columns `names` of the first `most` rows, but for those that no row has; moments are local."""
     shown = rows[:most]
-    heads = names if isinstance(names, Mapping) else {}
     columns = [
-        (_column(name, [row[name] for row in shown], heads.get(name)), partial(_local, name, tz))
+        (_column(name, [row[name] for row in shown]), partial(_local, name, tz))
         for name in names
         if any(row[name] is not None for row in shown)
     ]
@@ -124,10 +122,10 @@ def unit_table(title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneI
     return Table.of(title, shown, columns, note=more)
 
 
-def _column(name: str, values: Sequence[Any], title: str | None = None) -> Column:
+def _column(name: str, values: Sequence[Any]) -> Column:
     """Money in cents, or with four decimals where a price of the column is under one; counts without decimals."""
     known = [value for value in values if value is not None]
-    title = title or _TITLES.get(name, name.replace("_", " ").capitalize())
+    title = _TITLES.get(name, name.replace("_", " ").capitalize())
     weight = _WEIGHTS.get(name, 0)
     if all(isinstance(value, str) for value in known):
         return Column(title, "text", weight=weight)
