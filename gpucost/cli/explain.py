@@ -185,7 +185,7 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
         yield _paid_by(name, node)
         yield _by_source(node)
         if len(node.prices) > 1:
-            more = len(node.prices) - rows
+            hidden = len(node.prices) - rows
             yield Table.of(
                 f"Prices of {node.node}",
                 node.prices[:rows],
@@ -195,7 +195,7 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
                     figure(lambda price: _exact(price.price_per_hour), "Price per hour"),
                     text("price_source"),
                 ),
-                note=f"and {more:,} more prices in turn: --rows {len(node.prices)}" if more > 0 else None,
+                note=f"and {hidden:,} more prices in turn: --rows {len(node.prices)}" if hidden > 0 else None,
             )
         yield from (_billed(machine, answer.currency) for machine in node.bill)
         yield from _difference(node)

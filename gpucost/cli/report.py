@@ -16,7 +16,8 @@ from gpucost.cli import waste as _findings
 from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.output import drop_stdout, file_needed, is_drawn, made, put_or_write, stdout_failed, write_page
 from gpucost.cli.unit import unit_table
-from gpucost.errors import UsageError
+from gpucost.errors import IncompleteError, PriceError, UsageError
+from gpucost.periods import is_month
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block
 from gpucost.report.waste import BUCKETS
@@ -159,7 +160,7 @@ def report(
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
     """
-    from gpucost import comparisons, pipeline
+    from gpucost import comparisons
 
     target = call.target
     written_as = format or _format_of(target)
@@ -183,12 +184,9 @@ def report(
         if compare:
             view = comparisons.compared_report(settings, opened, query)
         elif waste:
-            from gpucost.cli.waste import with_waste
-
             if written_as in _FLAT:
                 raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
-
-            view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
+            view = _findings.with_waste(*pipeline.waste_report(settings, opened, query, top=top))
         else:
             view = pipeline.report(settings, opened, query)
         beside: Sequence[Block] = ()
@@ -236,8 +234,6 @@ def write_focus(call: Call, query: Query, version: str) -> None:
 
     Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
     """
-    from gpucost import pipeline
-
     config, month, target = call.settings, call.month, call.target
     if month is None:
         raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
@@ -276,12 +272,6 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
 
     No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
     """
-    from dataclasses import replace
-
-    from gpucost import pipeline
-    from gpucost.errors import IncompleteError, PriceError
-    from gpucost.periods import is_month
-
     is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
     if not is_billed or query.is_narrowed or query.clusters or not is_month(query.period, settings.tz):
         return view

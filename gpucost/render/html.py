@@ -24,7 +24,6 @@ from gpucost.render.view import (
     Item,
     LayerKind,
     Line,
-    Notice,
     ReportView,
     Section,
     Step,
@@ -74,7 +73,7 @@ def environment() -> Environment:
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader([reports_dir() / "html", reports_dir() / "chargeback"]),
         undefined=StrictUndefined,
         autoescape=True,
@@ -83,6 +82,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.globals |= {
+        function.__name__: function
+        for function in (
+            *(bodies, columns, direction, figure_text, heat_map, item_value, remark, sort_value, spark, spark_words, sum_text),
+            *(value_of, with_arrow),
+        )
+    }
+    return made
 
 
 @cache
@@ -100,28 +107,9 @@ def _cleaned(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
 
 
-def grid(table: Table, currency: str, step: Step | None = None) -> dict[str, Any]:
-    """The whole table as the macro `grid` takes it; trends are by `step`. Lines are sorted among each other; sums stay."""
-    return {
-        "table": table,
-        "sum": sum_text(*table.sum, currency) if table.sum else None,
-        "bodies": [
-            (is_sum, [_line(line, table.columns, currency, step) for line in lines])
-            for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)
-        ],
-        "has_trends": any(line.trend for line in table.lines) and step is not None,
-        "has_flags": any(line.flag for line in table.lines),
-    }
-
-
-def _line(line: Line, columns: Sequence[Column], currency: str, step: Step | None) -> dict[str, Any]:
-    """Cells are a column, a text, what a number sorts by (nothing for text and for what is not known), and which way it went."""
-    cells = [
-        (column, with_arrow(value, column, currency), _sorted_by(value), direction(value) if column.unit == "change" else "")
-        for value, column in zip(line.cells, columns, strict=True)
-    ]
-    trend = (spark(line.trend), len(line.trend), spark_words(line.trend, step, currency)) if line.trend and step else None
-    return {"cells": cells, "flag": line.flag, "trend": trend}
+def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
+    """Lines that are sorted among each other; sums, which the first of each says, stay where they are."""
+    return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
 
 
 def direction(change: Value) -> Literal["", "up", "down"]:
@@ -131,37 +119,18 @@ def direction(change: Value) -> Literal["", "up", "down"]:
     return "up" if change > 0 else "down"
 
 
-def _sorted_by(value: Value) -> str:
+def sort_value(value: Value) -> str:
+    """What a number sorts by; nothing for text and for what is not known."""
     if value is None or isinstance(value, str):
         return ""
     return f"{value:f}" if isinstance(value, Decimal) else f"{value:.9f}"
 
 
-def part(block: Block, currency: str) -> dict[str, Any]:
-    """A block in words and lengths, as the macro `part` takes it."""
+def part(block: Block, currency: str, step: Step | None = None) -> dict[str, Any]:
+    """A block as the macro `part` takes it; trends are by `step`."""
     longest = max((abs(float(bar.value)) for bar in block.bars), default=0.0)
-    return {
-        "block": block,
-        "figures": [_figure(figure, currency) for figure in block.figures],
-        "bars": [_bar(bar, longest, currency) for bar in block.bars],
-        "grid": grid(block.table, currency) if block.table else None,
-        "item_values": [item_value(item, currency) for item in block.items],
-    }
-
-
-def _bar(bar: Bar, longest: float, currency: str) -> dict[str, Any]:
-    text = figure_text(bar.value, bar.unit, currency, 2 if bar.unit in ("money", "price") else 1)
-    return {
-        "bar": bar,
-        "text": f"{text} h" if bar.unit == "hours" else text,
-        "length": f"{abs(float(bar.value)) / longest * 100:.2f}%" if longest else "0%",
-        "style": "c5" if bar.value < 0 else "c0" if bar.kind == "named" else bar.kind,
-    }
-
-
-def _figure(figure: Figure, currency: str) -> dict[str, Any]:
-    """A figure in words, with what it is a share of or its target."""
-    return {"label": figure.label, "value": value_of(figure, currency), "remark": remark(figure), "status": figure.status}
+    lengths = [f"{abs(float(bar.value)) / longest * 100:.2f}%" if longest else "0%" for bar in block.bars]
+    return {"block": block, "currency": currency, "step": step, "lengths": lengths}
 
 
 _CHANGE = Column("Change", "change", 1)
@@ -187,7 +156,7 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
     found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
     targets = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
     return [
-        _figure(figure, view.currency) | {"change": _change(getattr(since, name, None))}
+        {"figure": figure, "change": _change(getattr(since, name, None))}
         for figure, name in [*found, *((figure, "") for figure in targets)]
     ]
 
@@ -200,9 +169,6 @@ def _change(change: Change | None) -> dict[str, str] | None:
     return {"text": with_arrow(value, _CHANGE, ""), "trend": direction(value)}
 
 
-_SHOWN_ALIKE = 3
-
-
 def render(view: ReportView, *, blocks: Sequence[Block] = ()) -> str:
     """The whole report as one file: style, script and charts inside, and nothing is loaded from anywhere.
 
@@ -210,33 +176,32 @@ def render(view: ReportView, *, blocks: Sequence[Block] = ()) -> str:
     """
     if view.series is None:
         raise ValueError("the HTML report draws series: ask for them with Query(with_series=True)")
-    series, currency = view.series, view.currency
+    series = view.series
     return (
         environment()
         .get_template("report.html.j2")
         .render(
             **frame(),
-            title=view.title,
-            subtitle=view.subtitle,
-            currency=currency,
-            timezone=series.timezone,
-            step=series.step,
+            view=view,
+            currency=view.currency,
+            series=series,
             cards=cards(view),
-            since=view.changes.period_name if view.changes else None,
             status=_status(view),
-            costs=[columns(stack, series, currency, before_sharing=view.totals_shared is not None) for stack in series.stacks],
-            hours=columns(series.hours, series, currency),
             charged=_charged(view),
-            heat=[heat_map(heat) for heat in series.heat if any(share is not None for row in heat.shares for share in row)],
+            heat=[heat for heat in series.heat if any(share is not None for row in heat.shares for share in row)],
             heat_levels=HEAT_LEVELS,
             height=HEIGHT,
-            sections=[_section(section, currency, series.step) for section in view.sections],
-            blocks=[part(block, currency) for block in blocks],
-            coverage=coverage_lines(view.coverage, currency),
-            notices=[_alike(list(alike)) for _, alike in groupby(view.coverage.warnings, key=lambda notice: notice.code)],
-            method=series.method,
+            parts=[part(block, view.currency, series.step) for block in (*map(_block, view.sections), *blocks)],
+            coverage=coverage_lines(view.coverage, view.currency),
+            notices=[list(alike) for _, alike in groupby(view.coverage.warnings, key=lambda notice: notice.code)],
         )
     )
+
+
+def _block(section: Section) -> Block:
+    if isinstance(section, Figures):
+        return Block(section.title, figures=section.figures)
+    return Block(section.title, table=section if isinstance(section, Table) else None)
 
 
 def _status(view: ReportView) -> str:
@@ -254,15 +219,3 @@ def _charged(view: ReportView) -> dict[str, str] | None:
         if isinstance(section, Table) and any(column.title == CHARGED for column in section.columns):
             return {"id": f"part-{place}", "title": section.title, "column": CHARGED}
     return None
-
-
-def _section(section: Section, currency: str, step: Step) -> dict[str, Any]:
-    if isinstance(section, Figures):
-        return part(Block(section.title, figures=section.figures), currency)
-    empty = part(Block(section.title), currency)
-    return empty | ({"grid": grid(section, currency, step)} if isinstance(section, Table) else {})
-
-
-def _alike(notices: list[Notice]) -> dict[str, list[Notice]]:
-    """Hundreds of nodes without a price are one problem: the first few of a kind stand there, the rest can be unfolded."""
-    return {"shown": notices[:_SHOWN_ALIKE], "more": notices[_SHOWN_ALIKE:]}

@@ -45,9 +45,12 @@ def save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], file: Pa
     types = {name: _column_type([row[i] for row in rows]) for i, name in enumerate(columns)}
     if len(types) < len(columns):
         raise UsageError("Parquet has one column of a name, and here two have the same", "give them names of their own, with AS")
-    kinds = list(types.values())
     texts = [
-        [as_text(value) if kinds[i] == "VARCHAR" and value is not None else value for i, value in enumerate(row)] for row in rows
+        [
+            as_text(value) if kind == "VARCHAR" and value is not None else value
+            for kind, value in zip(types.values(), row, strict=True)
+        ]
+        for row in rows
     ]
     save_rows(types, texts, "parquet", file)
 
@@ -74,19 +77,17 @@ def _column_type(values: Sequence[Any]) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     cells = [[as_text(value) for value in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
-    numeric = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
-
-    def line(texts: Sequence[str]) -> str:
-        fields = zip(texts, widths, numeric, strict=True)
-        padded = (text.rjust(width) if right else text.ljust(width) for text, width, right in fields)
-        return "  ".join(padded).rstrip() + "\n"
-
-    return line(columns) + line(["-" * width for width in widths]) + "".join(map(line, cells))
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    sides = [">" if right else "<" for right in _are_numbers(columns, rows)]
+    lines = (
+        "  ".join(f"{text:{side}{width}}" for text, side, width in zip(line, sides, widths, strict=True)).rstrip()
+        for line in (columns, ["-" * width for width in widths], *cells)
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    rules = ["--:" if any(_is_number(row[i]) for row in rows) else ":--" for i in range(len(columns))]
+    rules = ["--:" if right else ":--" for right in _are_numbers(columns, rows)]
     cells = [[as_text(value).replace("|", "\\|") for value in row] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in [list(columns), rules, *cells])
 
@@ -143,8 +144,12 @@ def plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+def _are_numbers(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
+    """Which columns hold any number."""
+    return [
+        any(isinstance(row[at], int | float | Decimal) and not isinstance(row[at], bool) for row in rows)
+        for at in range(len(columns))
+    ]
 
 
 GAP = 2
