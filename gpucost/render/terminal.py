@@ -12,6 +12,7 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
+from rich.table import Column as GridColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -254,13 +255,8 @@ class _Terminal:
         self._remark(table.note)
 
     def _figures(self, section: Figures) -> None:
-        grid = _grid()
-        grid.add_column()
-        for _ in range(2):
-            grid.add_column(justify="right", no_wrap=True)
-        if self.charts:
-            grid.add_column(no_wrap=True)
-        grid.add_column()
+        figures = [GridColumn(justify="right", no_wrap=True) for _ in range(2)]
+        grid = _grid(GridColumn(), *figures, *[GridColumn(no_wrap=True)] * self.charts, GridColumn())
         for figure in section.figures:
             remark = Text(remark_of(figure))
             if figure.status:
@@ -275,10 +271,9 @@ class _Terminal:
         for at, item in enumerate(section.items):
             if at:
                 self.console.print()
-            head = _grid()
-            head.add_column(justify="right", width=3)
-            head.add_column(justify="right", width=width)
-            head.add_column(overflow="fold")
+            head = _grid(
+                GridColumn(justify="right", width=3), GridColumn(justify="right", width=width), GridColumn(overflow="fold")
+            )
             head.add_row(f"{item.rank}", item_value(item, self.page.currency), Text(item.title, style="bold"))
             self.console.print(head, width=self.prose)
             self.console.print(Padding.indent(item.text, 5), width=self.prose)
@@ -287,9 +282,7 @@ class _Terminal:
 
     def _coverage(self, coverage: Coverage) -> None:
         self.console.print(Text("Coverage", style="bold"))
-        grid = _grid()
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
+        grid = _grid(GridColumn(no_wrap=True), GridColumn(overflow="fold"))
         for label, sentences in coverage_lines(coverage, self.page.currency):
             for index, sentence in enumerate(sentences):
                 grid.add_row("" if index else label, sentence)
@@ -301,12 +294,9 @@ class _Terminal:
         """The first few of a kind: hundreds of nodes without a price are one problem. A fix they share is said once."""
         shown = alike[:_ALIKE_SHOWN]
         for index, notice in enumerate(shown):
-            grid = _grid(gap=1)
-            grid.add_column(style="yellow")
-            grid.add_column(overflow="fold")
+            grid = _grid(GridColumn(style="yellow"), GridColumn(overflow="fold"), gap=1)
             grid.add_row("!", notice.message)
-            is_last_with_fix = index + 1 == len(shown) or shown[index + 1].fix != notice.fix
-            if notice.fix and is_last_with_fix:
+            if notice.fix and (notice is shown[-1] or shown[index + 1].fix != notice.fix):
                 grid.add_row("", Text(f"fix: {notice.fix}", style="cyan"))
             self._indented(grid)
         if len(alike) > len(shown):
@@ -328,8 +318,8 @@ def _meter(figure: Figure) -> Text:
     return Text(meter(share), style=_STATUS_STYLES[figure.status] if figure.status else "yellow")
 
 
-def _grid(*, show_header: bool = False, gap: int = GAP) -> Grid:
-    return Grid(box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style="")
+def _grid(*columns: GridColumn, show_header: bool = False, gap: int = GAP) -> Grid:
+    return Grid(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style="")
 
 
 def _layout(fit: Fit, room: int, choices: list[Charts]) -> tuple[list[int], Charts]:
