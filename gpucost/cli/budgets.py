@@ -110,9 +110,8 @@ def _target_columns(state: BudgetState) -> dict[str, Any]:
     found = {one.name: one for one in state.targets}
     columns: dict[str, Any] = {}
     for name in ("efficiency", "spot_ratio", "idle_cost_share"):
-        one = found.get(name)
-        columns |= {name: one.value if one else None, f"{name}_target": one.limit if one else None}
-        columns |= {f"{name}_status": one.status if one else None}
+        for column, field in ((name, "value"), (f"{name}_target", "limit"), (f"{name}_status", "status")):
+            columns[column] = getattr(found.get(name), field, None)
     return columns
 
 

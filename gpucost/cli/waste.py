@@ -87,7 +87,7 @@ def waste(
             title=f"GPU waste: {', '.join((*call.workloads, view.title.split(': ', 1)[1]))}",
             subtitle=view.subtitle,
             currency=view.currency,
-            sections=(*waste_tables(found), *((findings_table(shown),) if shown is not None else ())),
+            sections=(*waste_tables(found), *([finding_items(shown, TITLE)] if shown else [])),
             coverage=view.coverage,
             name="waste",
             answer=WasteAnswer(period=view.period, currency=view.currency, waste=found, findings=shown, coverage=view.coverage),
@@ -232,7 +232,7 @@ def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], c
     return replace(found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over)
 
 
-def finding_items(findings: Sequence[Finding]) -> Items:
+def finding_items(findings: Sequence[Finding], title: str = "") -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
     return Items(
         tuple(
@@ -247,23 +247,8 @@ def finding_items(findings: Sequence[Finding]) -> Items:
                 one.rank,
             )
             for one in findings
-        )
-    )
-
-
-def findings_table(findings: Sequence[Finding]) -> Table:
-    """The dearest findings as a table of a report."""
-    return Table.of(
-        TITLE,
-        findings,
-        (
-            text(lambda one: f"{one.rank}", "#"),
-            text("title", "Finding"),
-            text(who, "Whose", weight=1),
-            text(lambda one: "at most" if one.is_bound else ""),
-            money("saving_per_month", "A month"),
         ),
-        note="gpucost findings gives the evidence, and the command that shows each saving.",
+        title,
     )
 
 
