@@ -96,9 +96,9 @@ def chargeback(
     _tell(call, manifest, target)
     if manifest["missing"]:
         places = {"--config": call.config_file, "--store": call.store_file}
-        asked = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
+        options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
         # what --collect did not bring, it does not bring again
-        fix = _command("doctor", places) if collect else _command("chargeback --collect", asked | places)
+        fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
         tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(IncompleteError.exit_code)
     if failed:

@@ -344,9 +344,9 @@ def costs_by_day(call: Call, period: Period, by: tuple[str, ...] = ("team", "day
     query = Query(period=window, period_name=name_of(window, tz), by=by, now=now, with_sections=False, may_be_idle=True)
     view = pipeline.report(config, store, query)
     days = days_of(view, tz, now)
-    asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
+    query = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
-        view = pipeline.report(config, store, asked)
+        view = pipeline.report(config, store, query)
     except StoreError:
         raise
     except GpucostError:  # no data in it yet

@@ -226,10 +226,10 @@ class Call:
         """The report's query that the options make, with `more` of its fields."""
         from gpucost.report import Query
 
-        asked = {"teams": self.teams, "namespaces": self.namespaces, "clusters": self.clusters, "now": self.now}
+        fields = {"teams": self.teams, "namespaces": self.namespaces, "clusters": self.clusters, "now": self.now}
         if "period" not in more:
-            asked |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
-        return Query(**{**asked, **more})
+            fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
+        return Query(**{**fields, **more})
 
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
@@ -343,7 +343,7 @@ def command(
     extra = more or {}
     shared = {**SHARED, **extra}
 
-    def made(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = {one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]}
         named = [name for word in layout.split() for name in _WORDS_FOR.get(word, (word,))]
         at = named.index("*") if "*" in named else len(named)
@@ -356,9 +356,9 @@ def command(
             for name in ("config", "store"):
                 if above.get(name) and name not in used:
                     raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
-            asked = {name: given.pop(name, shared[name].default) for name in used}
-            others = {name: asked.pop(name) for name in extra if name in asked}
-            function(_call(asked, others), **given)
+            common = {name: given.pop(name, shared[name].default) for name in used}
+            others = {name: common.pop(name) for name in extra if name in common}
+            function(_call(common, others), **given)
 
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
@@ -373,7 +373,7 @@ def command(
         called.__annotations__ = {one.name: one.annotation for one in parameters}
         return called
 
-    return made
+    return decorate
 
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:

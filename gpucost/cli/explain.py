@@ -59,7 +59,7 @@ _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
 
-# What teams, namespaces and workloads are asked with.
+# Options of teams, namespaces and workloads.
 _OF_COST = parameters(
     {
         "day": (str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")),
@@ -122,13 +122,13 @@ def _day(call: Call, day: str) -> tuple[Period, str]:
     """Raises UsageError for a day that is none, or that is not of the month beside it."""
     month = call.month
     try:
-        asked = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
+        chosen = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
     except ValueError:
         raise UsageError(f"--day {day!r} is no day", "for example --day 2026-10-05") from None
-    if month and f"{asked:%Y-%m}" != month:
+    if month and f"{chosen:%Y-%m}" != month:
         raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
-    start = parse_instant("--day", f"{asked}", call.tz)
-    period = Period(start, local_midnight(asked + timedelta(days=1), call.tz))
+    start = parse_instant("--day", f"{chosen}", call.tz)
+    period = Period(start, local_midnight(chosen + timedelta(days=1), call.tz))
     return period, name_of(period, call.tz)
 
 

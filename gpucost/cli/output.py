@@ -52,7 +52,7 @@ def note(text: str = "", *, quiet: bool = False) -> None:
 
 
 @contextmanager
-def made(target: Path | None) -> Iterator[Path]:
+def atomic_write(target: Path | None) -> Iterator[Path]:
     """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
 
     What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
@@ -98,8 +98,8 @@ def put_or_write(text: str, output: Path | None) -> None:
 
 
 def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
-    with made(output) as part:
+    """Write `text` to the file `output`, as `atomic_write` does. Raises GpucostError where it cannot be written."""
+    with atomic_write(output) as part:
         part.write_text(text, encoding="utf-8")
 
 
@@ -123,7 +123,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
     Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
     """
     if format is RowFormat.parquet:
-        with made(file_needed(output)) as part:
+        with atomic_write(file_needed(output)) as part:
             save_parquet(columns, rows, part)
     else:
         put_or_write(render_rows(columns, rows, format), output)

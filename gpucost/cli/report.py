@@ -14,7 +14,7 @@ import typer
 from gpucost import pipeline
 from gpucost.cli import waste as _findings
 from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
-from gpucost.cli.output import drop_stdout, file_needed, is_drawn, made, put_or_write, stdout_failed, write_page
+from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, put_or_write, stdout_failed, write_page
 from gpucost.cli.unit import unit_table
 from gpucost.errors import IncompleteError, PriceError, UsageError
 from gpucost.periods import is_month
@@ -189,10 +189,10 @@ def report(
             view = _findings.with_waste(*pipeline.waste_report(settings, opened, query, top=top))
         else:
             view = pipeline.report(settings, opened, query)
-        beside: Sequence[Block] = ()
+        extra_blocks: Sequence[Block] = ()
         if written_as is ReportFormat.html:
-            view, beside = page(settings, opened, query, view, findings)
-        write_report(view, written_as, target, beside)
+            view, extra_blocks = page(settings, opened, query, view, findings)
+        write_report(view, written_as, target, extra_blocks)
         call.note_written(view.title)
         if written_as in _FLAT:
             note_gaps(settings, opened, query.period, query.clusters, quiet=call.quiet)
@@ -217,7 +217,7 @@ def write_report(view: ReportView, format: str, output: Path | None, blocks: Seq
     from gpucost.render import data
 
     if format == "parquet":
-        with made(file_needed(output)) as part:
+        with atomic_write(file_needed(output)) as part:
             data.to_parquet(view, part)
     elif format == "html":
         from gpucost.render.html import render
@@ -244,7 +244,7 @@ def write_focus(call: Call, query: Query, version: str) -> None:
             "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"
-    with made(target) as part:
+    with atomic_write(target) as part:
         totals = pipeline.focus_file(config, call.store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
             _to_stdout(part)
@@ -366,10 +366,10 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
     )
     all_of = waste.totals
     part, whole = (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
-    told, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
+    wasted, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
     kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
     but = f": every bar but {' and '.join(kept)}" if kept else ""
-    intro = f"Wasted: {told} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
+    intro = f"Wasted: {wasted} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
     return Block("Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None)
 
 

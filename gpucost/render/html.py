@@ -73,7 +73,7 @@ def environment() -> Environment:
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader([reports_dir() / "html", reports_dir() / "chargeback"]),
         undefined=StrictUndefined,
         autoescape=True,
@@ -82,14 +82,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {
+    templates.globals |= {
         function.__name__: function
         for function in (
             *(bodies, columns, direction, figure_text, heat_map, item_value, remark, sort_value, spark, spark_words, sum_text),
             *(value_of, with_arrow),
         )
     }
-    return made
+    return templates
 
 
 @cache

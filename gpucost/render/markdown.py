@@ -41,15 +41,15 @@ def environment(folder: Path) -> Environment:
     """For templates of Markdown in `folder`: whatever they print is escaped, `| code` makes a command to copy."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=_escaped,
         keep_trailing_newline=True,
     )
-    made.filters["code"] = _code
-    return made
+    templates.filters["code"] = _code
+    return templates
 
 
 def _escaped(value: object) -> object:
