@@ -184,15 +184,15 @@ def _metrics(call: Call, period: Period, now: datetime, shared: dict[str, Any]) 
 def _bills(call: Call, month: str, shared: dict[str, Any]) -> Iterator[Run]:
     from gpucost.cli.collect_bills import collect_aws, collect_azure, collect_focus, collect_gcp
 
-    settings = call.settings
-    if settings.aws.exports:
-        yield partial(collect_aws, **shared)
-    if settings.gcp.exports or settings.gcp.billing_table:
-        yield partial(collect_gcp, month=[month], **shared)
-    if settings.azure.exports or settings.azure.cost_scope:
-        yield partial(collect_azure, month=[month], **shared)
-    if settings.focus.exports:
-        yield partial(collect_focus, **shared)
+    settings, of_month = call.settings, {"month": [month]}
+    for source, collect, more in (
+        (settings.aws.exports, collect_aws, {}),
+        (settings.gcp.exports or settings.gcp.billing_table, collect_gcp, of_month),
+        (settings.azure.exports or settings.azure.cost_scope, collect_azure, of_month),
+        (settings.focus.exports, collect_focus, {}),
+    ):
+        if source:
+            yield partial(collect, **more, **shared)
 
 
 def _prices(call: Call, period: Period, now: datetime) -> None:

@@ -217,7 +217,7 @@ def forecast(call: Call) -> None:
 
 
 def _forecast_table(rows: list[Forecast]) -> Table:
-    table = Table.of(
+    return Table.of(
         "What the month will come to",
         rows,
         (
@@ -231,9 +231,8 @@ def _forecast_table(rows: list[Forecast]) -> Table:
             count(lambda row: row.history_days if row.open_days else None, "Days used", weight=2),
         ),
         note=f"{_METHOD} Each line is forecast by itself: they need not add up.",
+        is_sum=lambda row: row.series.level == "fleet",
     )
-    lines = (replace(line, is_sum=row.series.level == "fleet") for line, row in zip(table.lines, rows, strict=True))
-    return replace(table, lines=tuple(lines))
 
 
 class LevelOption(StrEnum):

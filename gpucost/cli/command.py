@@ -75,9 +75,7 @@ def names_in(texts: list[str] | None) -> tuple[str, ...]:
 Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
-    "team": (Texts, option("--team", "NAME", "Only this team; repeatable.")),
-    "namespace": (Texts, option("--namespace", "NAME", "Only this namespace; repeatable.")),
-    "cluster": (Texts, option("--cluster", "NAME", "Only this cluster; repeatable.")),
+    **{name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.")) for name in ("team", "namespace", "cluster")},
     "workload": (Texts, option("--workload", "NAME", "Only this workload, as Kind/name or by its name; repeatable.")),
     "month": (str | None, option("--month", "YYYY-MM", "A whole month of the configured time zone.")),
     "start": (
@@ -270,20 +268,12 @@ class Call:
         Nothing may be written to stdout meanwhile.
         """
         if self.quiet or self.verbose or not sys.stderr.isatty():
-
-            def line(words: str) -> None:
-                note(words, quiet=self.quiet or not self.verbose)
-
-            yield line
+            yield functools.partial(note, quiet=self.quiet or not self.verbose)
             return
         from rich.console import Console
 
-        with Console(stderr=True).status("") as shown:
-
-            def show(words: str) -> None:
-                shown.update(words)
-
-            yield show
+        with Console(stderr=True).status("") as line:
+            yield line.update
 
     @contextmanager
     def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:

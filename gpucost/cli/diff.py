@@ -170,9 +170,7 @@ def _table(
         text(partial(_label, name, index), _phrase(name)[:1].upper() + _phrase(name)[1:], weight=1 if index else 0)
         for index, name in enumerate(keys)
     ]
-    table_of_rows = Table.of(title, rows, (*names, *_figures(diff)), note=note)
-    lines = (replace(line, flag=_flag(row)) for line, row in zip(table_of_rows.lines, rows, strict=True))
-    return replace(table_of_rows, lines=(*lines, *sums))
+    return Table.of(title, rows, (*names, *_figures(diff)), sums, note, flag=_flag)
 
 
 def _figures(diff: Diff) -> list[Shown]:

@@ -234,10 +234,15 @@ def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], c
 
 def finding_items(findings: Sequence[Finding], title: str = "") -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
+
+    def whose(one: Finding) -> str:
+        owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
+        return f" ({owner})" if owner else ""
+
     return Items(
         tuple(
             Item(
-                f"{one.title}: {who(one)}",
+                f"{one.title}: {one.subject}{whose(one)}",
                 one.saving_per_month,
                 "money",
                 "a month",
@@ -263,12 +268,6 @@ def headline(findings: Findings, currency: str) -> str:
         f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} "
         "a month; amounts after ≤ are what the waste cost, so that no more can be saved."
     )
-
-
-def who(one: Finding) -> str:
-    """What a finding is about, and whose that is."""
-    owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
-    return f"{one.subject} ({owner})" if owner else one.subject
 
 
 def _commit(config: Config, period: Period, question: Question) -> Scenario[Answer]:

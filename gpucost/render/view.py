@@ -415,11 +415,18 @@ class Table:
 
     @classmethod
     def of(
-        cls, title: str, rows: Iterable[Any], columns: Iterable[Shown], sums: Iterable[Line] = (), note: str | None = None
+        cls,
+        title: str,
+        rows: Iterable[Any],
+        columns: Iterable[Shown],
+        sums: Iterable[Line] = (),
+        note: str | None = None,
+        **marks: Callable[[Any], Any],
     ) -> Table:
-        """A line for each row, and `sums` below."""
+        """A line for each row, with what `marks` (flag, is_sum) make of it, and `sums` below."""
         heads, values = zip(*columns, strict=True)
-        return cls(title, heads, (*(Line(tuple(value(row) for value in values)) for row in rows), *sums), note)
+        lines = (Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()}) for row in rows)
+        return cls(title, heads, (*lines, *sums), note)
 
 
 # A column, and what it shows of a row.
