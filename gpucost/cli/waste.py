@@ -277,14 +277,14 @@ def _commit(config: Config, period: Period, question: Question) -> Scenario[Answ
     from gpucost.whatif.fleet import PricePer
     from gpucost.whatif.reserve import answer
 
-    options = StoreOptions(
+    asked = StoreOptions(
         namespace=[question.namespace] if question.namespace else None,
         workload=list(question.workloads),
         cluster=[question.cluster] if question.cluster else None,
         start=iso(period.start),
         end=iso(period.end),
     )
-    run = Run(lambda: config, options, quiet=True)
+    run = Run(lambda: config, asked, quiet=True)
     families, existing, name, assumptions = stored_families(run, (), (), {}, {}, PricePer.node)
     return (yield from answer(families, existing, currency=config.currency, period=name, assumptions=assumptions))
 
