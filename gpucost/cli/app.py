@@ -5,35 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
 from gpucost import __version__
 
-
-class Row(NamedTuple):
-    """A command: the module of `gpucost.cli` that has it, its function there, and its line in the help of its group."""
-
-    module: str
-    function: str
-    summary: str
+# A command: the module of `gpucost.cli` that has it as group_name, and its line in the help of its group.
+Row = tuple[str, str]
 
 
 class CommandTable(dict[str, Any]):
     """Commands by name, those of `rows` imported when they are asked for."""
 
-    def __init__(self, rows: dict[str, Row], others: Mapping[str, Any]) -> None:
+    def __init__(self, group: str, rows: dict[str, Row], others: Mapping[str, Any]) -> None:
         super().__init__({**dict.fromkeys(rows), **others})
-        self._rows = rows
+        self._group, self._rows = group, rows
 
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
         if command is None:
-            row = self._rows[name]
+            module = import_module(f"gpucost.cli.{self._rows[name][0]}")
+            function = "_".join(part for part in (self._group, name) if part not in ("", DEFAULT)).replace("-", "_")
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            program.command(name, hidden=name == DEFAULT)(getattr(import_module(f"gpucost.cli.{row.module}"), row.function))
+            program.command(name, hidden=name == DEFAULT)(getattr(module, function))
             command = self[name] = typer.main.get_command(program)
             for one in command.params:
                 if one.param_type_name == "argument":  # its help would have Python's type behind its name
@@ -53,12 +49,13 @@ class CommandTable(dict[str, Any]):
 class CommandGroup(TyperGroup):
     """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
 
+    group: ClassVar[str] = ""
     rows: ClassVar[dict[str, Row]] = {}
     topics: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = CommandTable(self.rows, self.commands)
+        self.commands = CommandTable(self.group, self.rows, self.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
@@ -71,7 +68,7 @@ class CommandGroup(TyperGroup):
                 formatter.write_dl([(name, self._summary(name)) for name in names if name != DEFAULT])
 
     def _summary(self, name: str) -> str:
-        return self.rows[name].summary if name in self.rows else str(self.commands[name].help)
+        return self.rows[name][1] if name in self.rows else str(self.commands[name].help)
 
 
 # The name that a group's own command has: it is not listed.
@@ -120,105 +117,103 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
     "collect": (
         "Pull data from a source into the store.",
         {
-            "prometheus": Row("collect", "collect_prometheus", "Metrics of kube-state-metrics and dcgm-exporter."),
-            "aws": Row("collect_bills", "collect_aws", "AWS billing exports: CUR, CUR 2.0, FOCUS."),
-            "gcp": Row("collect_bills", "collect_gcp", "Google Cloud's detailed usage cost export."),
-            "azure": Row("collect_bills", "collect_azure", "Azure cost exports, or the Cost Management query API."),
-            "focus": Row("collect_bills", "collect_focus", "FOCUS files of any provider, and OCI's cost reports."),
-            "spot": Row("collect", "collect_spot", "Spot price history of GPU instances."),
-            "prices": Row("collect", "collect_prices", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai."),
-            "progress": Row("collect", "collect_progress", "What workloads did: epochs, requests, tokens, units of your own."),
+            "prometheus": ("collect", "Metrics of kube-state-metrics and dcgm-exporter."),
+            "aws": ("collect_bills", "AWS billing exports: CUR, CUR 2.0, FOCUS."),
+            "gcp": ("collect_bills", "Google Cloud's detailed usage cost export."),
+            "azure": ("collect_bills", "Azure cost exports, or the Cost Management query API."),
+            "focus": ("collect_bills", "FOCUS files of any provider, and OCI's cost reports."),
+            "spot": ("collect", "Spot price history of GPU instances."),
+            "prices": ("collect", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai."),
+            "progress": ("collect", "What workloads did: epochs, requests, tokens, units of your own."),
         },
     ),
     "config": (
         "The configuration in force.",
-        {"show": Row("setup", "config_show", "Every setting in force, and where it comes from.")},
+        {"show": ("setup", "Every setting in force, and where it comes from.")},
     ),
     "store": (
         "The store: one DuckDB file.",
-        {"info": Row("setup", "store_info", "What the store holds, by source, period and size.")},
+        {"info": ("setup", "What the store holds, by source, period and size.")},
     ),
     "explain": (
         "Where a figure comes from.",
         {
-            "node": Row("explain", "explain_node", "What a node costs per hour at a moment, and why."),
-            "team": Row("explain", "explain_team", "A team's cost, down to the rows of the bill."),
-            "namespace": Row("explain", "explain_namespace", "A namespace's cost, down to the rows of the bill."),
-            "workload": Row("explain", "explain_workload", "A workload's cost, down to its pods and the rows of the bill."),
+            "node": ("explain", "What a node costs per hour at a moment, and why."),
+            "team": ("explain", "A team's cost, down to the rows of the bill."),
+            "namespace": ("explain", "A namespace's cost, down to the rows of the bill."),
+            "workload": ("explain", "A workload's cost, down to its pods and the rows of the bill."),
         },
     ),
     "unit": (
         "What an epoch, an experiment, a request or a token costs.",
         {
-            "epoch": Row("unit", "unit_epoch", "Each epoch of a training run: cost, trend, losses, what is still to come."),
-            "experiment": Row("unit", "unit_experiment", "Experiments: tracked runs, sweeps, and jobs that no tracker knows."),
-            "requests": Row("unit", "unit_requests", "1,000 requests, by model and day."),
-            "tokens": Row("unit", "unit_tokens", "A million tokens, by model and day."),
+            "epoch": ("unit", "Each epoch of a training run: cost, trend, losses, what is still to come."),
+            "experiment": ("unit", "Experiments: tracked runs, sweeps, and jobs that no tracker knows."),
+            "requests": ("unit", "1,000 requests, by model and day."),
+            "tokens": ("unit", "A million tokens, by model and day."),
         },
     ),
     "prices": (
         "What a GPU costs where, and how that is known.",
         {
-            DEFAULT: Row("prices", "prices", ""),
-            "tco": Row("prices", "prices_tco", "What an hour of an own node costs, part by part."),
-            "history": Row("prices", "prices_history", "How the spot price of an instance type moved."),
+            DEFAULT: ("prices", ""),
+            "tco": ("prices", "What an hour of an own node costs, part by part."),
+            "history": ("prices", "How the spot price of an instance type moved."),
         },
     ),
     "whatif": (
         "What a change would save.",
         {
-            "spot": Row("whatif_spot", "whatif_spot", "Move on-demand usage to spot, interruptions counted."),
-            "schedule": Row("whatif_schedule", "whatif_schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
-            "share": Row("whatif_share", "whatif_share", "Let pods share GPUs: time slicing, MPS or MIG."),
-            "rightsize": Row("whatif_rightsize", "whatif_rightsize", "Do the same work on other GPUs."),
-            "plan": Row("whatif_plan", "whatif_plan", "Several changes together, none counted twice."),
-            "compare": Row("whatif_plan", "whatif_compare", "Two saved answers side by side."),
-            "reserve": Row("whatif_commitments", "whatif_reserve", "Commit: how many instances, for how long, paid how."),
-            "buy": Row("whatif_commitments", "whatif_buy", "Own nodes beside the cloud: whether they pay, and from when on."),
-            "egress": Row("whatif_egress", "whatif_egress", "Cache what pods download at every start."),
-            "burst": Row("whatif_burst", "whatif_burst", "Move low-priority work to another region or cloud."),
+            "spot": ("whatif_spot", "Move on-demand usage to spot, interruptions counted."),
+            "schedule": ("whatif_schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
+            "share": ("whatif_share", "Let pods share GPUs: time slicing, MPS or MIG."),
+            "rightsize": ("whatif_rightsize", "Do the same work on other GPUs."),
+            "plan": ("whatif_plan", "Several changes together, none counted twice."),
+            "compare": ("whatif_plan", "Two saved answers side by side."),
+            "reserve": ("whatif_commitments", "Commit: how many instances, for how long, paid how."),
+            "buy": ("whatif_commitments", "Own nodes beside the cloud: whether they pay, and from when on."),
+            "egress": ("whatif_egress", "Cache what pods download at every start."),
+            "burst": ("whatif_burst", "Move low-priority work to another region or cloud."),
         },
     ),
     "notify": (
         "Send the summary of a report to Slack, by mail or to a webhook.",
         {
-            "slack": Row("notify", "notify_slack", "To Slack."),
-            "webhook": Row("notify", "notify_webhook", "To a server that takes JSON, with the report itself."),
-            "email": Row("notify", "notify_email", "By mail."),
+            "slack": ("notify", "To Slack."),
+            "webhook": ("notify", "To a server that takes JSON, with the report itself."),
+            "email": ("notify", "By mail."),
         },
     ),
     "export": (
         "Files for Prometheus, Grafana and Kubernetes.",
         {
-            "alerts": Row("export", "export_alerts", "Alerting rules for Prometheus."),
-            "recording-rules": Row(
-                "export", "export_recording_rules", "Recording rules for Prometheus: GPUs by state, and their cost."
-            ),
-            "dashboard": Row("export", "export_dashboard", "A Grafana dashboard."),
-            "openmetrics": Row("export", "export_openmetrics", "What teams cost, as metrics."),
-            "cronjob": Row("export", "export_cronjob", "A Kubernetes CronJob, and the claim for its store."),
+            "alerts": ("export", "Alerting rules for Prometheus."),
+            "recording-rules": ("export", "Recording rules for Prometheus: GPUs by state, and their cost."),
+            "dashboard": ("export", "A Grafana dashboard."),
+            "openmetrics": ("export", "What teams cost, as metrics."),
+            "cronjob": ("export", "A Kubernetes CronJob, and the claim for its store."),
         },
     ),
     "budget": (
         "Budgets and targets of teams and of the fleet.",
-        {"check": Row("budgets", "budget_check", "Hold the month against them; exit with 3 where one is missed.")},
+        {"check": ("budgets", "Hold the month against them; exit with 3 where one is missed.")},
     ),
 }
 COMMANDS = {
-    "init": Row("setup", "init", "Write a commented gpucost.toml to start from."),
-    "demo": Row("setup", "demo", "Try it out: two months of a sample fleet, metrics and bill."),
-    "doctor": Row("setup", "doctor", "Check the whole set-up, and say how to mend it."),
-    "report": Row("report", "report", "What GPUs cost, who used them, and how much sat idle."),
-    "waste": Row("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket."),
-    "queue": Row("waste", "queue", "Kueue's queues: quotas, use, borrowing, and waits."),
-    "diff": Row("diff", "diff", "What changed between two periods, and why."),
-    "sql": Row("setup", "sql", "Ask the store anything in SQL, read-only."),
-    "findings": Row("waste", "findings", "What to do about waste, dearest first."),
-    "forecast": Row("budgets", "forecast", "What the month will come to, and within which range."),
-    "chargeback": Row("bills", "chargeback", "Write a month's bundle: a report per team, ledger, FOCUS."),
-    "schema": Row("setup", "schema", "The JSON Schema of an answer."),
-    "reconcile": Row("bills", "reconcile", "Where each billed dollar of a month went."),
-    "anomalies": Row("budgets", "anomalies", "Days that broke their own pattern, and what did it."),
+    "init": ("setup", "Write a commented gpucost.toml to start from."),
+    "demo": ("setup", "Try it out: two months of a sample fleet, metrics and bill."),
+    "doctor": ("setup", "Check the whole set-up, and say how to mend it."),
+    "report": ("report", "What GPUs cost, who used them, and how much sat idle."),
+    "waste": ("waste", "Where GPU time was wasted, each GPU-hour in one bucket."),
+    "queue": ("waste", "Kueue's queues: quotas, use, borrowing, and waits."),
+    "diff": ("diff", "What changed between two periods, and why."),
+    "sql": ("setup", "Ask the store anything in SQL, read-only."),
+    "findings": ("waste", "What to do about waste, dearest first."),
+    "forecast": ("budgets", "What the month will come to, and within which range."),
+    "chargeback": ("bills", "Write a month's bundle: a report per team, ledger, FOCUS."),
+    "schema": ("setup", "The JSON Schema of an answer."),
+    "reconcile": ("bills", "Where each billed dollar of a month went."),
+    "anomalies": ("budgets", "Days that broke their own pattern, and what did it."),
 }
 TOPICS = {
     "Set up": ("init", "demo", "collect", "doctor", "config", "store"),
@@ -229,11 +224,11 @@ TOPICS = {
 }
 
 
-def _group(help: str, rows: dict[str, Row], topics: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
+def _group(name: str, help: str, rows: dict[str, Row], topics: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
     base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
     return typer.Typer(
         help=help,
-        cls=type(base.__name__, (base,), {"rows": rows, "topics": topics or {}}),
+        cls=type(base.__name__, (base,), {"group": name, "rows": rows, "topics": topics or {}}),
         no_args_is_help=True,
         # Plain help comes up in a third of the time that boxes take, and reads the same in a pipe.
         rich_markup_mode=None,
@@ -248,9 +243,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = _group("What your GPUs cost, who used them, and what you could do about it.", COMMANDS, TOPICS)
+app = _group("", "What your GPUs cost, who used them, and what you could do about it.", COMMANDS, TOPICS)
 for _name, (_help, _rows) in GROUPS.items():
-    app.add_typer(_group(_help, _rows), name=_name)
+    app.add_typer(_group(_name, _help, _rows), name=_name)
 
 
 @app.callback(

@@ -6,20 +6,20 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
-from gpucost.cli.output import line_width, tell_error
+from gpucost.cli.output import tell_error
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.periods import Period, iso, parse_period
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text
-from gpucost.render.rows import FLAT, RowFormat, render_rows, table_text
+from gpucost.render.view import Document, Line, Section, Table, Texts, amount, count, dimension, number, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,9 +96,9 @@ def chargeback(
     _tell(call, manifest, target)
     if manifest["missing"]:
         places = {"--config": call.config_file, "--store": call.store_file}
-        asked = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
+        options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
         # what --collect did not bring, it does not bring again
-        fix = _command("doctor", places) if collect else _command("chargeback --collect", asked | places)
+        fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
         tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(IncompleteError.exit_code)
     if failed:
@@ -184,15 +184,15 @@ def _metrics(call: Call, period: Period, now: datetime, shared: dict[str, Any]) 
 def _bills(call: Call, month: str, shared: dict[str, Any]) -> Iterator[Run]:
     from gpucost.cli.collect_bills import collect_aws, collect_azure, collect_focus, collect_gcp
 
-    settings = call.settings
-    if settings.aws.exports:
-        yield partial(collect_aws, **shared)
-    if settings.gcp.exports or settings.gcp.billing_table:
-        yield partial(collect_gcp, month=[month], **shared)
-    if settings.azure.exports or settings.azure.cost_scope:
-        yield partial(collect_azure, month=[month], **shared)
-    if settings.focus.exports:
-        yield partial(collect_focus, **shared)
+    settings, of_month = call.settings, {"month": [month]}
+    for source, collect, more in (
+        (settings.aws.exports, collect_aws, {}),
+        (settings.gcp.exports or settings.gcp.billing_table, collect_gcp, of_month),
+        (settings.azure.exports or settings.azure.cost_scope, collect_azure, of_month),
+        (settings.focus.exports, collect_focus, {}),
+    ):
+        if source:
+            yield partial(collect, **more, **shared)
 
 
 def _prices(call: Call, period: Period, now: datetime) -> None:
@@ -215,10 +215,6 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
 
 
 _SHOWN = 10
-_FIGURES = ("rows", "bill rows", "billed", "effective", "difference", "cost", "hours")
-# In a narrow terminal the number of rows goes first, then the provider.
-_CAUSE_WEIGHTS = (2, 0, 0, 3, 0, 0, 0, 0)
-_INVOICE_WEIGHTS = (0, 0, 1, 2, 0, 0, 0)
 _TITLES = {
     "billed": "The invoice: what is billed",
     "effective": "Effective cost: fees of commitments spread over what they cover",
@@ -246,7 +242,6 @@ def reconcile(
       gpucost reconcile --month 2026-10 --by team,day --format csv -o october.csv
     """
     from gpucost import pipeline
-    from gpucost.render.schema import to_json
     from gpucost.report.reconcile import DIMENSIONS
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
@@ -256,12 +251,17 @@ def reconcile(
         if name not in DIMENSIONS:
             raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
     account = pipeline.reconcile(call.settings, call.store, month, names)
-    if call.format in FLAT:
-        call.write_rows(*_flat(account))
-    elif call.format is RowFormat.json:
-        call.write(to_json(account, "reconcile"))
-    else:
-        call.write(_text(account, line_width(call.target), markdown=call.format is RowFormat.markdown))
+    state = "final" if account.is_final else "not final yet"
+    call.answer(
+        Document(
+            title=f"Reconciliation of {month}: {', '.join(account.providers)}, {state}",
+            currency=account.currency,
+            sections=tuple(_sections(account)),
+            name="reconcile",
+            answer=account,
+            flat=_flat(account),
+        )
+    )
     missing = missing_text(account.not_collected) if month < f"{call.now:%Y-%m}" else None
     if account.problems:
         tell_error(
@@ -284,109 +284,56 @@ def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
     ]
 
 
-def _text(account: Reconciliation, width: int | None, *, markdown: bool) -> str:
+def _sections(account: Reconciliation) -> Iterator[Section]:
+    """Amounts may be of several currencies: each column or line names its own."""
     from gpucost.report.reconcile import CENT
 
-    def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> str:
-        if markdown:
-            return render_rows(columns, rows, RowFormat.markdown)
-        return table_text(columns, rows, weights, width, _FIGURES)
-
-    state = "final" if account.is_final else "not final yet"
-    parts = [f"{'# ' if markdown else ''}Reconciliation of {account.month}: {', '.join(account.providers)}, {state}\n"]
+    costs = (amount("billed_cost", "Billed"), amount("effective_cost", "Effective"))
     for one in account.statements:
-        lines = [(words, "" if rows is None else f"{rows:,}", _money(cost)) for words, rows, cost in one.lines()]
-        lines += [("not explained", "", _money(one.difference))] if one.difference else []
-        lines += [(_SUMS[one.basis], f"{one.rows:,}", _money(one.cost))]
+        sums = [Line(("not explained", None, one.difference))] if one.difference else []
+        sums.append(Line((_SUMS[one.basis], one.rows, one.cost), is_sum=True))
         is_own = one.currency == account.currency
-        title = (
-            _TITLES[one.basis] if is_own else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}"
+        yield Table.of(
+            _TITLES[one.basis] if is_own else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}",
+            one.lines(),
+            (text(itemgetter(0), "Class"), count(itemgetter(1), "Bill rows"), amount(itemgetter(2), one.currency)),
+            sums,
+            f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost {account.effective_cost:,.2f} "
+            f"{one.currency} of it, {account.lines['attributed']:,.2f} attributed to teams. A bill row of several teams counts "
+            "where most of it went."
+            if is_own and one.basis == "effective"
+            else None,
         )
-        parts += [_section(title, markdown), table(("", "bill rows", one.currency), lines)]
-        if is_own and one.basis == "effective":
-            said = (
-                f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
-                f"{_money(account.effective_cost)} {one.currency} of it, {_money(account.lines['attributed'])} attributed to "
-                "teams. A bill row of several teams counts where most of it went."
-            )
-            parts += [_item(said, width, markdown)]
     if len(account.invoices) > 1:
-        invoices = [
-            (
-                i.provider,
-                i.account or "",
-                i.invoice_id or "",
-                f"{i.rows:,}",
-                _money(i.billed_cost),
-                _money(i.effective_cost),
-                i.currency,
-            )
-            for i in account.invoices
-        ]
-        names = ("provider", "account", "invoice", "bill rows", "billed", "effective", "currency")
-        parts += [_section("Invoices", markdown), table(names, invoices, _INVOICE_WEIGHTS)]
+        whose = (text("provider"), text("account"), text("invoice_id", "Invoice", weight=1), count("rows", "Bill rows", weight=2))
+        yield Table.of("Invoices", account.invoices, (*whose, *costs, text("currency")))
     if account.rows:
-        rows = [
-            (row.line, *(value or "" for value in row.keys.values()), _money(row.cost))
-            for row in account.rows
-            if abs(row.cost) >= CENT
-        ]
-        parts += [
-            _section(f"By {' and '.join(account.by)}", markdown),
-            table(("line", *account.by, account.currency), rows),
-        ]
-    causes = [
-        (
-            c.provider,
-            c.kind,
-            c.cause,
-            f"{c.rows:,}",
-            _money(c.billed_cost),
-            _money(c.effective_cost),
-            _money(c.difference),
-            c.currency,
+        yield Table.of(
+            f"By {' and '.join(account.by)}",
+            [row for row in account.rows if abs(row.cost) >= CENT],
+            (text("line"), *map(dimension, account.by), amount("cost", account.currency)),
         )
-        for c in account.causes
-        if c.difference
-    ]
-    parts += [
-        _section("Billed less effective cost, all charges", markdown),
-        table(("provider", "kind", "cause", "rows", "billed", "effective", "difference", "currency"), causes, _CAUSE_WEIGHTS)
-        if causes
-        else "no difference: every charge is effective as billed\n",
-    ]
+    causes = [cause for cause in account.causes if cause.difference]
+    what = (text("provider", weight=2), text("kind"), text("cause"), count("rows", weight=3))
+    note = None if causes else "Every charge is effective as billed."
+    yield Table.of(
+        "Billed less effective cost, all charges", causes, (*what, *costs, amount("difference"), text("currency")), note=note
+    )
     if account.beside:
-        parts += [
-            _section("Of it, on GPU instances beside their hours", markdown),
-            table(("kind", "cost", "currency"), [(one.kind, _money(one.cost), one.currency) for one in account.beside]),
-        ]
+        yield Table.of(
+            "Of it, on GPU instances beside their hours", account.beside, (text("kind"), amount("cost"), text("currency"))
+        )
     if account.not_collected:
         texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
-        listed = "".join(_item(text, width, markdown) for text in texts[:_SHOWN])
-        more = f"and {len(texts) - _SHOWN:,} more: --format json\n" if len(texts) > _SHOWN else ""
-        parts += [_section("Not collected", markdown), listed + more]
+        yield Texts("Not collected", tuple(texts[:_SHOWN]), _more(texts))
     for title, machines in (
         ("Billed instances that no metrics saw", account.unseen),
         ("Nodes that no bill covers, estimated", account.unbilled),
     ):
         if machines:
-            shown = [(m.name, m.instance_type or "", f"{m.hours:,.1f}", _money(m.cost)) for m in machines[:_SHOWN]]
-            more = f"and {len(machines) - _SHOWN:,} more: --format json\n" if len(machines) > _SHOWN else ""
-            parts += [_section(title, markdown), table(("name", "type", "hours", account.currency), shown) + more]
-    return "\n".join(parts)
+            columns = (text("name"), text("instance_type", "Type"), number("hours"), amount("cost", account.currency))
+            yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))
 
 
-def _section(text: str, markdown: bool) -> str:
-    return f"## {text}\n" if markdown else f"{text}\n"
-
-
-def _item(text: str, width: int | None, markdown: bool) -> str:
-    from textwrap import fill
-
-    if markdown:
-        return f"- {text}\n"
-    return (fill(text, width, initial_indent="  ", subsequent_indent="    ") if width else f"  {text}") + "\n"
-
-
-def _money(amount: Decimal) -> str:
-    return f"{amount:,.2f}"
+def _more(rows: Sequence[Any]) -> str | None:
+    return f"and {len(rows) - _SHOWN:,} more: --format json" if len(rows) > _SHOWN else None

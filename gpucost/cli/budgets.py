@@ -14,10 +14,9 @@ import typer
 from gpucost.cli.command import Call, command, option
 from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_days, local_midnight, name_of
-from gpucost.render.rows import FLAT, RowFormat
-from gpucost.render.schema import columns_of, to_dict, to_json
+from gpucost.render.schema import columns_of, to_dict
 from gpucost.render.schema import table as as_table
-from gpucost.render.view import Column, Line, Notice, Table
+from gpucost.render.view import Document, Notice, Table, count, money, number, share, text
 from gpucost.report.query import nearest
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from gpucost.report.forecast import Days, Forecast
 
 MISSED = 3
+_LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
 _RANKS = ("ok", "warn", "over")
 
 
@@ -76,14 +76,20 @@ def budget_check(
     month_days = tuple(local_days(period, call.tz))
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
-    whole = BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage)
-    title = f"Budgets: {name}"
-    subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
     lines = [to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states]
     columns = [name for name in lines[0] if name != "targets"]
-    sections = [table for table in (_money_table(states), _target_table(states)) if table.lines]
-    rows = columns, [[line[name] for name in columns] for line in lines]
-    write_answer(call, view, title, subtitle, sections, whole, "budget", rows)
+    call.answer(
+        Document(
+            title=f"Budgets: {name}",
+            subtitle=_known(days, month_days),
+            currency=settings.currency,
+            sections=_tables(states),
+            coverage=view.coverage,
+            name="budget",
+            answer=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
+            flat=(columns, [[line[name] for name in columns] for line in lines]),
+        )
+    )
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
@@ -104,84 +110,51 @@ def _target_columns(state: BudgetState) -> dict[str, Any]:
     found = {one.name: one for one in state.targets}
     columns: dict[str, Any] = {}
     for name in ("efficiency", "spot_ratio", "idle_cost_share"):
-        one = found.get(name)
-        columns |= {name: one.value if one else None, f"{name}_target": one.limit if one else None}
-        columns |= {f"{name}_status": one.status if one else None}
+        for column, field in ((name, "value"), (f"{name}_target", "limit"), (f"{name}_status", "status")):
+            columns[column] = getattr(found.get(name), field, None)
     return columns
 
 
-def _money_table(states: tuple[BudgetState, ...]) -> Table:
-    return Table(
+def _known(days: Days, wanted: Sequence[date]) -> str:
+    return f"{sum(day in days.complete for day in wanted)} of {len(wanted)} days are known"
+
+
+def _tables(states: tuple[BudgetState, ...]) -> tuple[Table, ...]:
+    """Of those that have any: amounts of money, and targets."""
+    budgets = Table.of(
         "Money",
+        [state for state in states if state.amount is not None],
         (
-            Column("Budget", "text"),
-            Column("Team", "text", weight=1),
-            Column("Amount", "money", 2),
-            Column("To date", "money", 2),
-            Column("Spent", "ratio"),
-            Column("Forecast", "money", 2),
-            Column("Range", "text", weight=1),
-            Column("Status", "text"),
-        ),
-        tuple(
-            Line(
-                (
-                    state.name,
-                    state.team or "all GPU nodes",
-                    state.amount,
-                    state.forecast.to_date,
-                    _ratio(state.spent_percent),
-                    state.forecast.expected,
-                    _range(state),
-                    state.amount_status or "",
-                )
-            )
-            for state in states
-            if state.amount is not None
+            text("name", "Budget"),
+            text(lambda state: state.team or "all GPU nodes", "Team", weight=1),
+            money("amount"),
+            money("forecast.to_date", "To date"),
+            share(lambda state: None if state.spent_percent is None else float(state.spent_percent) / 100, "Spent"),
+            money("forecast.expected", "Forecast"),
+            text(_range, "Range", weight=1),
+            text(lambda state: state.amount_status or "", "Status"),
         ),
     )
-
-
-def _target_table(states: tuple[BudgetState, ...]) -> Table:
-    lines = [
-        Line(
-            (
-                state.name,
-                state.team or "all GPU nodes",
-                one.name.replace("_", " "),
-                "at most" if one.name == "idle_cost_share" else "at least",
-                one.limit,
-                one.value,
-                one.status,
-                one.note or "",
-            )
-        )
-        for state in states
-        for one in state.targets
-    ]
-    return Table(
+    targets = Table.of(
         "Targets",
+        [(state, one) for state in states for one in state.targets],
         (
-            Column("Budget", "text"),
-            Column("Team", "text", weight=1),
-            Column("Target", "text"),
-            Column("", "text"),
-            Column("Limit", "ratio"),
-            Column("Reached", "ratio"),
-            Column("Status", "text"),
-            Column("", "text", weight=1),
+            text(lambda row: row[0].name, "Budget"),
+            text(lambda row: row[0].team or "all GPU nodes", "Team", weight=1),
+            text(lambda row: row[1].name.replace("_", " "), "Target"),
+            text(lambda row: "at most" if row[1].name == "idle_cost_share" else "at least"),
+            share(lambda row: row[1].limit, "Limit"),
+            share(lambda row: row[1].value, "Reached"),
+            text(lambda row: row[1].status, "Status"),
+            text(lambda row: row[1].note or "", weight=1),
         ),
-        tuple(lines),
     )
+    return tuple(table for table in (budgets, targets) if table.lines)
 
 
 def _range(state: BudgetState) -> str:
     low, high = state.forecast.low, state.forecast.high
     return "" if low is None or high is None or low == high else f"{low:,.0f} to {high:,.0f}"
-
-
-def _ratio(percent: Decimal | None) -> float | None:
-    return None if percent is None else float(percent) / 100
 
 
 _METHOD = (
@@ -229,42 +202,36 @@ def forecast(call: Call) -> None:
         view.coverage,
     )
     columns, lines = as_table(whole.rows)
-    flat = [*columns, "currency"], [[*line, settings.currency] for line in lines]
-    title = f"Forecast: {', '.join(call.teams) or 'all teams'}, {name.removesuffix(' so far')}"
-    subtitle = f"{sum(day in days.complete for day in month_days)} of {len(month_days)} days are known"
-    write_answer(call, view, title, subtitle, [_forecast_table(rows)], whole, "forecast", flat)
+    call.answer(
+        Document(
+            title=f"Forecast: {', '.join(call.teams) or 'all teams'}, {name.removesuffix(' so far')}",
+            subtitle=_known(days, month_days),
+            currency=settings.currency,
+            sections=(_forecast_table(rows),),
+            coverage=view.coverage,
+            name="forecast",
+            answer=whole,
+            flat=([*columns, "currency"], [[*line, settings.currency] for line in lines]),
+        )
+    )
 
 
 def _forecast_table(rows: list[Forecast]) -> Table:
-    lines = [
-        Line(
-            (
-                row.series.team or ("Unallocated" if row.series.level == "unallocated" else "All GPU nodes"),
-                row.to_date,
-                row.expected,
-                row.low,
-                row.high,
-                float(row.open_days),
-                # a month that is known needs no other days
-                float(row.history_days) if row.open_days else None,
-            ),
-            is_sum=row.series.level == "fleet",
-        )
-        for row in rows
-    ]
-    return Table(
+    return Table.of(
         "What the month will come to",
+        rows,
         (
-            Column("Team", "text"),
-            Column("To date", "money", 2),
-            Column("Forecast", "money", 2),
-            Column("From", "money", 2),
-            Column("To", "money", 2),
-            Column("Days missing", "hours", 0, weight=1),
-            Column("Days used", "hours", 0, weight=2),
+            text(lambda row: row.series.team or _LEVELS[row.series.level], "Team"),
+            money("to_date"),
+            money("expected", "Forecast"),
+            money("low", "From"),
+            money("high", "To"),
+            count("open_days", "Days missing", weight=1),
+            # a month that is known needs no other days
+            count(lambda row: row.history_days if row.open_days else None, "Days used", weight=2),
         ),
-        tuple(lines),
         note=f"{_METHOD} Each line is forecast by itself: they need not add up.",
+        is_sum=lambda row: row.series.level == "fleet",
     )
 
 
@@ -315,12 +282,19 @@ def anomalies(
     if level:
         found = [one for one in found if one.series.level in level]
     rows = [AnomalyRow.of(one, settings.currency) for one in found]
-    whole = AnomaliesAnswer(period, settings.currency, least, rows, view.coverage)
-    flat = as_table(rows, columns_of(AnomalyRow))
     known = sum(day in days.complete for day in wanted)
-    title = f"Days that broke their pattern: {name}"
-    subtitle = f"{known} of {len(wanted)} days were collected in full and looked at"
-    write_answer(call, view, title, subtitle, [_anomaly_table(found)], whole, "anomalies", flat)
+    call.answer(
+        Document(
+            title=f"Days that broke their pattern: {name}",
+            subtitle=f"{known} of {len(wanted)} days were collected in full and looked at",
+            currency=settings.currency,
+            sections=(_anomaly_table(found),),
+            coverage=view.coverage,
+            name="anomalies",
+            answer=AnomaliesAnswer(period, settings.currency, least, rows, view.coverage),
+            flat=as_table(rows, columns_of(AnomalyRow)),
+        )
+    )
 
 
 _NOTE = (
@@ -330,28 +304,17 @@ _NOTE = (
 
 
 def _anomaly_table(found: list[Anomaly]) -> Table:
-    lines = []
-    for one in found:
-        cluster, namespace, workload = one.place
-        who = workload or one.series.team or ("Unallocated" if one.series.level == "unallocated" else "All GPU nodes")
-        where = "/".join(part for part in (cluster, namespace) if part)
-        why = f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else ""
-        lines.append(Line((f"{one.day:%a} {one.day}", who, where, one.cost, one.expected, one.excess, why, one.score)))
-    return Table(
-        "Unusual days",
-        (
-            Column("Day", "text"),
-            Column("Whose", "text"),
-            Column("Where", "text", weight=1),
-            Column("Cost", "money", 2),
-            Column("Expected", "money", 2),
-            Column("Difference", "money", 2),
-            Column("Most of it", "text", weight=2),
-            Column("Score", "hours", 1, weight=3),
-        ),
-        tuple(lines),
-        note=_NOTE if lines else None,
+    columns = (
+        text(lambda one: f"{one.day:%a} {one.day}", "Day"),
+        text(lambda one: one.place[-1] or one.series.team or _LEVELS[one.series.level], "Whose"),
+        text(lambda one: "/".join(part for part in one.place[:2] if part), "Where", weight=1),
+        money("cost"),
+        money("expected"),
+        money("excess", "Difference"),
+        text(lambda one: f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else "", "Most of it", weight=2),
+        number("score", weight=3),
     )
+    return Table.of("Unusual days", found, columns, note=_NOTE if found else None)
 
 
 _DAYS_SHOWN = 5
@@ -380,9 +343,9 @@ def costs_by_day(call: Call, period: Period, by: tuple[str, ...] = ("team", "day
     query = Query(period=window, period_name=name_of(window, tz), by=by, now=now, with_sections=False, may_be_idle=True)
     view = pipeline.report(config, store, query)
     days = days_of(view, tz, now)
-    asked = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
+    query = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
-        view = pipeline.report(config, store, asked)
+        view = pipeline.report(config, store, query)
     except StoreError:
         raise
     except GpucostError:  # no data in it yet
@@ -400,26 +363,3 @@ def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
     named = f" ({', '.join(map(str, left_out[:_DAYS_SHOWN]))}{', …' if len(left_out) > _DAYS_SHOWN else ''})"
     warnings = (*view.coverage.warnings, Notice("days_left_out", message + named, None))
     return replace(view, coverage=replace(view.coverage, warnings=warnings))
-
-
-def write_answer(
-    call: Call,
-    view: ReportView,
-    title: str,
-    subtitle: str,
-    sections: Sequence[Table],
-    answer: object,
-    name: str,
-    rows: tuple[Sequence[str], Sequence[Sequence[Any]]],
-) -> None:
-    """Write `sections` for people, `answer` as JSON of the schema `name`, or `rows`, columns and values, as CSV or Parquet."""
-    if call.format in FLAT:
-        call.write_rows(*rows)
-    elif call.format is RowFormat.json:
-        call.write(to_json(answer, name))
-    else:
-        from gpucost.cli.report import write_report
-
-        shown = replace(view, title=title, subtitle=subtitle, sections=tuple(sections))
-        write_report(shown, call.format, call.target)
-    call.note_written(title)

@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost.cli.output import drop_stdout, note, output_file, put, put_or_write, stdout_failed, tell_error, write_rows
+from gpucost.cli.output import (
+    drop_stdout,
+    note,
+    output_file,
+    put,
+    put_or_write,
+    stdout_failed,
+    tell_error,
+    write_page,
+    write_rows,
+)
 from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
 from gpucost.periods import MS_PER_HOUR, parse_period
-from gpucost.render.rows import RowFormat
+from gpucost.render.rows import FLAT, RowFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from gpucost.collect.base import ProgressState
     from gpucost.config.model import Config
     from gpucost.periods import Period
+    from gpucost.render.view import Document
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
@@ -64,9 +75,7 @@ def names_in(texts: list[str] | None) -> tuple[str, ...]:
 Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
-    "team": (Texts, option("--team", "NAME", "Only this team; repeatable.")),
-    "namespace": (Texts, option("--namespace", "NAME", "Only this namespace; repeatable.")),
-    "cluster": (Texts, option("--cluster", "NAME", "Only this cluster; repeatable.")),
+    **{name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.")) for name in ("team", "namespace", "cluster")},
     "workload": (Texts, option("--workload", "NAME", "Only this workload, as Kind/name or by its name; repeatable.")),
     "month": (str | None, option("--month", "YYYY-MM", "A whole month of the configured time zone.")),
     "start": (
@@ -113,6 +122,13 @@ def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Para
 SHARED = parameters(_SHARED)
 _WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
 _LAST = ("config", "store", "quiet", "verbose")
+# What options are called in a Call, where that is another name.
+_FIELDS = {
+    "config": "config_file",
+    "store": "store_file",
+    "output": "target",
+    **{name: f"{name}s" for name in ("team", "namespace", "cluster", "workload")},
+}
 _SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
 
 
@@ -208,10 +224,10 @@ class Call:
         """The report's query that the options make, with `more` of its fields."""
         from gpucost.report import Query
 
-        asked = {"teams": self.teams, "namespaces": self.namespaces, "clusters": self.clusters, "now": self.now}
+        fields = {"teams": self.teams, "namespaces": self.namespaces, "clusters": self.clusters, "now": self.now}
         if "period" not in more:
-            asked |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
-        return Query(**{**asked, **more})
+            fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
+        return Query(**{**fields, **more})
 
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
@@ -230,6 +246,21 @@ class Call:
         """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
         write_rows(columns, rows, self.format, self.target)
 
+    def answer(self, document: Document) -> None:
+        """Write the document as --format and -o say, with a note where it went into a file.
+
+        Raises GpucostError where it cannot be written.
+        """
+        if self.format in FLAT:
+            self.write_rows(*document.flat)
+        elif self.format is RowFormat.json:
+            from gpucost.render.schema import to_json
+
+            self.write(to_json(document.answer, document.name))
+        else:
+            write_page(document, self.target, markdown=self.format is RowFormat.markdown)
+        self.note_written(document.title)
+
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
         """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing.
@@ -237,20 +268,12 @@ class Call:
         Nothing may be written to stdout meanwhile.
         """
         if self.quiet or self.verbose or not sys.stderr.isatty():
-
-            def line(words: str) -> None:
-                note(words, quiet=self.quiet or not self.verbose)
-
-            yield line
+            yield functools.partial(note, quiet=self.quiet or not self.verbose)
             return
         from rich.console import Console
 
-        with Console(stderr=True).status("") as shown:
-
-            def show(words: str) -> None:
-                shown.update(words)
-
-            yield show
+        with Console(stderr=True).status("") as line:
+            yield line.update
 
     @contextmanager
     def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
@@ -310,7 +333,7 @@ def command(
     extra = more or {}
     shared = {**SHARED, **extra}
 
-    def made(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = {one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]}
         named = [name for word in layout.split() for name in _WORDS_FOR.get(word, (word,))]
         at = named.index("*") if "*" in named else len(named)
@@ -323,9 +346,9 @@ def command(
             for name in ("config", "store"):
                 if above.get(name) and name not in used:
                     raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
-            asked = {name: given.pop(name, shared[name].default) for name in used}
-            others = {name: asked.pop(name) for name in extra if name in asked}
-            function(_call(asked, others), **given)
+            common = {name: given.pop(name, shared[name].default) for name in used}
+            others = {name: common.pop(name) for name in extra if name in common}
+            function(_call(common, others), **given)
 
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
@@ -340,26 +363,17 @@ def command(
         called.__annotations__ = {one.name: one.annotation for one in parameters}
         return called
 
-    return made
+    return decorate
 
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     """The call that shared options describe. Raises UsageError where -o names a directory."""
-    target = output_file(given.get("output"))
-    lists: dict[str, Any] = {f"{name}s": tuple(given.get(name) or ()) for name in ("team", "namespace", "cluster", "workload")}
-    span: dict[str, Any] = {name: given.get(name) for name in _WORDS_FOR["period"]}
+    fields = {_FIELDS.get(name, name): value for name, value in given.items()}
+    fields |= {name: tuple(fields.get(name) or ()) for name in ("teams", "namespaces", "clusters", "workloads")}
+    target = output_file(fields.get("target"))
     suffix = target.suffix.lower() if target else ""
-    return Call(
-        given.get("config"),
-        given.get("store"),
-        bool(given.get("quiet")),
-        bool(given.get("verbose")),
-        format=given.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
-        target=target,
-        more=more,
-        **lists,
-        **span,
-    )
+    fields |= {"format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table), "target": target, "more": more}
+    return Call(**fields)
 
 
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -373,21 +387,24 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         _set_up_logging(verbose=bool(kwargs.get("verbose")))
         try:
             result = command(*args, **kwargs)
-            _flush()
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise stdout_failed(error) from None
             return result
-        except GpucostError as error:
-            if _is_interrupt(error):
-                _interrupted()
-            fail(error.message, error.fix, error.exit_code)
-        except KeyboardInterrupt:
-            _interrupted()
         except BrokenPipeError:
-            _reader_is_gone()
+            # `gpucost … | head`: end quietly
+            drop_stdout()
+            raise typer.Exit(BROKEN_PIPE) from None
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             if _is_interrupt(error):
-                _interrupted()
+                fail("interrupted; what was saved before is kept", None, INTERRUPTED)
+            if isinstance(error, GpucostError):
+                fail(error.message, error.fix, error.exit_code)
             if kwargs.get("verbose"):
                 import traceback
 
@@ -401,15 +418,6 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise stdout_failed(error) from None
-
-
 def _is_interrupt(error: BaseException) -> bool:
     """Whether `error` comes of Ctrl-C: while a query runs, DuckDB raises errors of its own for it."""
     cause: BaseException | None = error
@@ -420,10 +428,6 @@ def _is_interrupt(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
-
-
-def _interrupted() -> NoReturn:
-    fail("interrupted; what was saved before is kept", None, INTERRUPTED)
 
 
 def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
@@ -440,12 +444,6 @@ def _set_up_logging(*, verbose: bool) -> None:
         logging.basicConfig(level=logging.WARNING, format="%(message)s")
     else:
         logging.getLogger().addHandler(logging.NullHandler())
-
-
-def _reader_is_gone() -> NoReturn:
-    """`gpucost … | head`: end quietly."""
-    drop_stdout()
-    raise typer.Exit(BROKEN_PIPE)
 
 
 _NOTED = 5
@@ -472,22 +470,21 @@ def completeness(config: Config, store: Store, query: Query, *, strict: bool) ->
     Raises IncompleteError where a part of it was not collected and not signed, even if that leaves nothing to answer with, or is
     still to come.
     """
-    try:
-        yield
-    except NoDataError:
-        if strict and query.period.end <= (query.now or datetime.now(UTC)):
-            _check(config, store, query)
-        raise
-    if strict:
-        _check(config, store, query)
-
-
-def _check(config: Config, store: Store, query: Query) -> None:
     from gpucost.render.formatting import missing_text
     from gpucost.report.coverage import missed
 
+    now = query.now or datetime.now(UTC)
+    nothing = None
+    try:
+        yield
+    except NoDataError as error:
+        if not strict or query.period.end > now:
+            raise
+        nothing = error
+    if not strict:
+        return
     with store.read() as con:
-        gaps, notices, is_running = missed(con, query.period, query.now or datetime.now(UTC), config.tz, query.clusters)
+        gaps, notices, is_running = missed(con, query.period, now, config.tz, query.clusters)
     missing = missing_text(gaps)
     if missing is not None:
         fix = next((notice.fix for notice in notices), "gpucost collect prometheus")
@@ -496,3 +493,5 @@ def _check(config: Config, store: Store, query: Query) -> None:
         raise IncompleteError(
             f"{query.period_name} is not over yet, so its figures are not final", "leave out --strict for a report so far"
         )
+    if nothing:
+        raise nothing

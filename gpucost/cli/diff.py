@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, argument, command, count_option, names_in, option
-from gpucost.cli.output import put_or_write, write_rows
 from gpucost.errors import UsageError
 from gpucost.periods import parse_period
-from gpucost.render.rows import FLAT, RowFormat
-from gpucost.render.schema import table, to_json
-from gpucost.render.view import Column, Line, ReportView, Table, Value
-from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Parts, Side
+from gpucost.render.schema import table
+from gpucost.render.view import Column, Document, Line, ReportView, Shown, Table, Value, money, text
+from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Side
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -59,12 +58,9 @@ def diff(
     spans = [parse_span(text, call.tz, call.now) for text in (before, after)]
     queries = [call.query(period=period, period_name=name, with_sections=False) for period, name in spans]
     view, found = comparisons.compare(call.settings, call.store, queries[0], queries[1], dimensions)
-    whose = call.scope_name or "all teams"
-    write(view, found, whose, call.format, call.target, top)
-    call.note_written(f"what changed from {found.before.name} to {found.after.name}")
+    call.answer(document(view, found, call.scope_name or "all teams", top))
 
 
-_ZERO = Decimal(0)
 _SHOWN = Decimal("0.005")
 _WORDS = {
     "price": ("Price", "the same GPU-hours cost more or less an hour"),
@@ -88,44 +84,27 @@ def chosen_dimensions(by: list[str] | None, *, narrowed: bool) -> tuple[str, ...
     return names or ("workload" if narrowed else "team",)
 
 
-def write(view: ReportView, diff: Diff, whose: str, format: RowFormat, target: Path | None, top: int) -> None:
-    """The change in `format` to `target`, or to stdout. `view` is the later period's report, for its coverage."""
-    if format is RowFormat.json:
-        put_or_write(to_json(diff, "diff"), target)
-        return
-    if format in FLAT:
-        write_rows(*table(diff.rows, _columns(diff)), format, target)
-        return
-    from gpucost.cli.report import write_report
+def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
+    """Why the cost changed, the same by the dimensions asked for, and the `top` workloads that changed most.
 
-    shown = replace(view, title=_title(diff, whose), subtitle=_subtitle(diff), sections=tables(diff, top))
-    write_report(shown, format, target)
-
-
-def tables(diff: Diff, top: int) -> tuple[Table, ...]:
-    """Why the cost changed, the same by the dimensions asked for, and the workloads that changed most."""
-    found = [_why(diff), _by_rows(diff)]
-    if diff.by != ("team", "cluster", "namespace", "workload") and top:
-        found.append(_workloads(diff, top))
-    return tuple(found)
-
-
-def _columns(diff: Diff) -> tuple[str, ...]:
+    `view` is the later period's report, for its coverage.
+    """
+    before, after = diff.before, diff.after
+    # a span has a "to" of its own
+    between = "against" if " to " in before.name + after.name else "to"
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
     daily = ("cost_per_day_before", "cost_per_day_after", "cost_per_day_change")
-    return ("kind", *diff.by, *figures, *daily, *PARTS, "currency")
-
-
-def _title(diff: Diff, whose: str) -> str:
-    # a span has a "to" of its own
-    between = "against" if " to " in diff.before.name + diff.after.name else "to"
-    return f"What changed: {whose}, {diff.before.name} {between} {diff.after.name}"
-
-
-def _subtitle(diff: Diff) -> str:
-    if not _differ_in_length(diff):
-        return f"{_days(diff.before)} each"
-    return f"{_days(diff.before)} to {_days(diff.after)}"
+    by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
+    return Document(
+        title=f"What changed: {whose}, {before.name} {between} {after.name}",
+        subtitle=f"{_days(before)} to {_days(after)}" if _differ_in_length(diff) else f"{_days(before)} each",
+        currency=view.currency,
+        sections=(_why(diff), _by_rows(diff), *((_workloads(diff, top),) if by_workload else ())),
+        coverage=view.coverage,
+        name="diff",
+        answer=diff,
+        flat=table(diff.rows, ("kind", *diff.by, *figures, *daily, *PARTS, "currency")),
+    )
 
 
 def _days(side: Side) -> str:
@@ -138,88 +117,80 @@ def _differ_in_length(diff: Diff) -> bool:
 
 def _why(diff: Diff) -> Table:
     has_days = _differ_in_length(diff)
-    lines = [_total_line(diff.before, has_days)]
-    for name, (title, meaning) in _WORDS.items():
-        amount: Decimal = getattr(diff.parts, name)
-        if abs(amount) >= _SHOWN:
-            lines.append(Line((title, meaning, amount, *([""] if has_days else []))))
-    lines.append(_total_line(diff.after, has_days))
-    daily = [diff.cost_change_per_day] if has_days else []
-    lines.append(Line(("Change", "", diff.cost_change, *daily), is_sum=True))
+    parts = [
+        Line((title, meaning, part, ""))
+        for name, (title, meaning) in _WORDS.items()
+        if abs(part := getattr(diff.parts, name)) >= _SHOWN
+    ]
+    before, after = (Line((side.name, "", side.cost, side.cost_per_day), is_sum=True) for side in (diff.before, diff.after))
+    change = Line(("Change", "", diff.cost_change, diff.cost_change_per_day), is_sum=True)
+    columns = (
+        Column("Part", "text"),
+        Column("What it is", "text", weight=1),
+        Column("Cost", "money", 2),
+        Column("Cost a day", "money", 2),
+    )
+    shown = len(columns) if has_days else len(columns) - 1
     return Table(
         "Why the cost changed",
-        (
-            Column("Part", "text"),
-            Column("What it is", "text", weight=1),
-            Column("Cost", "money", 2),
-            *([Column("Cost a day", "money", 2)] if has_days else []),
-        ),
-        tuple(lines),
-        note="The parts add up to the change. How much is due to the length of the periods, the cost a day tells."
-        if has_days
-        else "The parts add up to the change.",
+        columns[:shown],
+        tuple(replace(line, cells=line.cells[:shown]) for line in (before, *parts, after, change)),
+        note="The parts add up to the change."
+        + (" How much is due to the length of the periods, the cost a day tells." if has_days else ""),
     )
 
 
-def _total_line(side: Side, has_days: bool) -> Line:
-    return Line((side.name, "", side.cost, *([side.cost_per_day] if has_days else [])), is_sum=True)
-
-
 def _by_rows(diff: Diff) -> Table:
-    lines = _lines(diff.rows, diff.by, diff)
-    blank = ("",) * (len(diff.by) - 1)
-    costs = (diff.before.cost, diff.after.cost, diff.cost_change)
-    lines.append(Line(("Total", *blank, *_figures(costs, diff.cost_change_per_day, diff.parts, diff)), is_sum=True))
-    return Table(f"By {' and '.join(_phrase(name) for name in diff.by)}", _heads(diff.by, diff), tuple(lines))
+    whole = SimpleNamespace(
+        cost_before=diff.before.cost,
+        cost_after=diff.after.cost,
+        cost_change=diff.cost_change,
+        cost_per_day_change=diff.cost_change_per_day,
+        parts=diff.parts,
+    )
+    labels = ["Total", *[""] * (len(diff.by) - 1)]
+    total = Line((*labels, *(value(whole) for _, value in _figures(diff))), is_sum=True)
+    return _table(f"By {' and '.join(_phrase(name) for name in diff.by)}", diff.rows, diff.by, diff, (total,))
 
 
 def _workloads(diff: Diff, top: int) -> Table:
     keys = ["workload", "namespace", "team"]
     if len({row.keys["cluster"] for row in diff.workloads}) > 1:
         keys.append("cluster")
-    shown = diff.workloads[:top]
     left = diff.workloads[top:]
-    rest = sum((row.cost_change for row in left), _ZERO)
+    rest = sum(row.cost_change for row in left)
     note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}" if left else None
-    return Table("Workloads that changed most", _heads(keys, diff), tuple(_lines(shown, keys, diff)), note=note)
+    return _table("Workloads that changed most", diff.workloads[:top], keys, diff, note=note)
 
 
-def _shown_parts(diff: Diff) -> tuple[str, ...]:
-    """The parts that any row has: those of no row would take the room of others on a terminal."""
+def _table(
+    title: str, rows: Sequence[DiffRow], keys: Sequence[str], diff: Diff, sums: Sequence[Line] = (), note: str | None = None
+) -> Table:
+    names = [
+        text(partial(_label, name, index), _phrase(name)[:1].upper() + _phrase(name)[1:], weight=1 if index else 0)
+        for index, name in enumerate(keys)
+    ]
+    return Table.of(title, rows, (*names, *_figures(diff)), sums, note, flag=_flag)
+
+
+def _figures(diff: Diff) -> list[Shown]:
+    """Costs, and the parts that any row has: those of no row would take the room of others on a terminal."""
     rows = (*diff.rows, *diff.workloads)
-    return tuple(name for name in PARTS if any(abs(getattr(row.parts, name)) >= _SHOWN for row in rows))
+
+    def part(name: str) -> Shown:
+        # blank where there is none of it: the parts that there are stand out
+        return money(lambda row: getattr(row.parts, name) or "", _WORDS[name][0], weight=2, group="parts")
+
+    return [
+        money("cost_before", "Before", weight=3, group="sides"),
+        money("cost_after", "After", weight=3, group="sides"),
+        money("cost_change", "Change"),
+        *([money("cost_per_day_change", "Change a day", weight=1)] if _differ_in_length(diff) else []),
+        *(part(name) for name in PARTS if any(abs(getattr(row.parts, name)) >= _SHOWN for row in rows)),
+    ]
 
 
-def _heads(keys: Sequence[str], diff: Diff) -> tuple[Column, ...]:
-    return (
-        *(
-            Column(_phrase(name)[:1].upper() + _phrase(name)[1:], "text", weight=0 if not index else 1)
-            for index, name in enumerate(keys)
-        ),
-        Column("Before", "money", 2, weight=3, group="sides"),
-        Column("After", "money", 2, weight=3, group="sides"),
-        Column("Change", "money", 2),
-        *([Column("Change a day", "money", 2, weight=1)] if _differ_in_length(diff) else []),
-        *(Column(_WORDS[name][0], "money", 2, weight=2, group="parts") for name in _shown_parts(diff)),
-    )
-
-
-def _lines(rows: Sequence[DiffRow], keys: Sequence[str], diff: Diff) -> list[Line]:
-    lines = []
-    for row in rows:
-        costs = (row.cost_before, row.cost_after, row.cost_change)
-        cells = (*(_label(row, name, index) for index, name in enumerate(keys)),)
-        lines.append(Line((*cells, *_figures(costs, row.cost_per_day_change, row.parts, diff)), _flag(row)))
-    return lines
-
-
-def _figures(costs: tuple[Decimal, ...], daily: Decimal | None, parts: Parts, diff: Diff) -> tuple[Value, ...]:
-    # blank where there is none of it: the parts that there are stand out
-    named = [getattr(parts, name) or "" for name in _shown_parts(diff)]
-    return (*costs, *([daily] if _differ_in_length(diff) else []), *named)
-
-
-def _label(row: DiffRow, name: str, index: int) -> Value:
+def _label(name: str, index: int, row: DiffRow) -> Value:
     value = row.keys[name]
     if value is not None:
         return value
@@ -240,29 +211,25 @@ def _phrase(key: str) -> str:
     return "GPU" if key == "gpu_model" else key.replace("_", " ")
 
 
-def parse_span(text: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
-    """The period that `text` means, and its name for people. Raises UsageError for what is none."""
-    start, dots, end = text.partition("..")
+def parse_span(words: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
+    """The period that `words` means, and its name for people. Raises UsageError for what is none."""
+    start, dots, end = words.partition("..")
+    span: dict[str, str | None] = {}
     if dots:
-        found = parse_period(tz, now, start=start, end=end or None)
-    elif re.fullmatch(r"\d{4}-\d{2}", text):
-        found = parse_period(tz, now, month=text)
-    else:
-        found = parse_period(tz, now, start=f"{(day := _day(text))}", end=f"{day + timedelta(days=1)}")
+        span = {"start": start, "end": end or None}
+    elif re.fullmatch(r"\d{4}-\d{2}", words):
+        span = {"month": words}
+    elif day := _day(words):
+        span = {"start": f"{day}", "end": f"{day + timedelta(days=1)}"}
+    found = parse_period(tz, now, **span)
     if found is None:
-        raise UsageError(f"{text!r} is no period", "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)")
+        raise UsageError(f"{words!r} is no period", "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)")
     return found
 
 
-def _day(text: str) -> date:
+def _day(text: str) -> date | None:
     try:
-        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-            raise ValueError
-        day = date.fromisoformat(text)
-        if not 1971 <= day.year < 9999:
-            raise ValueError
+        day = date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text) else None
     except ValueError:
-        raise UsageError(
-            f"{text!r} is no period", "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)"
-        ) from None
-    return day
+        return None
+    return day if day and 1971 <= day.year < 9999 else None

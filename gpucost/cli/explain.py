@@ -2,118 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli.command import BriefFormat, Call, argument, command, count_option, note_gaps, option, parameters
-from gpucost.cli.output import line_width, put, wrapped
+from gpucost.cli.output import put, write_page
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
-from gpucost.render.rows import table_text
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import Line, Page, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
     from gpucost.price.explain import NodePrice
-    from gpucost.report.explained import CostExplained, NodeCost, PodCost
+    from gpucost.report.explained import BilledMachine, CostExplained, NodeCost
 
-# What a file decides, and the file in the package; docs/attribution.md, docs/pricing.md and docs/cost-basis.md have the rules.
-_HELD = (
-    ("which pod has how many GPUs of which node, and when", "inventory/40_allocated.sql"),
-    ("the same by stretches of one price", "attribute/20_holdings.sql"),
-    ("when they were active, idle or unmeasured", "attribute/34_measures.sql"),
-)
-_DISCOUNTS = ("what discounts take off", "price/bill/14_discount_rates.sql")
-_BILL = ("what the bill says of each machine and hour", "price/bill/30_billed_hours.sql")
-_PRICE = ("what a node costs at each moment", "price/50_node_prices.sql")
-_SPLIT = ("what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql")
-_GPUS = (
-    ("each pod's share of what the node's GPUs cost", "attribute/50_shares.sql"),
-    ("that share's cost", "attribute/51_amounts.sql"),
-)
-_HOST = (
-    ("which cores and memory each pod pays for", "attribute/24_billed_requests.sql"),
-    ("its share of what those of the node cost", "attribute/53_host_shares.sql"),
-    ("that share's cost", "attribute/54_host_amounts.sql"),
-)
-_SUMS = (
-    ("idle cost, and the team", "attribute/60_cell_costs.sql"),
-    ("the sums of this period", "report/20_facts.sql"),
+# When a file has a part in an answer, what it decides, and the file in the package; docs/attribution.md, docs/pricing.md and
+# docs/cost-basis.md have the rules.
+_STAGES = (
+    ("always", "which pod has how many GPUs of which node, and when", "inventory/40_allocated.sql"),
+    ("always", "the same by stretches of one price", "attribute/20_holdings.sql"),
+    ("always", "when they were active, idle or unmeasured", "attribute/34_measures.sql"),
+    ("discounted", "what discounts take off", "price/bill/14_discount_rates.sql"),
+    ("billed", "what the bill says of each machine and hour", "price/bill/30_billed_hours.sql"),
+    ("always", "what a node costs at each moment", "price/50_node_prices.sql"),
+    ("split", "what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql"),
+    ("always", "each pod's share of what the node's GPUs cost", "attribute/50_shares.sql"),
+    ("always", "that share's cost", "attribute/51_amounts.sql"),
+    ("split", "which cores and memory each pod pays for", "attribute/24_billed_requests.sql"),
+    ("split", "its share of what those of the node cost", "attribute/53_host_shares.sql"),
+    ("split", "that share's cost", "attribute/54_host_amounts.sql"),
+    ("always", "idle cost, and the team", "attribute/60_cell_costs.sql"),
+    ("always", "the sums of this period", "report/20_facts.sql"),
 )
 
 
 def stages(answer: CostExplained) -> tuple[tuple[str, str], ...]:
     """Those that had a part in it: bills where nodes are billed, cores and memory where the cost basis charges them."""
     machines = [machine for node in answer.nodes for machine in node.bill]
-    bill = (*((_DISCOUNTS,) if any(machine.discount_cost for machine in machines) else ()), _BILL) if machines else ()
-    is_split = answer.cost_basis != "node"
-    return (*_HELD, *bill, _PRICE, *((_SPLIT,) if is_split else ()), *_GPUS, *(_HOST if is_split else ()), *_SUMS)
+    is_true = {
+        "always": True,
+        "billed": bool(machines),
+        "discounted": any(machine.discount_cost for machine in machines),
+        "split": answer.cost_basis != "node",
+    }
+    return tuple((what, file) for when, what, file in _STAGES if is_true[when])
 
 
-_FIGURES = {"gpus", "idle_hours", "gpu_hours", "hours", "price/h", "effective_cost"}
-_TIMES = {"from", "to", "charge period"}
 _SHORT_UUID = len("GPU-01234567")
-
-
-def print_pods(pods: Sequence[PodCost], answer: CostExplained, top: int) -> None:
-    put("\nBy pod, and when it held which GPUs (UTC)")
-    lines: list[Sequence[Any]] = [
-        (
-            pod.pod,
-            f"{pod.start:%m-%d %H:%M}",
-            f"{pod.end:%m-%d %H:%M}",
-            f"{pod.gpus:g}",
-            hours(pod.allocated_gpu_hours),
-            hours(pod.idle_gpu_hours),
-            money(pod.cost),
-            pod.node,
-            ", ".join(map(_short, pod.devices)) or "not named by any metric",
-        )
-        for pod in pods[:top]
-    ]
-    rest = pods[top:]
-    if rest:
-        held, idle = (sum(getattr(pod, name) for pod in rest) for name in ("allocated_gpu_hours", "idle_gpu_hours"))
-        cost = money(sum((pod.cost for pod in rest), Decimal(0)))
-        lines.append((f"{len(rest):,} more", "", "", "", hours(held), hours(idle), cost, "", ""))
-    idle = sum(pod.idle_gpu_hours for pod in pods)
-    lines.append(("total", "", "", "", hours(answer.allocated_gpu_hours), hours(idle), money(answer.cost), "", ""))
-    columns = ("pod", "from", "to", "gpus", "gpu_hours", "idle_hours", f"cost_{answer.currency}", "node", "devices")
-    table(columns, lines, (0, 0, 0, 0, 0, 2, 0, 1, 1))
-
-
-def _short(device: str) -> str:
-    """The first group of a UUID tells GPUs of a node apart; JSON has all of it."""
-    uuid, slash, instance = device.partition("/")
-    return f"{uuid[:_SHORT_UUID]}{slash}{instance}"
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], weights: Sequence[int] | None = None) -> None:
-    width = line_width()
-    whole = [index for index, name in enumerate(columns) if name in _FIGURES | _TIMES or name[-3:].isupper()]
-    for text in table_text(columns, rows, weights, width - 2 if width else None, _FIGURES, whole).splitlines():
-        put(f"  {text}")
-
-
-def money(amount: Decimal) -> str:
-    return f"{amount:,.2f}"
-
-
-def exact(amount: Decimal) -> str:
-    return f"{amount.normalize():,f}"
-
-
-def hours(hours: float) -> str:
-    return f"{hours:,.1f}"
-
-
 _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
 
-# What teams, namespaces and workloads are asked with.
+# Options of teams, namespaces and workloads.
 _OF_COST = parameters(
     {
         "day": (str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")),
@@ -151,143 +96,195 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
     )
     answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
     note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
+    decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
     if how is BriefFormat.json:
         shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
-        decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
         put(to_json(shape(name, answer, decided), f"explain.{kind}"), nl=False)
-    else:
-        _print(kind, name, answer, top, rows)
+        return
+    cost, final, estimated = (
+        figure_text(amount, "money", answer.currency, 2)
+        for amount in (answer.cost, answer.cost - answer.estimated_cost, answer.estimated_cost)
+    )
+    by_stage = Table.of("Made by, in this order", decided, (text("decides"), text("file", "SQL stage")))
+    page = Page(
+        title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
+        subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
+        if answer.estimated_cost
+        else "all of it from bills",
+        currency=answer.currency,
+        sections=(_by_workload(answer, top), _by_pod(answer, top), *_by_node(name, answer, top, rows), by_stage),
+    )
+    write_page(page, None, markdown=False)
 
 
 def _day(call: Call, day: str) -> tuple[Period, str]:
     """Raises UsageError for a day that is none, or that is not of the month beside it."""
     month = call.month
     try:
-        asked = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
+        chosen = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
     except ValueError:
         raise UsageError(f"--day {day!r} is no day", "for example --day 2026-10-05") from None
-    if month and f"{asked:%Y-%m}" != month:
+    if month and f"{chosen:%Y-%m}" != month:
         raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
-    start = parse_instant("--day", f"{asked}", call.tz)
-    period = Period(start, local_midnight(asked + timedelta(days=1), call.tz))
+    start = parse_instant("--day", f"{chosen}", call.tz)
+    period = Period(start, local_midnight(chosen + timedelta(days=1), call.tz))
     return period, name_of(period, call.tz)
 
 
-def _print(kind: str, name: str, answer: CostExplained, top: int, rows: int) -> None:
-    total = f"{money(answer.cost)} {answer.currency} for {hours(answer.allocated_gpu_hours)} GPU-hours"
-    put(f"{kind} {name}, {answer.period_name}: {total}")
-    if answer.estimated_cost:
-        final = answer.cost - answer.estimated_cost
-        put(f"  {money(final)} from bills, {money(answer.estimated_cost)} estimated until its bill is collected")
-    else:
-        put("  all of it from bills")
-    put("\nBy workload and node")
-    workloads = answer.workloads[:top]
-    lines: list[Sequence[Any]] = [
-        (row.namespace, row.workload, row.node, hours(row.allocated_gpu_hours), money(row.cost), ", ".join(row.price_sources))
-        for row in workloads
-    ]
-    rest = answer.workloads[top:]
-    if rest:
-        held = hours(sum(row.allocated_gpu_hours for row in rest))
-        lines.append((f"{len(rest):,} more", "", "", held, money(sum((row.cost for row in rest), Decimal(0))), ""))
-    lines.append(("total", "", "", hours(answer.allocated_gpu_hours), money(answer.cost), ""))
-    table(("namespace", "workload", "node", "gpu_hours", f"cost_{answer.currency}", "price_source"), lines, (0, 0, 1, 0, 0, 1))
-    print_pods(answer.pods, answer, top)
+def _by_workload(answer: CostExplained, top: int) -> Table:
+    columns = (
+        text("namespace"),
+        text("workload"),
+        text("node", weight=1),
+        number("allocated_gpu_hours", "GPU-hours"),
+        money("cost"),
+        text(lambda row: ", ".join(row.price_sources), "Price source", weight=1),
+    )
+    total = Line(("Total", "", "", answer.allocated_gpu_hours, answer.cost, ""), is_sum=True)
+    return Table.of("By workload and node", answer.workloads[:top], columns, [total], _more(answer, answer.workloads, top))
+
+
+def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
+    """What the rows that are not listed come to."""
+    cost = figure_text(_sum(rows[top:], "cost"), "money", answer.currency, 2)
+    return f"and {len(rows) - top:,} more, {cost}: --top {len(rows)}" if len(rows) > top else None
+
+
+def _by_pod(answer: CostExplained, top: int) -> Table:
+    columns = (
+        text("pod"),
+        figure(lambda pod: f"{pod.start:%m-%d %H:%M}", "From"),
+        figure(lambda pod: f"{pod.end:%m-%d %H:%M}", "To"),
+        figure(lambda pod: f"{pod.gpus:g}", "GPUs"),
+        number("allocated_gpu_hours", "GPU-hours"),
+        number("idle_gpu_hours", "Idle", weight=2),
+        money("cost"),
+        text("node", weight=1),
+        text(lambda pod: ", ".join(map(_short, pod.devices)) or "not named by any metric", "Devices", weight=1),
+    )
+    whole = (answer.allocated_gpu_hours, _sum(answer.pods, "idle_gpu_hours"), answer.cost)
+    total = Line(("Total", "", "", "", *whole, "", ""), is_sum=True)
+    title = "By pod, and when it held which GPUs (UTC)"
+    return Table.of(title, answer.pods[:top], columns, [total], _more(answer, answer.pods, top))
+
+
+def _sum(rows: Sequence[Any], name: str) -> Any:
+    return sum(getattr(row, name) for row in rows)
+
+
+def _short(device: str) -> str:
+    """The first group of a UUID tells GPUs of a node apart; JSON has all of it."""
+    uuid, slash, instance = device.partition("/")
+    return f"{uuid[:_SHORT_UUID]}{slash}{instance}"
+
+
+def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[Section]:
+    """Of each node who paid for it, what its prices are, and what bills say of it."""
     for node in answer.nodes[:top]:
-        _print_node(name, node, answer.currency, rows)
-    left = answer.nodes[top:]
-    if left:
-        put(f"\n{len(left):,} more nodes, {money(sum((node.cost for node in left), Decimal(0)))}: --top {len(answer.nodes)}")
-    put("\nMade by, in this order")
-    table(("decides", "SQL stage"), [(what, f"gpucost/{file}") for what, file in stages(answer)])
-
-
-def _print_node(name: str, node: NodeCost, currency: str, rows: int) -> None:
-    from gpucost.price.explain import shown_rows
-
-    kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
-    put(f"\nNode {node.node} in cluster {node.cluster}: {kind}")
-    put(f"  {node.machine_id or 'no provider id: no bill can name it'}")
-    parts = [
-        (name, node.cost),
-        ("others", node.others_cost),
-        ("nobody", node.unallocated_cost),
-        *([("not collected", node.not_collected_cost)] if node.not_collected_cost else []),
-        (_WHOLE, node.node_cost),
-    ]
-    table(("paid by", currency), [(who, money(cost)) for who, cost in parts])
-    put()
-    table(("price_source", "hours", "price/h", currency), [*_by_source(node), (_WHOLE, "", "", money(node.node_cost))])
-    if len(node.prices) > 1:
-        _print_prices(node, rows)
-    for machine in node.bill:
-        put()
-        shown = [
-            (
-                f"{row.source_file}:{row.source_row}",
-                f"{row.start:%Y-%m-%d %H:%M}",
-                "" if row.instance_hours is None else f"{row.instance_hours:,.2f}",
-                exact(row.effective_cost),
-                row.currency,
-                row.description or "",
+        yield _paid_by(name, node)
+        yield _by_source(node)
+        if len(node.prices) > 1:
+            hidden = len(node.prices) - rows
+            yield Table.of(
+                f"Prices of {node.node}",
+                node.prices[:rows],
+                (
+                    figure(lambda price: f"{price.start:%Y-%m-%d %H:%M}", "From"),
+                    figure(lambda price: f"{price.end:%Y-%m-%d %H:%M}", "To"),
+                    figure(lambda price: _exact(price.price_per_hour), "Price per hour"),
+                    text("price_source"),
+                ),
+                note=f"and {hidden:,} more prices in turn: --rows {len(node.prices)}" if hidden > 0 else None,
             )
-            for row in machine.first_rows
-        ]
-        whose = "its scale set's charges, spread over its nodes" if machine.is_scale_set else "charges"
-        cost = "in a currency without a rate" if machine.cost is None else f"{money(machine.cost)} {currency}"
-        put(f"  the bill, {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}")
-        if shown:
-            columns = ("row", "charge period", "hours", "effective_cost", "currency", "charge")
-            table(columns, shown, (0, 0, 0, 0, 0, 1))
-        if machine.more_rows and machine.more_cost is not None:
-            put(f"  and {machine.more_rows:,} more rows, {money(machine.more_cost)} {currency}: --rows {machine.rows}")
-        if machine.discount_cost:
-            by = shown_rows(machine.first_discount_rows, machine.discount_rows)
-            put(wrapped(f"discounts in it: {money(machine.discount_cost)} {currency}, by {by}", "  "))
-    _print_difference(node, currency)
+        yield from (_billed(machine, answer.currency) for machine in node.bill)
+        yield from _difference(node)
+    if more := _more(answer, answer.nodes, top):
+        yield Texts("More nodes", (more,))
 
 
-def _by_source(node: NodeCost) -> list[tuple[str, str, str, str]]:
+def _paid_by(name: str, node: NodeCost) -> Table:
+    parts = [(name, node.cost), ("others", node.others_cost), ("nobody", node.unallocated_cost)]
+    parts += [("not collected", node.not_collected_cost)] if node.not_collected_cost else []
+    kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
+    return _parts(
+        f"Node {node.node} in cluster {node.cluster}: {kind}",
+        "Paid by",
+        parts,
+        (_WHOLE, node.node_cost),
+        node.machine_id or "no provider id: no bill can name it",
+    )
+
+
+def _parts(title: str, head: str, parts: list[tuple[str, Decimal]], whole: tuple[str, Decimal], note: str | None = None) -> Table:
+    return Table.of(title, parts, (text(itemgetter(0), head), money(itemgetter(1), "Cost")), [Line(whole, is_sum=True)], note)
+
+
+def _by_source(node: NodeCost) -> Table:
     """Per price source the hours that it prices, its lowest and highest price, and what it comes to."""
-    found = []
+    lines = []
     for source, cost in node.node_cost_by_price_source.items():
         prices = [price for price in node.prices if price.price_source == source]
         hours = sum((price.end - price.start).total_seconds() for price in prices) / 3600
         values = sorted({price.price_per_hour for price in prices})
-        span = " .. ".join(exact(value) for value in ([values[0], values[-1]] if len(values) > 1 else values))
-        found.append((source, f"{hours:,.1f}" if prices else "", span, money(cost)))
-    return found
+        span = " .. ".join(map(_exact, (values[0], values[-1]) if len(values) > 1 else values))
+        lines.append((source, hours if prices else "", span, cost))
+    columns = (
+        text(itemgetter(0), "Price source"),
+        number(itemgetter(1), "Hours"),
+        figure(itemgetter(2), "Price per hour"),
+        money(itemgetter(3), "Cost"),
+    )
+    sums = [Line((_WHOLE, "", "", node.node_cost), is_sum=True)]
+    return Table.of(f"What {node.node} cost, by price source", lines, columns, sums)
 
 
-def _print_prices(node: NodeCost, rows: int) -> None:
-    put()
-    lines = [
-        (f"{price.start:%Y-%m-%d %H:%M}", f"{price.end:%Y-%m-%d %H:%M}", exact(price.price_per_hour), price.price_source)
-        for price in node.prices[:rows]
-    ]
-    if lines:
-        table(("from", "to", "price/h", "price_source"), lines)
-    if len(node.prices) > rows:
-        put(f"  {'and ' if lines else ''}{len(node.prices) - len(lines):,} more prices in turn: --rows {len(node.prices)}")
+def _billed(machine: BilledMachine, currency: str) -> Table:
+    from gpucost.price.explain import shown_rows
+
+    def in_words(cost: Decimal) -> str:
+        return figure_text(cost, "money", currency, 2)
+
+    whose = "its scale set's charges, spread over its nodes" if machine.is_scale_set else "charges"
+    cost = "in a currency without a rate" if machine.cost is None else in_words(machine.cost)
+    notes = []
+    if machine.more_rows and machine.more_cost is not None:
+        notes.append(f"and {machine.more_rows:,} more rows, {in_words(machine.more_cost)}: --rows {machine.rows}")
+    if machine.discount_cost:
+        by = shown_rows(machine.first_discount_rows, machine.discount_rows)
+        notes.append(f"discounts in it: {in_words(machine.discount_cost)}, by {by}")
+    return Table.of(
+        f"The bill, {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}",
+        machine.first_rows,
+        (
+            text(lambda row: f"{row.source_file}:{row.source_row}", "Row"),
+            figure(lambda row: f"{row.start:%Y-%m-%d %H:%M}", "Charge period"),
+            amount(lambda row: "" if row.instance_hours is None else row.instance_hours, "Hours"),
+            figure(lambda row: _exact(row.effective_cost), "Effective cost"),
+            text("currency"),
+            text(lambda row: row.description or "", "Charge", weight=1),
+        ),
+        note="; ".join(notes) or None,
+    )
 
 
-def _print_difference(node: NodeCost, currency: str) -> None:
+def _difference(node: NodeCost) -> Iterator[Table]:
     """From what is billed of the node's machine to what of the node's cost is billed, where that is not the same."""
     costs = [machine.cost for machine in node.bill if not machine.is_scale_set]
     billed = sum((cost for cost in costs if cost is not None), Decimal(0))
     charged = node.node_cost_by_price_source.get("bill", Decimal(0))
     if not costs or None in costs or abs(billed - charged) < _CENT:
         return
-    pooled = sum((machine.pooled_cost for machine in node.bill), Decimal(0))
-    lines = [
+    pooled = _sum(node.bill, "pooled_cost")
+    parts = [
         ("billed of this machine", billed),
         ("shared with machines of its kind, [prices] commitment_sharing", pooled - billed),
         ("of time outside the node's life or this period", charged - pooled),
-        ("in the node's cost", charged),
     ]
-    put()
-    table(("from the bill to the node", currency), [(what, money(cost)) for what, cost in lines])
+    yield _parts(f"From the bill to what {node.node} cost", "Part", parts, ("in the node's cost", charged))
+
+
+def _exact(amount: Decimal) -> str:
+    return f"{amount.normalize():,f}"
 
 
 @command("name month day cluster top rows format", more=_OF_COST)
@@ -304,9 +301,6 @@ def explain_namespace(call: Call, name: Annotated[str, argument("NAME", "The nam
       gpucost explain namespace ml-research --month 2026-10 --format json
     """
     explain(call, "namespace", name)
-
-
-_WEIGHTS = (0, 1, 0, 0, 0, 0)
 
 
 @command()
@@ -344,42 +338,49 @@ def explain_node(
     answer = pipeline.explain_node(call.settings, call.store, name, moment, cluster)
     if format is BriefFormat.json:
         put(to_json(NodeExplained.of(answer), "explain.node"), nl=False)
-    else:
-        _print_node_price(answer)
-
-
-def _print_node_price(answer: NodePrice) -> None:
-    from gpucost.price.explain import shown_price
-
+        return
     node = answer.node
     place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
-    put(f"node  {node.node} in cluster {node.cluster}")
-    put(f"up    {iso(node.up_from)} .. {iso(node.up_to)}")
-    put(f"at    {iso(answer.at)}")
-    put(f"in    {place or 'no known place'}")
-    put(f"is    {node.instance_type or 'no known instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}\n")
+    facts = (
+        f"up {iso(node.up_from)} .. {iso(node.up_to)}",
+        f"at {iso(answer.at)}",
+        f"in {place or 'no known place'}",
+        f"is {node.instance_type or 'no known instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
+    )
+    sections = (Texts("What it is", facts), *_prices(answer))
+    write_page(
+        Page(title=f"Node {node.node} in cluster {node.cluster}", currency=answer.currency, sections=sections),
+        None,
+        markdown=False,
+    )
+
+
+def _prices(answer: NodePrice) -> Iterator[Section]:
+    """Every price that fits the node, and what is made of the first."""
+    from gpucost.price.explain import shown_price
+
     if not answer.candidates:
-        put("no price fits it then: it costs nothing in the figures")
-        if answer.fix:
-            put(f"fix: {answer.fix}")
+        yield Texts(
+            "Price", ("no price fits it then: it costs nothing in the figures", *([f"fix: {answer.fix}"] if answer.fix else []))
+        )
         return
-    # a column of text, not of dates: what the price book has held since ever has none
-    rows = [
-        (c.price_per_hour.normalize(), c.currency, c.price_source, str(c.price_as_of or ""), c.origin, c.why)
-        for c in answer.candidates
-    ]
-    columns = ("price/h", "currency", "price_source", "price_as_of", "origin", "why")
-    put(table_text(columns, rows, _WEIGHTS, line_width()), nl=False)
-    put()
-    for step in answer.steps[1:]:
-        put(wrapped(f"x {_digits(step.factor)}  {step.detail}: {shown_price(step.price_per_hour)}"))
+    yield Table.of(
+        "Prices that fit it, the first one wins",
+        answer.candidates,
+        (
+            figure(lambda one: f"{one.price_per_hour.normalize():f}", "Price per hour"),
+            text("currency", weight=1),
+            text("price_source", "Source"),
+            text(lambda one: str(one.price_as_of or ""), "As of"),
+            text("origin"),
+            text("why"),
+        ),
+    )
+    steps = [f"x {step.factor.normalize():f}  {step.detail}: {shown_price(step.price_per_hour)}" for step in answer.steps[1:]]
     if answer.price_per_hour is not None and answer.price_per_gpu_hour is not None:
         per_gpu = shown_price(answer.price_per_gpu_hour)
-        put(f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour")
-
-
-def _digits(value: Decimal) -> str:
-    return f"{value.normalize():f}"
+        steps.append(f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour")
+    yield Texts("Price", tuple(steps))
 
 
 @command("name month day cluster top rows format", more=_OF_COST)

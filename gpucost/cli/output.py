@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
+
+if TYPE_CHECKING:
+    from gpucost.render.view import Page
 
 
 def put(text: str = "", *, nl: bool = True) -> None:
@@ -49,14 +51,8 @@ def note(text: str = "", *, quiet: bool = False) -> None:
         typer.echo(text, err=True)
 
 
-def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, as `made` does. Raises GpucostError where it cannot be written."""
-    with made(output) as part:
-        part.write_text(text, encoding="utf-8")
-
-
 @contextmanager
-def made(target: Path | None) -> Iterator[Path]:
+def atomic_write(target: Path | None) -> Iterator[Path]:
     """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
 
     What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
@@ -101,16 +97,18 @@ def put_or_write(text: str, output: Path | None) -> None:
         write_text(text, output)
 
 
+def write_text(text: str, output: Path) -> None:
+    """Write `text` to the file `output`, as `atomic_write` does. Raises GpucostError where it cannot be written."""
+    with atomic_write(output) as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def tell_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
-    typer.echo(f"{_red('error:')} {message}", err=True)
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + message, err=True)
     if fix:
         typer.echo(f"fix: {fix}", err=True)
-
-
-def _red(text: str) -> str:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    return text if plain else f"\033[1;31m{text}\033[0m"
 
 
 def drop_stdout() -> None:
@@ -125,10 +123,42 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
     Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
     """
     if format is RowFormat.parquet:
-        with made(file_needed(output)) as part:
+        with atomic_write(file_needed(output)) as part:
             save_parquet(columns, rows, part)
     else:
         put_or_write(render_rows(columns, rows, format), output)
+
+
+_WIDTH_WITHOUT_TERMINAL = 100
+_NARROWEST = 60
+
+
+def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
+    """Write the page for people to `output`, or to stdout where it is None: as Markdown, or as text as wide as the terminal.
+
+    Into files and pipes, text with a word on coverage is 100 wide, and tables of other pages as wide as they are.
+    Raises GpucostError where it cannot be written.
+    """
+    if markdown:
+        from gpucost.render.markdown import render as to_markdown
+
+        put_or_write(to_markdown(page), output)
+        return
+    from gpucost.render.terminal import render
+
+    width = line_width(output) or (_WIDTH_WITHOUT_TERMINAL if page.coverage else None)
+    draws = is_drawn(output)
+    color, charts = draws and not os.environ.get("NO_COLOR"), draws and _can_spell("▇░▏▁")
+    put_or_write(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)
+
+
+def is_drawn(output: Path | None) -> bool:
+    """Whether a page goes to a terminal that can do more than print: there are colors, bars and sparklines there only."""
+    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _can_spell(text: str) -> bool:
+    return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
 
 
 def file_needed(output: Path | None) -> Path:
@@ -147,18 +177,3 @@ def line_width(output: Path | None = None) -> int | None:
         return os.get_terminal_size(sys.stdout.fileno()).columns if output is None and sys.stdout.isatty() else None
     except (OSError, ValueError):  # a stdout that is no file has no descriptor
         return None
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """`text` as lines no longer than the terminal's, broken between words; one line where nothing limits it."""
-    width = line_width()
-    if width is None:
-        return indent + text
-    return textwrap.fill(
-        text,
-        max(width, 20),
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

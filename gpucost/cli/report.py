@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from dataclasses import replace
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpucost import pipeline
 from gpucost.cli import waste as _findings
 from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
-from gpucost.cli.output import drop_stdout, file_needed, line_width, made, put_or_write, stdout_failed
-from gpucost.errors import UsageError
+from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, put_or_write, stdout_failed, write_page
+from gpucost.cli.unit import unit_table
+from gpucost.errors import IncompleteError, PriceError, UsageError
+from gpucost.periods import is_month
 from gpucost.render.formatting import figure_text
-from gpucost.render.html import Bar, Block, Item
-from gpucost.render.view import Column, Line, Table
+from gpucost.render.html import Bar, Block
 from gpucost.report.waste import BUCKETS
 from gpucost.savings import period_words
 
@@ -52,10 +51,6 @@ def check_comparable(query: Query, *, waste: bool, focus: bool) -> None:
         raise UsageError("--compare and --waste exclude each other", "give one of them")
     if times := [name for name in query.by if name in ("month", "day", "hour")]:
         raise UsageError(f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by")
-
-
-_WIDTH_WITHOUT_TERMINAL = 100
-_NARROWEST = 60
 
 
 class ReportFormat(StrEnum):
@@ -165,7 +160,7 @@ def report(
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
     """
-    from gpucost import comparisons, pipeline
+    from gpucost import comparisons
 
     target = call.target
     written_as = format or _format_of(target)
@@ -176,7 +171,7 @@ def report(
         by=names_in(by),
         top=top,
         with_sections=written_as in (ReportFormat.table, ReportFormat.markdown, ReportFormat.html),
-        with_series=written_as is ReportFormat.html or (written_as is ReportFormat.table and _draws(target)),
+        with_series=written_as is ReportFormat.html or (written_as is ReportFormat.table and is_drawn(target)),
         share_unallocated=share_unallocated.value if share_unallocated else None,
     )
     if compare:
@@ -189,18 +184,15 @@ def report(
         if compare:
             view = comparisons.compared_report(settings, opened, query)
         elif waste:
-            from gpucost.cli.waste import with_waste
-
             if written_as in _FLAT:
                 raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
-
-            view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
+            view = _findings.with_waste(*pipeline.waste_report(settings, opened, query, top=top))
         else:
             view = pipeline.report(settings, opened, query)
-        beside: Sequence[Block] = ()
+        extra_blocks: Sequence[Block] = ()
         if written_as is ReportFormat.html:
-            view, beside = page(settings, opened, query, view, findings)
-        write_report(view, written_as, target, beside)
+            view, extra_blocks = page(settings, opened, query, view, findings)
+        write_report(view, written_as, target, extra_blocks)
         call.note_written(view.title)
         if written_as in _FLAT:
             note_gaps(settings, opened, query.period, query.clusters, quiet=call.quiet)
@@ -222,46 +214,19 @@ def write_report(view: ReportView, format: str, output: Path | None, blocks: Seq
 
     The view of an HTML page needs series; `blocks` stand after its sections. Raises GpucostError where it cannot be written.
     """
+    from gpucost.render import data
+
     if format == "parquet":
-        from gpucost.render.data import to_parquet
+        with atomic_write(file_needed(output)) as part:
+            data.to_parquet(view, part)
+    elif format == "html":
+        from gpucost.render.html import render
 
-        with made(file_needed(output)) as part:
-            to_parquet(view, part)
+        put_or_write(render(view, blocks=blocks), output)
+    elif format in ("json", "csv"):
+        put_or_write(data.to_json(view) if format == "json" else data.to_csv(view), output)
     else:
-        put_or_write(_rendered(view, format, output, blocks), output)
-
-
-def _rendered(view: ReportView, format: str, output: Path | None, blocks: Sequence[Block]) -> str:
-    if format == "json":
-        from gpucost.render.data import to_json
-
-        return to_json(view)
-    if format == "csv":
-        from gpucost.render.data import to_csv
-
-        return to_csv(view)
-    if format == "markdown":
-        from gpucost.render.markdown import render as markdown
-
-        return markdown(view)
-    if format == "html":
-        from gpucost.render.html import render as html
-
-        return html(view, blocks=blocks)
-    from gpucost.render.terminal import render as terminal
-
-    draws = _draws(output)
-    width = max(_NARROWEST, line_width(output) or _WIDTH_WITHOUT_TERMINAL)
-    return terminal(view, width, color=draws and not os.environ.get("NO_COLOR"), charts=draws and _can_spell("▇░▏▁"))
-
-
-def _draws(output: Path | None) -> bool:
-    """Whether a report goes to a terminal that can do more than print: there are colors, bars and sparklines there only."""
-    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _can_spell(text: str) -> bool:
-    return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
+        write_page(view, output, markdown=format == "markdown")
 
 
 def write_focus(call: Call, query: Query, version: str) -> None:
@@ -269,8 +234,6 @@ def write_focus(call: Call, query: Query, version: str) -> None:
 
     Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
     """
-    from gpucost import pipeline
-
     config, month, target = call.settings, call.month, call.target
     if month is None:
         raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
@@ -281,7 +244,7 @@ def write_focus(call: Call, query: Query, version: str) -> None:
             "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"
-    with made(target) as part:
+    with atomic_write(target) as part:
         totals = pipeline.focus_file(config, call.store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
             _to_stdout(part)
@@ -309,12 +272,6 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
 
     No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
     """
-    from dataclasses import replace
-
-    from gpucost import pipeline
-    from gpucost.errors import IncompleteError, PriceError
-    from gpucost.periods import is_month
-
     is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
     if not is_billed or query.is_narrowed or query.clusters or not is_month(query.period, settings.tz):
         return view
@@ -336,45 +293,14 @@ _KINDS: Mapping[str, LayerKind] = {
     "cpu_memory": "others",
     **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
 }
-# By answer: the section that says most, and its columns as (key, title, unit, weight).
-_COLUMNS: dict[str, tuple[str, tuple[tuple[str, str, Any, int], ...]]] = {
-    "epoch": (
-        "runs",
-        (
-            ("run", "Run", "text", 0),
-            ("namespace", "Namespace", "text", 1),
-            ("epochs_done", "Epochs", "hours", 0),
-            ("mean_cost", "Per epoch", "price", 0),
-            ("lost_cost", "Lost", "money", 2),
-            ("cost", "Cost", "money", 0),
-            ("forecast_cost", "Forecast", "money", 2),
-        ),
-    ),
-    "requests": (
-        "models",
-        (
-            ("workload", "Workload", "text", 0),
-            ("namespace", "Namespace", "text", 1),
-            ("model", "Model", "text", 1),
-            ("amount", "Requests", "hours", 0),
-            ("failed", "Failed", "hours", 3),
-            ("cost", "Cost", "money", 0),
-            ("idle_cost", "Idle cost", "money", 2),
-            ("cost_per_1000", "Per 1,000", "price", 0),
-        ),
-    ),
+# By answer: the list that says most, and its columns.
+_COLUMNS = {
+    "epoch": ("runs", "run namespace epochs_done mean_cost lost_cost cost forecast_cost"),
+    "requests": ("models", "workload namespace model amount failed cost idle_cost cost_per_1000"),
     "tokens": (
         "models",
-        (
-            ("workload", "Workload", "text", 0),
-            ("namespace", "Namespace", "text", 1),
-            ("model", "Model", "text", 1),
-            ("prompt_tokens", "Prompt tokens", "hours", 3),
-            ("generation_tokens", "Generated tokens", "hours", 3),
-            ("cost", "Cost", "money", 0),
-            ("cost_per_million_tokens", "Per million", "price", 0),
-            ("cost_per_million_generation_tokens", "Per million generated", "price", 1),
-        ),
+        "workload namespace model prompt_tokens generation_tokens cost cost_per_million_tokens "
+        "cost_per_million_generation_tokens",
     ),
 }
 _WHAT = {
@@ -440,10 +366,10 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
     )
     all_of = waste.totals
     part, whole = (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
-    told, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
+    wasted, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
     kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
     but = f": every bar but {' and '.join(kept)}" if kept else ""
-    intro = f"Wasted: {told} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
+    intro = f"Wasted: {wasted} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
     return Block("Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None)
 
 
@@ -453,31 +379,15 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
     rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
     if not rows:
         return None
-    shown = rows[:_MOST_ROWS]
-    table = Table(
-        view.title,
-        tuple(Column(title, unit, _decimals(unit, [row[key] for row in shown]), weight) for key, title, unit, weight in columns),
-        tuple(Line(tuple(row[key] for key, *_ in columns)) for row in shown),
-        note=f"{len(rows) - len(shown):,} more: gpucost unit {name} {words}" if len(rows) > len(shown) else None,
-    )
-    return Block(view.title, _WHAT[name], table=table)
+    table = unit_table(view.title, columns.split(), rows[:_MOST_ROWS], view.ask.tz)
+    more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
+    return Block(view.title, _WHAT[name], table=replace(table, note=more))
 
 
 def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | None:
     if not advice.findings:
         return None
-    items = tuple(
-        Item(
-            f"{one.title}: {_findings.who(one)}",
-            one.saving_per_month,
-            "money",
-            "a month",
-            f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}.",
-            one.command,
-            one.is_bound,
-        )
-        for one in advice.findings[:top]
-    )
+    items = _findings.finding_items(advice.findings[:top]).items
     left = len(advice.findings) - len(items)
     note = f"{left:,} more: gpucost findings {words}" if left else None
     return Block(_findings.TITLE, _findings.headline(advice, currency), items=items, note=note)
@@ -487,10 +397,3 @@ def _of_team(view: UnitView, team: str) -> UnitView:
     """Its rows of one team; a workload that changed teams stands with all teams alone."""
     sections = {name: [row for row in rows if row.get("team") == team] for name, rows in view.sections.items()}
     return replace(view, sections=sections)
-
-
-def _decimals(unit: str, values: list[Any]) -> int:
-    """Cents, or four decimals where a price of a column is under one."""
-    if unit == "hours":
-        return 0
-    return 4 if unit == "price" and any(abs(value) < 1 for value in values if isinstance(value, Decimal)) else 2

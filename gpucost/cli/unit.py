@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli.command import Call, command, note_gaps, option
-from gpucost.cli.output import line_width
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
-from gpucost.render.rows import FLAT, RowFormat, figures_right, render_rows, table_text
+from gpucost.render.formatting import cell
+from gpucost.render.view import Column, Document, Line, Table, Texts
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -24,32 +23,40 @@ if TYPE_CHECKING:
 
     from gpucost.report.units.query import Item, UnitAsk, UnitView
 
-_CELLS = Decimal("0.01")
-_SMALL = Decimal("0.0001")
 _LISTED = 10  # rows that tables show of work without cost and cost without work
-_HEADS = {
-    "prompt_tokens": "prompt",
-    "generation_tokens": "generated",
-    "cost_per_1000": "per 1,000",
-    "cost_per_million_tokens": "per million",
-    "cost_per_million_prompt_tokens": "per million prompt",
-    "cost_per_million_generation_tokens": "per million generated",
-    "cost_per_active_gpu_hour": "per active GPU-h",
-    "epochs_done": "epochs",
-    "planned_epochs": "planned",
-    "forecast_cost": "forecast",
-    "duration_hours": "hours",
-    "trend_percent": "trend %",
+# Titles of columns whose keys do not say it, and what a narrow table may leave out, the heavier first.
+_TITLES = {
+    "generation_tokens": "Generated tokens",
+    "cost_per_1000": "Per 1,000",
+    "cost_per_million_tokens": "Per million",
+    "cost_per_million_prompt_tokens": "Per million prompt",
+    "cost_per_million_generation_tokens": "Per million generated",
+    "cost_per_active_gpu_hour": "Per active GPU-h",
+    "epochs_done": "Epochs",
+    "mean_cost": "Per epoch",
+    "lost_cost": "Lost",
+    "planned_epochs": "Planned",
+    "forecast_cost": "Forecast",
+    "duration_hours": "Hours",
+    "trend_percent": "Trend %",
 }
+_WEIGHTS = {
+    **dict.fromkeys(("namespace", "model", "hours", "duration_hours", "trend_percent", "trials", "best_value", "from"), 1),
+    **dict.fromkeys(("cost_per_million_generation_tokens", "unit"), 1),
+    **dict.fromkeys(("best_trial_cost", "idle_cost", "lost_cost", "planned_epochs", "forecast_cost"), 2),
+    **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
+    **dict.fromkeys(("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"), 3),
+    "cost_per_million_prompt_tokens": 3,
+}
+# Lists of an answer in the order of a page, and their titles.
 _SECTIONS = {
     "runs": "Runs",
     "sweeps": "Sweeps",
     "models": "Models",
+    "rows": "One by one",
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
-
-
 _LAYOUT = "team namespace workload cluster period * written"
 
 
@@ -60,11 +67,7 @@ def answer(
     with_rows: bool | None = None,
     most: int | None = None,
 ) -> None:
-    """Compute and write one answer.
-
-    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all. Raises
-    GpucostError where the period holds nothing.
-    """
+    """Compute and write one answer. Raises GpucostError where the period holds nothing."""
     from gpucost import pipeline
     from gpucost.report.units.query import UnitAsk
 
@@ -74,107 +77,79 @@ def answer(
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)
-    if call.format in FLAT:
-        call.write_rows(*flat(view))
-    else:
-        call.write(rendered(view, call.format, call.target, with_rows=with_rows, most=most))
+    call.answer(document(view, with_rows=with_rows, most=most))
 
 
-def flat(view: UnitView) -> tuple[list[str], list[list[Any]]]:
-    """The rows, as columns and values."""
-    columns = list(view.rows[0]) if view.rows else list(view.shown["rows"])
-    return columns, [[row[name] for name in columns] for row in view.rows]
+def document(view: UnitView, *, with_rows: bool | None = None, most: int | None = None) -> Document:
+    """The answer before any format.
 
-
-def rendered(
-    view: UnitView, format: RowFormat, target: Path | None, *, with_rows: bool | None = None, most: int | None = None
-) -> str:
-    """The answer as JSON, or as text for people."""
-    if format is RowFormat.json:
-        from gpucost.render.schema import to_json
-
-        span = {"from": iso(view.ask.period.start), "to": iso(view.ask.period.end), "currency": view.ask.currency}
-        whole = {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes}
-        return to_json(span | whole, view.name)
-    return _text(view, format, line_width(target), with_rows=with_rows, most=most)
-
-
-def _text(view: UnitView, format: RowFormat, width: int | None, *, with_rows: bool | None, most: int | None) -> str:
-    markdown = format is RowFormat.markdown
-    title = f"{view.title}, {view.ask.period_name}, in {view.ask.currency}"
-    parts = [f"# {title}\n" if markdown else f"{title}\n"]
+    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all.
+    """
+    ask = view.ask
+    span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
+    names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
     shown = len(view.sections.get("runs", [])) == 1 if with_rows is None and "runs" in view.sections else with_rows is not False
-    tables = {name: rows for name, rows in view.sections.items() if name in ("runs", "sweeps", "models")}
-    if shown:
-        tables["rows"] = view.rows
-    tables |= view.sections
-    for name, rows in tables.items():
-        if rows:
-            heading = _SECTIONS.get(name, "")
-            if heading:
-                parts.append(f"## {heading}\n" if markdown else f"{heading}\n")
-            short = rows[: _LISTED if name.endswith(("_without_cost", "_without_work")) else most if name == "rows" else None]
-            parts.append(_table(view.shown[name], short, format, width, view.ask.tz))
-            if len(short) < len(rows):
-                parts.append(f"and {len(rows) - len(short):,} more: --format json lists all\n")
-    if not shown and view.rows:
-        view.notes.append("--workload NAME, --format csv and --format json show each epoch")
-    parts.append("## Totals\n" if markdown else "Totals\n")
-    totals = [[name.replace("_", " "), _cell(name, value)] for name, value in view.totals.items() if value is not None]
-    if not markdown:
-        totals = figures_right(("what", "value"), [(name, _parted(value)) for name, value in totals], {"value"})[1]
-    parts.append(render_rows(("what", "value"), totals, format))
-    parts += [f"{note}\n" for note in view.notes]
-    return "\n".join(parts)
+    lists = view.sections | ({"rows": view.rows} if shown else {})
+    limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
+    tables = [
+        unit_table(title, view.shown[name], lists[name], ask.tz, limits.get(name))
+        for name, title in _SECTIONS.items()
+        if lists.get(name)
+    ]
+    notes = (
+        *view.notes,
+        *(["--workload NAME, --format csv and --format json show each epoch"] if view.rows and not shown else []),
+    )
+    return Document(
+        title=f"{view.title}, {ask.period_name}",
+        currency=ask.currency,
+        sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
+        name=view.name,
+        answer=span | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
+        flat=(names, [[row[name] for name in names] for row in view.rows]),
+    )
 
 
-def _table(columns: tuple[str, ...], rows: list[Item], format: RowFormat, width: int | None, tz: ZoneInfo) -> str:
-    rows = [{name: _local(name, row[name], tz) for name in columns} for row in rows]
-    if format is not RowFormat.table:
-        return render_rows(
-            [_head(name) for name in columns], [[_cell(name, row[name]) for name in columns] for row in rows], format
-        )
-    names = [name for name in columns if any(row[name] is not None for row in rows)]
-    heads = [_head(name) for name in names]
-    figures = [index for index, name in enumerate(names) if any(isinstance(row[name], (int, float, Decimal)) for row in rows)]
-    lines = [[_parted(_cell(name, row[name])) for name in names] for row in rows]
-    weights, right = [_WEIGHTS.get(name, 0) for name in names], {heads[index] for index in figures}
-    return table_text(heads, lines, weights, width, right, figures)
+def unit_table(title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneInfo, most: int | None = None) -> Table:
+    """The columns `names` of the first `most` rows, but for those that no row has; moments are local."""
+    shown = rows[:most]
+    columns = [
+        (_column(name, [row[name] for row in shown]), partial(_local, name, tz))
+        for name in names
+        if any(row[name] is not None for row in shown)
+    ]
+    more = f"and {len(rows) - len(shown):,} more: --format json lists all" if len(rows) > len(shown) else None
+    return Table.of(title, shown, columns, note=more)
 
 
-def _head(name: str) -> str:
-    return _HEADS.get(name, name.replace("_", " "))
+def _column(name: str, values: Sequence[Any]) -> Column:
+    """Money in cents, or with four decimals where a price of the column is under one; counts without decimals."""
+    known = [value for value in values if value is not None]
+    title = _TITLES.get(name, name.replace("_", " ").capitalize())
+    weight = _WEIGHTS.get(name, 0)
+    if all(isinstance(value, str) for value in known):
+        return Column(title, "text", weight=weight)
+    if "cost" in name.split("_"):
+        is_price = "per" in name.split("_") or name == "mean_cost"
+        small = is_price and any(abs(value) < 1 for value in known)
+        return Column(title, "price" if is_price else "money", 4 if small else 2, weight)
+    return Column(title, "hours", 0 if all(isinstance(value, int) for value in known) else 2, weight)
 
 
-def _parted(value: Any) -> str | None:
-    """A value as text, thousands parted."""
-    return value if value is None or isinstance(value, str) else f"{value:,}"
+def _totals(view: UnitView) -> Table:
+    lines = tuple(
+        Line((name.replace("_", " ").capitalize(), cell(value, _column(name, [value]), view.ask.currency)))
+        for name, value in view.totals.items()
+        if value is not None
+    )
+    return Table("Totals", (Column("What", "text"), Column("Value", "hours")), lines)
 
 
-# What a narrow table may leave out, the heavier first; columns that are not named here always stand there.
-_WEIGHTS = {
-    **dict.fromkeys(("amount", "hours", "duration_hours", "trend_percent", "lost_cost", "trials", "best_value", "from"), 1),
-    **dict.fromkeys(("best_trial_cost", "idle_cost", "failed", "planned_epochs", "generation_tokens", "prompt_tokens"), 2),
-    **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
-    **dict.fromkeys(("status", "lost_epochs", "best_epoch", "best_cost"), 3),
-    **dict.fromkeys(("cost_per_million_prompt_tokens", "cost_per_million_generation_tokens"), 3),
-}
-
-
-def _local(name: str, value: Any, tz: ZoneInfo) -> Any:
-    """Moments as people read them: local time to the minute."""
+def _local(name: str, tz: ZoneInfo, row: Item) -> Any:
+    """A value; moments as people read them: local time to the minute."""
+    value = row[name]
     if isinstance(value, str) and name in ("from", "to", "since") and len(value) > len("2026-10-01"):
         return f"{datetime.fromisoformat(value).astimezone(tz):%Y-%m-%d %H:%M}"
-    return value
-
-
-def _cell(name: str, value: Any) -> Any:
-    """A value as people read it: money with two decimals, or four where it is small."""
-    if isinstance(value, Decimal):
-        small = abs(value) < 1 and "per" in name.split("_")
-        return value.quantize(_SMALL if small else _CELLS)
-    if isinstance(value, float):
-        return Decimal(f"{value:.2f}")
     return value
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Heat, Layer, Moment, Series, Stack, Step, Unit
@@ -69,96 +69,56 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 HEAT_LEVELS = (0, 10, 20, 30, 40, 50, 70, 90)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A layer's columns: `style` names its color, `total` is its sum in words."""
+def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> dict[str, Any]:
+    """A chart of stacked columns; of cost that is shared elsewhere on the page, its title says that it is not shared here.
 
-    name: str
-    style: str
-    path: str
-    total: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A text at a percentage of an axis."""
-
-    at: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """A chart of stacked columns. `hints` tell of each moment; `titles` and `rows` are the same figures as a table."""
-
-    title: str
-    total: str
-    width: int
-    shapes: tuple[Shape, ...]
-    lines: tuple[Mark, ...]
-    labels: tuple[Mark, ...]
-    hints: tuple[str, ...]
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    level: int | None
-    text: str
-    value: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """`cells` by weekday, then by hour."""
-
-    title: str
-    words: str
-    weekdays: tuple[str, ...]
-    cells: tuple[tuple[HeatCell, ...], ...]
-
-
-def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> Columns:
-    """The chart of one stack; of cost that is shared elsewhere on the page, its title says that it is not shared here."""
+    `shapes` are the layers' columns, `lines` and `labels` texts at percentages of an axis, `hints` tell of each moment; `titles`
+    and `rows` are the same figures as a table.
+    """
     values = ticks(max(stack.totals))
     top = values[-1]
-    texts = tick_texts(values, stack.unit, currency)
-    styles = _styles(stack.layers)
-    return Columns(
-        title=f"{stack.title}{' before sharing' if before_sharing else ''}, by {series.step}",
-        total=_text(stack.total, stack, currency) + (" GPU-hours" if stack.unit == "hours" else ""),
-        width=len(series.moments) * BAND,
-        shapes=tuple(
-            Shape(layer.name, style, path, _text(layer.total, stack, currency))
-            for layer, style, path in zip(stack.layers, styles, _paths(stack, top), strict=True)
-        ),
-        lines=tuple(Mark(_percent(1 - float(value / top)), text) for value, text in zip(values, texts, strict=True)),
-        labels=_labels(series),
-        hints=tuple(_hint(stack, moment, at, currency) for at, moment in enumerate(series.moments)),
-        titles=(series.step.capitalize(), *(layer.name for layer in stack.layers), "Total"),
-        rows=tuple(
-            (
-                moment.name,
-                tuple(
-                    (f"{value:f}", _text(value, stack, currency))
-                    for value in (*(layer.values[at] for layer in stack.layers), stack.totals[at])
-                ),
-            )
+
+    def words(value: Decimal) -> str:
+        return _text(value, stack, currency)
+
+    def at_percent(share: float, text: str) -> dict[str, str]:
+        return {"at": f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%", "text": text}
+
+    count = len(series.moments)
+    # as many as a phone has room for; none so far right that it would leave the page
+    labeled = ((at, (at + 0.5) / count) for at in range(0, count, -(-count // _MOST_LABELS[series.step])))
+    shown = (*stack.layers, Layer("Total", "named", stack.totals, stack.total))
+    return {
+        "title": f"{stack.title}{' before sharing' if before_sharing else ''}, by {series.step}",
+        "total": words(stack.total) + (" GPU-hours" if stack.unit == "hours" else ""),
+        "width": count * BAND,
+        # colors by place for names, by kind for what means the same in every report
+        "shapes": [
+            {"name": one.name, "style": f"c{at}" if one.kind == "named" else one.kind, "path": path, "total": words(one.total)}
+            for at, (one, path) in enumerate(zip(stack.layers, _paths(stack, top), strict=True))
+        ],
+        "lines": [
+            at_percent(1 - float(value / top), text)
+            for value, text in zip(values, tick_texts(values, stack.unit, currency), strict=True)
+        ],
+        "labels": [at_percent(place, series.moments[at].short) for at, place in labeled if place < _LAST_LABEL],
+        "hints": [_hint(stack, moment, at, currency) for at, moment in enumerate(series.moments)],
+        "titles": (series.step.capitalize(), *(layer.name for layer in shown)),
+        "rows": [
+            (moment.name, [(f"{layer.values[at]:f}", words(layer.values[at])) for layer in shown])
             for at, moment in enumerate(series.moments)
-        ),
-    )
+        ],
+    }
 
 
-def heat_map(heat: Heat) -> HeatMap:
-    """The map of one share by weekday and hour."""
-    return HeatMap(
-        title=heat.title,
-        words=f"{heat.part}, of {heat.whole}",
-        weekdays=_WEEKDAYS,
-        cells=tuple(tuple(_heat_cell(heat, weekday, hour) for hour in range(24)) for weekday in range(7)),
-    )
+def heat_map(heat: Heat) -> dict[str, Any]:
+    """The map of one share: cells by weekday, then by hour."""
+    return {
+        "title": heat.title,
+        "words": f"{heat.part}, of {heat.whole}",
+        "weekdays": _WEEKDAYS,
+        "cells": [[_heat_cell(heat, weekday, hour) for hour in range(24)] for weekday in range(7)],
+    }
 
 
 def spark(values: Sequence[Decimal]) -> str:
@@ -174,14 +134,6 @@ def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
     """What a sparkline shows, for those who do not see it."""
     low, high = (figure_text(value, "money", currency, 2) for value in (min(values), max(values)))
     return f"cost by {step}: from {low} to {high}"
-
-
-def _labels(series: Series) -> tuple[Mark, ...]:
-    """As many as a phone has room for; none so far right that it would leave the page."""
-    count = len(series.moments)
-    every = -(-count // _MOST_LABELS[series.step])
-    places = [(at, (at + 0.5) / count) for at in range(0, count, every)]
-    return tuple(Mark(_percent(place), series.moments[at].short) for at, place in places if place < _LAST_LABEL)
 
 
 def _paths(stack: Stack, top: Decimal) -> list[str]:
@@ -203,11 +155,6 @@ def _edge(value: Decimal, top: Decimal) -> int:
     return HEIGHT - round(float(value / top) * HEIGHT)
 
 
-def _styles(layers: Sequence[Layer]) -> list[str]:
-    """Colors by place for names, by kind for what means the same in every report."""
-    return [f"c{at}" if layer.kind == "named" else layer.kind for at, layer in enumerate(layers)]
-
-
 def _hint(stack: Stack, moment: Moment, at: int, currency: str) -> str:
     # the value first: a name in another direction of writing would move what follows it
     parts = [f"{_text(layer.values[at], stack, currency)} {clipped(layer.name)}" for layer in stack.layers if layer.values[at]]
@@ -218,16 +165,13 @@ def _text(value: Decimal, stack: Stack, currency: str) -> str:
     return figure_text(value, stack.unit, currency, 2 if stack.unit == "money" else 1)
 
 
-def _heat_cell(heat: Heat, weekday: int, hour: int) -> HeatCell:
+def _heat_cell(heat: Heat, weekday: int, hour: int) -> dict[str, Any]:
     share = heat.shares[weekday][hour]
     when = f"{_WEEKDAYS[weekday]} {hour:02}:00"
     text = figure_text(share, "ratio", "", 0)
     if share is None:
-        return HeatCell(None, text, "", f"{when}: no {heat.whole}")
+        return {"level": None, "text": text, "value": "", "hint": f"{when}: no {heat.whole}"}
     level = sum(share * 100 > least for least in HEAT_LEVELS)
     part, whole = (f"{sums[weekday][hour]:,.1f}" for sums in (heat.part_gpu_hours, heat.gpu_hours))
-    return HeatCell(level, text, f"{share:.6f}", f"{when}: {text} {heat.part}, {part} of {whole} {heat.whole}")
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"
+    hint = f"{when}: {text} {heat.part}, {part} of {whole} {heat.whole}"
+    return {"level": level, "text": text, "value": f"{share:.6f}", "hint": hint}

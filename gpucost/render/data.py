@@ -46,7 +46,7 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
     measures = {field.name: str(field.type) for kind in (Measures, Unallocated, NotCollected) for field in fields(kind)}
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
-    columns |= {name: "DECIMAL(38,9)" if "Decimal" in told else "DOUBLE" for name, told in measures.items()}
+    columns |= {name: "DECIMAL(38,9)" if "Decimal" in kind else "DOUBLE" for name, kind in measures.items()}
     if view.changes:
         columns |= {"previous_cost": "DECIMAL(38,9)", "cost_change": "DECIMAL(38,9)", "cost_change_percent": "DOUBLE"}
     columns |= dict.fromkeys(shared, "DECIMAL(38,9)") | {"currency": "VARCHAR"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from gpucost.render.view import Column, Coverage, Figure, Gap, Unit, Value
+from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 _SOURCES = {
@@ -72,25 +72,50 @@ def remark_of(figure: Figure) -> str:
     return "; ".join(part for part in (figure.share_of, target, figure.note) if part)
 
 
+def remark(figure: Figure) -> str:
+    """Both of these."""
+    return f"{share_of(figure)} {remark_of(figure)}".strip()
+
+
+def item_value(item: Item, currency: str) -> str:
+    """What something to do is worth."""
+    return f"{'≤ ' if item.is_most else ''}{figure_text(item.value, item.unit, currency, 2)}"
+
+
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     """What a reader must know of the figures, as (label, sentences)."""
-    return [
-        *([("State", [coverage.state, *coverage.reasons])] if coverage.state else []),
-        ("Measured", [_measured(coverage)]),
-        ("Prices", _prices(coverage)),
-        *_billed(coverage, currency),
-        ("Collected", _collected(coverage)),
-        *_accepted(coverage),
-        *_unknown_capacity(coverage),
-        *_cost_basis(coverage),
-        *([("Reconciled", [coverage.reconciliation])] if coverage.reconciliation else []),
-    ]
+    missing, off = coverage.of_kind("not_collected"), coverage.of_kind("off")
+    unknown = coverage.unknown_capacity_gpu_hours
+    lines = {
+        "State": [coverage.state, *coverage.reasons] if coverage.state else [],
+        "Measured": [
+            "no GPU-hours were held"
+            if coverage.measured_ratio is None
+            else f"{_share(coverage.measured_ratio)} of the GPU-hours held"
+        ],
+        "Prices": _prices(coverage),
+        "Billed": _billed(coverage, currency),
+        "Collected": [
+            _collected(coverage, missing),
+            *([f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []),
+            *(
+                f"{sum(gap.hours for gap in off if gap.cluster == name):,.1f} h of {name} off"
+                for name in sorted({gap.cluster for gap in off})
+            ),
+        ],
+        # who signed what was not collected, and why
+        "Accepted": [signed_text(alike) for alike in alike_gaps(gap for gap in missing if gap.accepted_by)],
+        "Capacity": [f"type unknown for {unknown:,.1f} GPU-hours, left out of the spot ratio"] if unknown else [],
+        "Basis": [f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"]
+        if coverage.cost_basis != "node"
+        else [],
+        "Reconciled": [coverage.reconciliation] if coverage.reconciliation else [],
+    }
+    return [(label, sentences) for label, sentences in lines.items() if sentences]
 
 
-def _measured(coverage: Coverage) -> str:
-    if coverage.measured_ratio is None:
-        return "no GPU-hours were held"
-    return f"{figure_text(coverage.measured_ratio, 'ratio', '', 1)} of the GPU-hours held"
+def _share(value: float | None) -> str:
+    return figure_text(value, "ratio", "", 1)
 
 
 def _prices(coverage: Coverage) -> list[str]:
@@ -98,53 +123,33 @@ def _prices(coverage: Coverage) -> list[str]:
     for source in coverage.price_sources:
         age = ""
         if source.as_of is not None and source.age_days is not None and source.name != "bill":
-            days = f", {source.age_days:,} days old" if source.age_days > 1 else ""
-            age = f" of {source.as_of}{days}"
-        share = figure_text(source.share, "ratio", "", 1)
-        parts.append(f"{share} of cost from {_SOURCES.get(source.name, source.name)}{age}")
+            age = f" of {source.as_of}" + (f", {source.age_days:,} days old" if source.age_days > 1 else "")
+        parts.append(f"{_share(source.share)} of cost from {_SOURCES.get(source.name, source.name)}{age}")
     if coverage.unpriced_gpu_hours:
-        share = figure_text(coverage.unpriced_ratio, "ratio", "", 1)
-        parts.append(f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({share}) of the nodes have no price")
+        part = f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({_share(coverage.unpriced_ratio)})"
+        parts.append(f"{part} of the nodes have no price")
     return parts or ["none"]
 
 
-def _billed(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
+def _billed(coverage: Coverage, currency: str) -> list[str]:
     """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
     if not coverage.state and not any(source.name == "bill" for source in coverage.price_sources):
         return []
     billed, estimated = (figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost))
     if not coverage.estimated_cost:
-        return [("Billed", [f"all of it: {billed}"])]
-    return [("Billed", [f"{billed}; {estimated} is an estimate until its bill is collected"])]
+        return [f"all of it: {billed}"]
+    return [f"{billed}; {estimated} is an estimate until its bill is collected"]
 
 
-def _collected(coverage: Coverage) -> list[str]:
-    is_open = any(notice.code == "not_collected" for notice in coverage.warnings)
-    missing = coverage.of_kind("not_collected")
-    if is_open or (coverage.is_complete and missing):
+def _collected(coverage: Coverage, missing: list[Gap]) -> str:
+    if any(notice.code == "not_collected" for notice in coverage.warnings) or (coverage.is_complete and missing):
         clusters = len({gap.cluster for gap in missing})
         which = f" in the cluster that misses most, of {clusters}" if clusters > 1 else f" of {clusters_text(missing)}"
-        first = f"all but {coverage.not_collected_hours:,.1f} h{which}"
-    elif coverage.is_complete:
-        first = "the whole period"
-    else:
-        until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
-        first = f"{until}the period is not over yet"
-    bridged = [f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []
-    return [first, *bridged, *(f"{hours:,.1f} h of {name} off" for name, hours in _off_hours(coverage))]
-
-
-def _off_hours(coverage: Coverage) -> list[tuple[str, float]]:
-    sums: dict[str, float] = {}
-    for gap in coverage.of_kind("off"):
-        sums[gap.cluster] = sums.get(gap.cluster, 0.0) + gap.hours
-    return sorted(sums.items())
-
-
-def _accepted(coverage: Coverage) -> list[tuple[str, list[str]]]:
-    """Who signed what was not collected, and why."""
-    texts = [signed_text(alike) for alike in alike_gaps(gap for gap in coverage.of_kind("not_collected") if gap.accepted_by)]
-    return [("Accepted", texts)] if texts else []
+        return f"all but {coverage.not_collected_hours:,.1f} h{which}"
+    if coverage.is_complete:
+        return "the whole period"
+    until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
+    return f"{until}the period is not over yet"
 
 
 def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
@@ -187,19 +192,6 @@ def local_text(moment: datetime, between: str = " ") -> str:
     """Local time to the minute, with its offset where clocks show it twice; with `T` between as --from and --to take it."""
     is_plain = moment.replace(fold=0).utcoffset() == moment.replace(fold=1).utcoffset()
     return moment.strftime(f"%Y-%m-%d{between}%H:%M") if is_plain else moment.isoformat(between, timespec="minutes")
-
-
-def _unknown_capacity(coverage: Coverage) -> list[tuple[str, list[str]]]:
-    if not coverage.unknown_capacity_gpu_hours:
-        return []
-    hours = f"{coverage.unknown_capacity_gpu_hours:,.1f}"
-    return [("Capacity", [f"type unknown for {hours} GPU-hours, left out of the spot ratio"])]
-
-
-def _cost_basis(coverage: Coverage) -> list[tuple[str, list[str]]]:
-    if coverage.cost_basis == "node":
-        return []
-    return [("Basis", [f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"])]
 
 
 def _plain(value: float | Decimal, decimals: int) -> str:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from gpucost.render.formatting import cell, coverage_lines, remark_of, share_of, sum_text, value_of
-from gpucost.render.view import Figures, Line, ReportView, Table
+from gpucost.render.formatting import cell, coverage_lines, item_value, remark, sum_text, value_of
 from gpucost.resources import reports_dir
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from gpucost.render.view import Page
+
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
-def render(view: ReportView) -> str:
+def render(page: Page) -> str:
     """The whole report as GitHub-flavored Markdown; names from the cluster cannot break out of their cells."""
+    texts: dict[str, Callable[..., str]] = {"cell": cell, "sum_text": sum_text, "value_of": value_of, "item_value": item_value}
     return (
         environment(reports_dir())
         .get_template("report.md.j2")
         .render(
-            title=view.title,
-            subtitle=view.subtitle,
-            sections=[_section(section, view.currency) for section in view.sections],
-            coverage=coverage_lines(view.coverage, view.currency),
-            warnings=view.coverage.warnings,
+            page=page,
+            coverage=coverage_lines(page.coverage, page.currency) if page.coverage else (),
+            remark=remark,
+            **{name: partial(text, currency=page.currency) for name, text in texts.items()},
         )
     )
 
@@ -39,46 +41,15 @@ def environment(folder: Path) -> Environment:
     """For templates of Markdown in `folder`: whatever they print is escaped, `| code` makes a command to copy."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=_escaped,
         keep_trailing_newline=True,
     )
-    made.filters["code"] = _code
-    return made
-
-
-def _section(section: Table | Figures, currency: str) -> dict[str, Any]:
-    if isinstance(section, Figures):
-        figures = [
-            {
-                "label": figure.label,
-                "value": value_of(figure, currency),
-                "remark": f"{share_of(figure)} {remark_of(figure)}".strip(),
-                "status": figure.status,
-            }
-            for figure in section.figures
-        ]
-        return {"title": section.title, "sum": None, "figures": figures}
-    flagged = any(line.flag for line in section.lines)
-    return {
-        "title": section.title,
-        "sum": sum_text(*section.sum, currency) if section.sum else None,
-        "figures": None,
-        "titles": [column.title for column in section.columns] + [""] * flagged,
-        "sides": ["left" if column.unit == "text" else "right" for column in section.columns] + ["left"] * flagged,
-        "lines": [
-            {"is_sum": line.is_sum, "texts": _texts(line, section, currency) + ([line.flag or ""] if flagged else [])}
-            for line in section.lines
-        ],
-        "note": section.note,
-    }
-
-
-def _texts(line: Line, table: Table, currency: str) -> list[str]:
-    return [cell(value, column, currency) for value, column in zip(line.cells, table.columns, strict=True)]
+    templates.filters["code"] = _code
+    return templates
 
 
 def _escaped(value: object) -> object:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
@@ -45,9 +45,12 @@ def save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], file: Pa
     types = {name: _column_type([row[i] for row in rows]) for i, name in enumerate(columns)}
     if len(types) < len(columns):
         raise UsageError("Parquet has one column of a name, and here two have the same", "give them names of their own, with AS")
-    kinds = list(types.values())
     texts = [
-        [as_text(value) if kinds[i] == "VARCHAR" and value is not None else value for i, value in enumerate(row)] for row in rows
+        [
+            as_text(value) if kind == "VARCHAR" and value is not None else value
+            for kind, value in zip(types.values(), row, strict=True)
+        ]
+        for row in rows
     ]
     save_rows(types, texts, "parquet", file)
 
@@ -74,19 +77,17 @@ def _column_type(values: Sequence[Any]) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     cells = [[as_text(value) for value in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
-    numeric = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
-
-    def line(texts: Sequence[str]) -> str:
-        fields = zip(texts, widths, numeric, strict=True)
-        padded = (text.rjust(width) if right else text.ljust(width) for text, width, right in fields)
-        return "  ".join(padded).rstrip() + "\n"
-
-    return line(columns) + line(["-" * width for width in widths]) + "".join(map(line, cells))
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    sides = [">" if right else "<" for right in _are_numbers(columns, rows)]
+    lines = (
+        "  ".join(f"{text:{side}{width}}" for text, side, width in zip(line, sides, widths, strict=True)).rstrip()
+        for line in (columns, ["-" * width for width in widths], *cells)
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    rules = ["--:" if any(_is_number(row[i]) for row in rows) else ":--" for i in range(len(columns))]
+    rules = ["--:" if right else ":--" for right in _are_numbers(columns, rows)]
     cells = [[as_text(value).replace("|", "\\|") for value in row] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in [list(columns), rules, *cells])
 
@@ -143,18 +144,81 @@ def plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+def _are_numbers(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
+    """Which columns hold any number."""
+    return [
+        any(isinstance(row[at], int | float | Decimal) and not isinstance(row[at], bool) for row in rows)
+        for at in range(len(columns))
+    ]
 
 
-_GAP = 2
+GAP = 2
 _NARROWEST_TEXT = 10
 _SHORT_WORD = 16
+_PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
+
+
+class Fit:
+    """A table's columns, and how they share a line.
+
+    Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none: for weight 1 texts
+    are broken between words, for heavier ones nothing is. Figures, the columns that are not `is_text`, are never broken.
+    """
+
+    def __init__(
+        self,
+        titles: Sequence[str],
+        texts: Sequence[Sequence[str]],
+        is_text: Sequence[bool],
+        weights: Sequence[int],
+        groups: Sequence[str] = (),
+    ) -> None:
+        from rich.cells import cell_len
+
+        def longest(index: int, pattern: str) -> int:
+            return max((cell_len(piece) for row in texts for piece in re.findall(pattern, row[index])), default=0)
+
+        self.weights, self.groups = weights, groups or [""] * len(titles)
+        self.names = [index for index, of_text in enumerate(is_text) if of_text]
+        self.natural = [max(map(cell_len, (title, *(row[index] for row in texts)))) for index, title in enumerate(titles)]
+        self._floors = [
+            {index: max(longest(index, pattern), cell_len(titles[index]), _NARROWEST_TEXT) for index in self.names}
+            for pattern in (r"\S+", _PIECE)
+        ]
+        self._short = list(self.natural)
+        for index in self.names:
+            word, title = longest(index, r"\S+"), cell_len(titles[index])
+            self._short[index] = max(title, min(_SHORT_WORD, word), min(_NARROWEST_TEXT, self.natural[index]))
+
+    def shown(self, room: int) -> list[int]:
+        """Which columns there is room for."""
+        found = [index for index, weight in enumerate(self.weights) if not weight]
+        for index in sorted(range(len(self.weights)), key=lambda index: self.weights[index]):
+            group, weight = self.groups[index], self.weights[index]
+            together = [other for other, one in enumerate(self.groups) if one == group] if group else [index]
+            if index not in found and sum_of(self._short if weight == 1 else self.natural, [*found, *together]) <= room:
+                found += together
+        return sorted(found)
+
+    def widths(self, shown: Sequence[int], room: int) -> list[int]:
+        """How wide each column is: texts are narrowed evenly, first between words, then behind - / . or _ in them."""
+        widths = list(self.natural)
+        for floors in self._floors:
+            for _ in range(sum_of(widths, shown) - room):
+                wide = [index for index in self.names if index in shown and widths[index] > floors[index]]
+                if wide:
+                    widths[max(wide, key=lambda index: widths[index])] -= 1
+        return widths
+
+
+def sum_of(widths: Sequence[int], shown: Sequence[int]) -> int:
+    """Characters in a line of these columns."""
+    return sum(widths[index] + GAP for index in shown) - GAP
 
 
 def natural_width(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
     """Characters in a line of the table with nothing left out or broken."""
-    return _sum_of(_natural(columns, _texts(rows)), range(len(columns)))
+    return sum(max(len(name), *(len(as_text(row[at])) for row in rows), 0) + GAP for at, name in enumerate(columns)) - GAP
 
 
 def fitted(
@@ -167,33 +231,22 @@ def fitted(
 ) -> tuple[list[str], list[list[Any]]]:
     """Columns and rows of a table of at most `width` characters, as far as that can be; None is as many as it takes.
 
-    Columns of weight 0 always stay. Of the others the lighter ones come first: for those of weight 1 texts are broken between
-    words, for heavier ones nothing is. `figures` are the columns of figures, which are never broken, where their values are texts
-    already. A row whose texts are broken is followed by rows with the rest of them.
+    Columns are left out and broken as Fit says. `figures` are the columns of figures where their values are texts already. A row
+    whose texts are broken is followed by rows with the rest of them.
     """
     if width is None or natural_width(columns, rows) <= width:
         return list(columns), [list(row) for row in rows]
-    texts = _texts(rows)
-    widths = _natural(columns, texts)
-    is_text = [index not in figures and not any(_is_figure(row[index]) for row in rows) for index in range(len(columns))]
-    words = [_longest(texts, index, r"\S+") if of_text else 0 for index, of_text in enumerate(is_text)]
-    short = [
-        max(len(name), min(_SHORT_WORD, word), min(_NARROWEST_TEXT, natural)) if of_text else natural
-        for name, word, of_text, natural in zip(columns, words, is_text, widths, strict=True)
+    texts = [[as_text(value) for value in row] for row in rows]
+    is_text = [
+        at not in figures and all(row[at] is None or isinstance(row[at], str) for row in rows) for at in range(len(columns))
     ]
-    shown = [index for index, weight in enumerate(weights) if not weight]
-    for index in sorted(range(len(columns)), key=lambda index: weights[index]):
-        if weights[index] and _sum_of(short if weights[index] == 1 else widths, [*shown, index]) <= width:
-            shown.append(index)
-    shown.sort()
-    names = [index for index in shown if is_text[index]]
-    for least in (words, [_longest(texts, index, _PIECE) for index in range(len(columns))]):
-        floors = {index: max(least[index], len(columns[index]), _NARROWEST_TEXT) for index in names}
-        _narrow(widths, floors, _sum_of(widths, shown) - width)
+    fit = Fit(columns, texts, is_text, weights)
+    shown = fit.shown(width)
+    widths = fit.widths(shown, width)
     lines: list[list[Any]] = []
     for row, cells in zip(rows, texts, strict=True):
-        folded = [_folded(cells[index], widths[index]) if is_text[index] else [row[index]] for index in shown]
-        lines += [list(line) for line in zip_longest(*folded)]
+        broken = [folded(cells[index], widths[index]) if is_text[index] else [row[index]] for index in shown]
+        lines += [list(line) for line in zip_longest(*broken)]
     return [columns[index] for index in shown], lines
 
 
@@ -203,81 +256,20 @@ def left_out(columns: Sequence[str], shown: Sequence[str]) -> str:
     return f"Left out for lack of room: {names}; --format json has all." if names else ""
 
 
-def figures_right(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Container[str]
-) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows with the figures that are written as words (their thousands parted) set to the right.
-
-    Those are the columns of `names` and money, whose names end in its currency.
-    """
-    columns, lines = list(columns), [list(row) for row in rows]
-    for index, name in enumerate(columns):
-        if name in names or name[-3:].isupper():
-            most = max(len(name), *(len(line[index] or "") for line in lines), 0)
-            columns[index] = name.rjust(most)
-            for line in lines:
-                line[index] = (line[index] or "").rjust(most)
-    return columns, lines
-
-
-def table_text(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    weights: Sequence[int] | None = None,
-    width: int | None = None,
-    right: Container[str] = (),
-    figures: Sequence[int] = (),
-) -> str:
-    """The table as `fitted` makes it, figures of the columns `right` set to the right, and below what there was no room for."""
-    shown = fitted(columns, rows, weights or [0] * len(columns), width, figures=figures)
-    below = left_out(columns, shown[0])
-    return render_rows(*figures_right(*shown, right), RowFormat.table) + (f"{below}\n" if below else "")
-
-
-_PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
-
-
-def _texts(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
-    return [[as_text(value) for value in row] for row in rows]
-
-
-def _natural(columns: Sequence[str], texts: list[list[str]]) -> list[int]:
-    return [max(len(name), *(len(row[index]) for row in texts), 0) for index, name in enumerate(columns)]
-
-
-def _is_figure(value: Any) -> bool:
-    return value is not None and not isinstance(value, str)
-
-
-def _longest(texts: list[list[str]], index: int, pattern: str) -> int:
-    return max((len(piece) for row in texts for piece in re.findall(pattern, row[index])), default=0)
-
-
-def _sum_of(widths: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(widths[index] + _GAP for index in shown) - _GAP
-
-
-def _narrow(widths: list[int], floors: dict[int, int], excess: int) -> None:
-    """Take `excess` characters from the widest of the columns in `floors`, evenly, as far as each keeps its least width."""
-    for _ in range(max(0, excess)):
-        wide = [index for index, floor in floors.items() if widths[index] > floor]
-        if not wide:
-            return
-        widths[max(wide, key=lambda index: widths[index])] -= 1
-
-
-def _folded(text: str, width: int) -> list[str]:
+def folded(text: str, width: int) -> list[str]:
     """Lines of at most `width`: broken between words, and words only where they are longer than that, behind - / . or _."""
+    from rich.cells import cell_len
+
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if len(joined) <= width:
+        if cell_len(joined) <= width:
             lines[-1] = joined
             continue
         if lines[-1]:
             lines.append("")
-        for piece in [word] if len(word) <= width else re.findall(_PIECE, word):
-            if lines[-1] and len(lines[-1] + piece) > width:
+        for piece in [word] if cell_len(word) <= width else re.findall(_PIECE, word):
+            if lines[-1] and cell_len(lines[-1] + piece) > width:
                 lines.append("")
             lines[-1] += piece
     return lines

@@ -193,7 +193,7 @@ def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     for one in (shape, *defs.values()):
         _settle(one, defs)
     used = _used(shape, defs)
-    return shape | ({"$defs": {name: defs[name] for name in sorted(used)}} if used else {})
+    return shape | ({"$defs": used} if used else {})
 
 
 def _settle(whole: Any, defs: dict[str, Any]) -> None:
@@ -229,17 +229,11 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
         del whole["dependentRequired"]
 
 
-def _used(shape: Any, defs: dict[str, Any]) -> set[str]:
+def _used(shape: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     """The definitions that a schema comes to."""
-    found: set[str] = set()
-    queue = [shape]
-    while queue:
-        part = queue.pop()
-        if isinstance(part, dict) and (name := part.get("$ref", "").removeprefix("#/$defs/")) and name not in found:
-            found.add(name)
-            queue.append(defs[name])
-        queue += part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
-    return found
+    whole = json.dumps([shape, defs])
+    used = {name: one for name, one in sorted(defs.items()) if json.dumps(f"#/$defs/{name}") in whole}
+    return used if len(used) == len(defs) else _used(shape, used)
 
 
 def _answer(name: str) -> TypeAdapter[Any]:

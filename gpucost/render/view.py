@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from decimal import Decimal
-from typing import ClassVar, Literal
+from functools import partial
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.render.schema import Shape, Summary
@@ -410,6 +413,50 @@ class Table:
     has_header: bool = True
     sum: tuple[float, Unit] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        rows: Iterable[Any],
+        columns: Iterable[Shown],
+        sums: Iterable[Line] = (),
+        note: str | None = None,
+        **marks: Callable[[Any], Any],
+    ) -> Table:
+        """A line for each row, with what `marks` (flag, is_sum) make of it, and `sums` below."""
+        heads, values = zip(*columns, strict=True)
+        lines = (Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()}) for row in rows)
+        return cls(title, heads, (*lines, *sums), note)
+
+
+# A column, and what it shows of a row.
+Shown = tuple[Column, Callable[[Any], Value]]
+
+
+def shown(
+    value: str | Callable[[Any], Value], title: str | None = None, *, unit: Unit = "text", decimals: int = 1, **more: Any
+) -> Shown:
+    """A column of what `value` makes of a row, or of the attribute that it names, which is also its title where there is none."""
+    if callable(value):
+        return Column(title or "", unit, decimals, **more), value
+    name = value.replace("_", " ")
+    return Column(name[:1].upper() + name[1:] if title is None else title, unit, decimals, **more), attrgetter(value)
+
+
+text = shown
+money = partial(shown, unit="money", decimals=2)
+# What is written already, set to the right as figures are.
+figure = partial(shown, unit="price")
+number = partial(shown, unit="hours")
+count = partial(shown, unit="hours", decimals=0)
+amount = partial(shown, unit="hours", decimals=2)
+share = partial(shown, unit="ratio")
+
+
+def dimension(name: str) -> Shown:
+    """The column of a dimension of --by."""
+    return text(lambda row: row.keys[name], name.replace("_", " ").capitalize())
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -432,7 +479,62 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportView(Summary):
+class Texts:
+    """Sentences, each by itself."""
+
+    title: str
+    texts: tuple[str, ...]
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it."""
+
+    title: str
+    value: Decimal
+    unit: Unit
+    note: str
+    text: str
+    command: str | None = None
+    is_most: bool = False
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Things to do, the first one first."""
+
+    items: tuple[Item, ...]
+    title: str = ""
+
+
+Section = Table | Figures | Texts | Items
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts."""
+
+    title: str
+    subtitle: str = ""
+    currency: str
+    sections: tuple[Section, ...] = ()
+    coverage: Coverage | None = None
+    series: Series | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document(Page):
+    """A whole answer before any format: a page, `answer` for programs, of the schema `name`, and `flat`, its columns and rows."""
+
+    name: str
+    answer: object
+    flat: tuple[Sequence[str], Sequence[Sequence[Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportView(Page, Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
@@ -440,18 +542,13 @@ class ReportView(Summary):
     None where nothing is compared.
     """
 
-    title: str
-    subtitle: str
     period: Period
-    currency: str
     by: tuple[str, ...]
     rows: tuple[Row, ...]
     totals: Measures
     node_totals: NodeTotals | None
     coverage: Coverage
-    sections: tuple[Table | Figures, ...]
     totals_shared: Shared | None = None
-    series: Series | None = None
     waste: dict[str, object] | None = None
     changes: Changes | None = None
 

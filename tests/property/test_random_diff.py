@@ -16,10 +16,11 @@ from hypothesis import Phase, assume, given, reject, settings
 from hypothesis import strategies as st
 
 from gpucost import comparisons, pipeline
-from gpucost.cli.diff import write
+from gpucost.cli.diff import document
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.render.rows import RowFormat
+from gpucost.render.rows import RowFormat, render_rows
+from gpucost.render.schema import to_json
 from gpucost.render.view import ReportView
 from gpucost.report import Query
 from gpucost.report.diff import CELL, PARTS, Cell, Diff, Parts, Use, parts_of
@@ -97,7 +98,7 @@ def test_in_every_format_the_parts_of_a_random_store_are_the_difference_of_its_r
         for by in (("team",), CELL):
             view, found = comparisons.compare(config, store, before, after, by)
             assert (found.before.cost, found.after.cost) == tuple(costs)
-            _check_files(view, found, folder)
+            _check_formats(view, found)
     finally:
         shutil.rmtree(folder)
 
@@ -107,15 +108,14 @@ def _node_cost(view: ReportView) -> Decimal:
     return view.node_totals.node_cost
 
 
-def _check_files(view: ReportView, found: Diff, folder: Path) -> None:
-    for kind in (RowFormat.csv, RowFormat.json):
-        write(view, found, "all teams", kind, folder / kind.value, 10)
-    rows = list(csv.DictReader(io.StringIO((folder / "csv").read_text())))
+def _check_formats(view: ReportView, found: Diff) -> None:
+    answer = document(view, found, "all teams", 10)
+    rows = list(csv.DictReader(io.StringIO(render_rows(*answer.flat, RowFormat.csv))))
     for row in rows:
         assert sum(Decimal(row[name]) for name in PARTS) == Decimal(row["cost_change"])
         assert Decimal(row["cost_after"]) - Decimal(row["cost_before"]) == Decimal(row["cost_change"])
     assert sum(Decimal(row["cost_change"]) for row in rows) == found.after.cost - found.before.cost
-    told = json.loads((folder / "json").read_text())
+    told = json.loads(to_json(answer.answer, answer.name))
     for row in [told, *told["rows"]]:
         parts = row["parts"] if "parts" in row else {name: row[name] for name in PARTS}
         assert sum(parts.values()) == pytest.approx(row["cost_change"], abs=1e-6)

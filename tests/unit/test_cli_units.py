@@ -7,13 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.unit import flat, rendered
+from gpucost.cli.unit import document
 from gpucost.periods import Period
 from gpucost.render.rows import RowFormat, render_rows
+from gpucost.render.terminal import render
 from gpucost.report.units.query import UnitAsk, UnitView
 from tests.replay.work import counter, put, stored, training
 
@@ -29,27 +29,29 @@ TOKENS = {
 }
 
 
-def test_the_price_of_the_unit_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def table(view: UnitView, width: int | None = None, most: int | None = None) -> str:
+    return render(document(view, most=most), width, color=False)
+
+
+def test_the_price_of_the_unit_is_never_left_out() -> None:
     ask = UnitAsk(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
     view = UnitView("s", "Cost per million tokens", ask, [TOKENS], {"cost": Decimal("2624.98")}, {}, {"rows": tuple(TOKENS)})
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = rendered(view, RowFormat.table, None)
-    assert "per million" in narrow and "0.6837" in narrow and "3,012,918,480" not in narrow
+    narrow = table(view, 80)
+    assert "Per million" in narrow and "$0.6837" in narrow and "3,012,918,480" not in narrow
     assert max(map(len, narrow.splitlines())) <= 80
-    monkeypatch.setenv("COLUMNS", "160")
-    assert "3,012,918,480  826,621,224  2,624.98       0.6837" in rendered(view, RowFormat.table, None)
-    assert "cost  2,624.98" in rendered(view, RowFormat.table, None)
+    assert "3,012,918,480       826,621,224  $2,624.98      $0.6837" in table(view, 160)
+    assert "Cost  $2,624.98" in table(view, 160)
 
 
 def test_only_the_dearest_rows_are_listed_where_there_are_many() -> None:
     rows = [{"name": f"job-{number}", "status": None, "cost": Decimal(number)} for number in range(9, 0, -1)]
     ask = UnitAsk(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("name", "status", "cost")})
-    text = rendered(view, RowFormat.table, None, most=2)
+    text = table(view, most=2)
     assert "job-8" in text and "job-7" not in text and "and 7 more" in text
     # nobody has one
-    assert "status" not in text
-    assert "job-1" in render_rows(*flat(view), RowFormat.csv)
+    assert "Status" not in text
+    assert "job-1" in render_rows(*document(view).flat, RowFormat.csv)
 
 
 def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
@@ -65,5 +67,5 @@ def test_moments_are_local_in_tables_and_utc_elsewhere() -> None:
     ask = UnitAsk(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
     rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
-    assert "2026-10-13 00:30" in rendered(view, RowFormat.table, None)
-    assert "2026-10-12T22:30:00Z" in render_rows(*flat(view), RowFormat.csv)
+    assert "2026-10-13 00:30" in table(view)
+    assert "2026-10-12T22:30:00Z" in render_rows(*document(view).flat, RowFormat.csv)

@@ -22,7 +22,9 @@ from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.findings import Answered, Candidate, Claim, Finding, Findings, Question, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.render import markdown, terminal
 from gpucost.render.schema import columns_of, table
+from gpucost.render.view import Page
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
@@ -166,14 +168,15 @@ def test_the_command(run: Run, found: Findings) -> None:
 
 
 def test_every_format_tells_the_same(found: Findings) -> None:
-    text, page = (write(found, "Findings", "USD", 3) for write in (waste.findings_text, waste.findings_markdown))
+    listed = Page(title="Findings", currency="USD", sections=(waste.finding_items(found.findings[:3]),))
+    text, page = terminal.render(listed, 100, color=False), markdown.render(listed)
     for one in found.findings[:3]:
         assert f"${one.saving_per_month:,.2f}" in text
         assert f"${one.saving_per_month:,.2f}" in page
         assert (one.command or "") in text
     assert table(found.findings)[0] == columns_of(Finding)
     nothing = replace(found, findings=())
-    assert "Nothing would save $50.00 a month or more" in waste.findings_text(nothing, "Findings", "USD")
+    assert "Nothing would save $50.00 a month or more" in waste.headline(nothing, "USD")
 
 
 def _candidate(
