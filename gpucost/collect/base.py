@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -104,6 +104,14 @@ class CollectResult:
         """False where a window failed: the command's exit status says so."""
         return not self.failed_windows
 
+    def add(self, loaded: LoadResult) -> None:
+        """Takes in what a window brought, but for what it dropped."""
+        self.windows += 1
+        self.samples += loaded.rows
+        self.new_series += loaded.new_series
+        for metric, seen in loaded.metrics.items():
+            self.metrics[metric] = self.metrics[metric] + seen if metric in self.metrics else seen
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
@@ -117,6 +125,16 @@ class ProgressState:
 
 
 OVERLAP_MS = 2 * MS_PER_HOUR
+
+
+def period_of(span: Span) -> Period:
+    """The same time as a period."""
+    return Period(from_ms(span[0]), from_ms(span[1]))
+
+
+def month_start_ms(moment: datetime, tz: ZoneInfo | None) -> int:
+    """Where the month that `moment` lies in begins, in `tz` (None: UTC)."""
+    return to_ms(moment.astimezone(tz or UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
@@ -148,8 +166,8 @@ def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
 
 def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     """What of `spans` is in `others`, too."""
-    merged, rest = merge(spans), subtract(spans, others)
-    return subtract(merged, rest)
+    spans = list(spans)
+    return subtract(spans, subtract(spans, others))
 
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
@@ -223,7 +241,7 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
                 late = late_spans(con, source.source, now_ms, source.late_hours, newest_ms)
             missing = [(max(period.start_ms, start - OVERLAP_MS), end) for start, end in missing]
             missing += intersect(wanted, late)
-        found[source.source] = [Period(from_ms(start), from_ms(end)) for start, end in merge(missing)]
+        found[source.source] = [period_of(span) for span in merge(missing)]
     return found
 
 
@@ -235,26 +253,6 @@ Progress = Callable[[ProgressState], None]
 
 class SourceGone(SourceError):
     """A source that will not answer the next window either: the rest of the run fails without being tried."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What the windows of a run add up to."""
-
-    dropped: dict[tuple[str, str], int]
-
-    def add(self, loaded: LoadResult, result: CollectResult) -> None:
-        from gpucost.store.metrics import MetricSamples
-
-        for key, count in loaded.dropped.items():
-            self.dropped[key] = self.dropped.get(key, 0) + count
-        result.windows += 1
-        result.samples += loaded.rows
-        result.new_series += loaded.new_series
-        for metric, seen in loaded.metrics.items():
-            had: MetricSamples = result.metrics.get(metric, seen)
-            samples = seen.samples + (had.samples if metric in result.metrics else 0)
-            result.metrics[metric] = MetricSamples(samples, min(had.first_ms, seen.first_ms), max(had.last_ms, seen.last_ms))
 
 
 class Collector(ABC, Generic[Batch]):
@@ -282,25 +280,27 @@ class Collector(ABC, Generic[Batch]):
 
     def run(self, spans: list[Span], asked: Period, progress: Progress | None = None) -> CollectResult:
         """Collects all spans; a window that fails is reported and the others go on."""
-        ask = (asked.start_ms, asked.end_ms)
+        span = (asked.start_ms, asked.end_ms)
         with self.store.write() as con:
-            run_id = runs.unfinished(con, self.kind, self.source, ask)
+            run_id = runs.unfinished(con, self.kind, self.source, span)
             done = runs.committed(con, run_id) if run_id is not None else []
             if run_id is None:
-                run_id = runs.begin(con, self.kind, self.source, ask)
+                run_id = runs.begin(con, self.kind, self.source, span)
         result = CollectResult(self.source, asked, resumed=len(done))
-        seen = _Seen({})
         # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
-        self._all_windows(todo, run_id, result, seen, progress)
+        dropped = self._all_windows(todo, run_id, result, progress)
         with self.store.write() as con:
             runs.finish(con, run_id)
-        result.dropped = [Dropped(metric, reason, n) for (metric, reason), n in sorted(seen.dropped.items())]
+        result.dropped = [Dropped(metric, reason, samples) for (metric, reason), samples in sorted(dropped.items())]
         return result
 
-    def _all_windows(self, todo: list[Span], run_id: int, result: CollectResult, seen: _Seen, progress: Progress | None) -> None:
-        total = sum(b - a for a, b in todo)
-        done = 0
+    def _all_windows(
+        self, todo: list[Span], run_id: int, result: CollectResult, progress: Progress | None
+    ) -> Counter[tuple[str, str]]:
+        """Fetches and commits all windows; returns what they dropped."""
+        total, done = sum(end - start for start, end in todo), 0
+        dropped = Counter[tuple[str, str]]()
         windows = self._windows(todo)
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
@@ -316,12 +316,11 @@ class Collector(ABC, Generic[Batch]):
                 with self.store.write() as con:
                     loaded = self.write(con, run_id, span, batch)
                 if loaded is not None:
-                    seen.add(loaded, result)
+                    result.add(loaded)
+                    dropped.update(loaded.dropped)
                     self.learned(span, loaded)
-            except SourceGone as error:
-                gone = error
-                self._fail(result, span, error)
             except SourceError as error:
+                gone = error if isinstance(error, SourceGone) else gone
                 self._fail(result, span, error)
             done += span[1] - span[0]
             if progress is not None:
@@ -329,6 +328,7 @@ class Collector(ABC, Generic[Batch]):
         if gone is not None:
             for span in windows:
                 self._fail(result, span, gone)
+        return dropped
 
     def _fetching(self, span: Span) -> Future[Batch]:
         """Fetches in a thread that keeps nobody from ending the program: a server may take minutes to say nothing."""
@@ -345,7 +345,7 @@ class Collector(ABC, Generic[Batch]):
         return future
 
     def _fail(self, result: CollectResult, span: Span, error: SourceError) -> None:
-        period = Period(from_ms(span[0]), from_ms(span[1]))
+        period = period_of(span)
         last = result.failed_windows[-1] if result.failed_windows else None
         if last is not None and last.period.end == period.start and last.error == error.message:
             result.failed_windows.pop()
@@ -380,21 +380,6 @@ class NoCredentials(GpucostError):
     """No credentials were found for this cloud: it is skipped in one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    cluster: str
-    from_ms: int
-    to_ms: int
-    kind: str
-    families: tuple[str, ...]
-    reason: str
-
-    def within(self, start: int, end: int) -> MissingTime:
-        period = Period(from_ms(max(self.from_ms, start)), from_ms(min(self.to_ms, end)))
-        reason = f"{self.reason}; who stands at both ends held on" if self.kind == "bridged" else self.reason
-        return MissingTime(self.cluster, period, reason, self.families)
-
-
 def note_gaps(
     con: duckdb.DuckDBPyConnection, source: PrometheusSource, result: CollectResult, period: Period | None, tz: ZoneInfo
 ) -> None:
@@ -405,39 +390,34 @@ def note_gaps(
         " AND cluster IN (SELECT cluster FROM series WHERE source = $source) ORDER BY from_ms, cluster",
         {"source": source.source},
     ).fetchall()
-    gaps = [_Gap(cluster, start, end, kind, tuple(families), reason) for cluster, start, end, kind, families, reason in rows]
     # What lies past the newest sample is late, not missing; what lies before the first was said.
     newest = (runs.newest_sample(con, source.source) or 0) + 1
-    for gap in gaps:
-        seen = intersect([(gap.from_ms, min(gap.to_ms, newest))], result.spans)
-        if sum(end - start for start, end in seen) > runs.SHORT_SILENCE_MS:
-            result.gaps.append(gap.within(seen[0][0], seen[-1][1]))
-    result.findings += [Finding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
-    closed = _closed(source, period, result.moment, tz)
-    final = _final_hours(con, source, result.moment)
-    for gap in gaps:
-        lost = [] if gap.kind == "bridged" else intersect([(gap.from_ms, gap.to_ms)], [closed])
-        if lost and intersect(lost, final):
-            result.incomplete.append(gap.within(0, max(closed[1], gap.from_ms)))
-
-
-def _closed(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:
-    """The local days that are over and were asked for whole."""
-    midnight = _midnight(now, tz)
-    if period is None:
-        return to_ms(now) - (source.late_hours + 48) * MS_PER_HOUR, midnight
-    first = _midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1), tz)
-    return first, max(first, min(midnight, _midnight(period.end, tz)))
-
-
-def _final_hours(con: duckdb.DuckDBPyConnection, source: PrometheusSource, now: datetime) -> list[Span]:
-    """Hours that will not be asked for again: answers an hour apart agree, or they lie too far back."""
-    rows = con.execute(
+    closed = _closed_days(source, period, result.moment, tz)
+    # Hours that will not be asked for again: answers an hour apart agree, or they lie too far back.
+    last = to_ms(result.moment) // MS_PER_HOUR - source.late_hours
+    hours = con.execute(
         "SELECT hour FROM asked_hours WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
-        {"source": source.source, "last": to_ms(now) // MS_PER_HOUR - source.late_hours},
+        {"source": source.source, "last": last},
     ).fetchall()
-    return [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in rows]
+    final = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in hours]
+    for cluster, start, end, kind, families, reason in rows:
+        is_bridged = kind == "bridged"
+        why = f"{reason}; who stands at both ends held on" if is_bridged else reason
+        seen = intersect([(start, min(end, newest))], result.spans)
+        if sum(b - a for a, b in seen) > runs.SHORT_SILENCE_MS:
+            result.gaps.append(MissingTime(cluster, period_of((seen[0][0], seen[-1][1])), why, tuple(families)))
+        if not is_bridged and intersect(intersect([(start, end)], [closed]), final):
+            result.incomplete.append(MissingTime(cluster, period_of((start, min(end, closed[1]))), why, tuple(families)))
+    result.findings += [Finding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
 
 
-def _midnight(instant: datetime, tz: ZoneInfo) -> int:
-    return to_ms(local_midnight(instant.astimezone(tz).date(), tz))
+def _closed_days(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:
+    """The local days that are over and were asked for whole."""
+
+    def midnight(instant: datetime) -> int:
+        return to_ms(local_midnight(instant.astimezone(tz).date(), tz))
+
+    if period is None:
+        return to_ms(now) - (source.late_hours + 48) * MS_PER_HOUR, midnight(now)
+    first = midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1))
+    return first, max(first, min(midnight(now), midnight(period.end)))

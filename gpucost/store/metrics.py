@@ -534,6 +534,10 @@ class MetricSamples:
     first_ms: int
     last_ms: int
 
+    def __add__(self, other: MetricSamples) -> MetricSamples:
+        first_ms, last_ms = min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms)
+        return MetricSamples(self.samples + other.samples, first_ms, last_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
@@ -582,10 +586,5 @@ def _summarize(metrics: dict[str, MetricSamples], answer: Answer, index: NDArray
         times = ts_ms if codes is None else ts_ms[codes[index] == code]
         if not len(times):
             continue
-        seen = metrics.get(name)
-        first, last = int(times.min()), int(times.max())
-        metrics[name] = MetricSamples(
-            len(times) + (seen.samples if seen else 0),
-            min(first, seen.first_ms) if seen else first,
-            max(last, seen.last_ms) if seen else last,
-        )
+        seen = MetricSamples(len(times), int(times.min()), int(times.max()))
+        metrics[name] = metrics[name] + seen if name in metrics else seen

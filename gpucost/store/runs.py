@@ -252,9 +252,9 @@ def _utc() -> datetime:
 
 
 class Lack(NamedTuple):
-    """Something that a cluster did not export: level is 'warning' or 'note'; `fix` is one setting, where there is one."""
+    """Something that a cluster did not export; `fix` is one setting, where there is one."""
 
-    level: str
+    level: Literal["warning", "note"]
     code: str
     message: str
     fix: str | None
