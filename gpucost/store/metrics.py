@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -31,7 +32,7 @@ class Samples(NamedTuple):
 
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
-    joined = parts[0] if len(parts) == 1 else _joined(parts)
+    joined = parts[0] if len(parts) == 1 else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     same = joined.series_id[1:] == joined.series_id[:-1]
     starts = np.flatnonzero(np.concatenate(([True], ~same)))
     in_order = bool((~same | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
@@ -43,15 +44,6 @@ def ordered(parts: Sequence[Samples]) -> Samples:
     order = order[last]
     thresholds = joined.thresholds[order] if len(joined.thresholds) else joined.thresholds
     return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds)
-
-
-def _joined(parts: Sequence[Samples]) -> Samples:
-    return Samples(
-        np.concatenate([part.series_id for part in parts]),
-        np.concatenate([part.ts_ms for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.thresholds for part in parts]),
-    )
 
 
 _BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
@@ -69,17 +61,19 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
     if not parts:
         return 0
     samples = ordered(parts)
-    window, offsets = build(samples)
     hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
-    with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
+    with sqlfiles.frames(con, window_blocks=build(samples)):
         sqlfiles.run(con, "blocks_incoming", hours)
         con.execute(_BLOCKS_DELETE)
         con.execute(_BLOCKS_INSERT)
     return len(samples.ts_ms)
 
 
-def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
+_EVEN = np.zeros(0, np.int32)  # in place of the offsets of a block whose step is constant
+
+
+def build(samples: Samples) -> dict[str, NDArray[Any]]:
+    """Columns of blocks, one element per (series, hour), ordered so."""
     series_id, ts_ms, values, thresholds = samples
     hour = ts_ms // MS_PER_HOUR
     new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (hour[1:] != hour[:-1])))
@@ -101,16 +95,9 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     gaps[irregular_blocks] = medians
     offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
     order = np.lexsort((hour[starts], series_id[starts]))
-    lists = np.empty(len(starts), dtype=object)
-    for position, (start, end) in enumerate(zip(starts[order].tolist(), ends[order].tolist(), strict=True)):
-        lists[position] = values[start:end]
-    irregular = [position for position in order.tolist() if not constant[position]]
-    offset_lists = np.empty(len(irregular), dtype=object)
-    for position, block in enumerate(irregular):
-        offset_lists[position] = offset[starts[block] : ends[block]]
-    first = starts[order]
-    last = ends[order] - 1
-    window: dict[str, NDArray[Any]] = {
+    bounds = list(zip(starts[order].tolist(), ends[order].tolist(), constant[order].tolist(), strict=True))
+    first, last = starts[order], ends[order] - 1
+    return {
         "series_id": series_id[first],
         "hour": hour[first].astype(np.int32),
         "samples": counts[order].astype(np.int32),
@@ -121,19 +108,10 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
         "last_offset_ms": offset[last],
         "gap_ms": gaps[order].astype(np.int32),
         "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
+        "offsets_ms": sqlfiles.objects([_EVEN if is_even else offset[start:end] for start, end, is_even in bounds]),
         "last_value": values[last],
-        "vals": lists,
+        "vals": sqlfiles.objects([values[start:end] for start, end, _ in bounds]),
     }
-    listed = starts[np.array(irregular, dtype=np.int64)]
-    offsets: dict[str, NDArray[Any]] = {
-        "series_id": series_id[listed],
-        "hour": hour[listed].astype(np.int32),
-        "offsets_ms": offset_lists,
-    }
-    if not irregular:  # DuckDB reads a column's type from its first element, so there is always one
-        offsets = {"series_id": np.array([-1], np.int32), "hour": np.array([0], np.int32), "offsets_ms": np.empty(1, object)}
-        offsets["offsets_ms"][0] = np.zeros(1, np.int32)
-    return window, offsets
 
 
 def lower_medians(group: NDArray[np.int64], distance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -168,8 +146,38 @@ def series_key(source: str, labels: Mapping[str, str]) -> int:
 
 def _hash(source: str, labels: Mapping[str, str]) -> int:
     pairs = sorted((name, value) for name, value in labels.items() if value)
-    text = "\x00".join([source, *(part for pair in pairs for part in pair)])
+    return hash64([source, *(part for pair in pairs for part in pair)])
+
+
+def hash64(parts: Iterable[str]) -> int:
+    """A hash of texts in their order, the same on every machine."""
+    text = "\x00".join(parts)
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+_NUMBERS = {
+    "series": (
+        "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)",
+        "SELECT coalesce(max(series_id), 0) FROM series",
+    ),
+    "progress_series": (
+        "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN progress_series AS s USING (key)",
+        "SELECT coalesce(max(series_id), 0) FROM progress_series",
+    ),
+}
+
+
+def number(con: duckdb.DuckDBPyConnection, table: str, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The numbers of series by their keys, new ones where a table does not know them; and the positions of those."""
+    known, newest = _NUMBERS[table]
+    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
+        rows = con.execute(known).fetchnumpy()
+    numbers = np.full(len(keys), UNKNOWN, dtype=np.int32)
+    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
+    missing = np.flatnonzero(numbers == UNKNOWN)
+    first = 1 + con.execute(newest).fetchall()[0][0]
+    numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
+    return numbers, missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +189,12 @@ class Known:
     new: int
 
 
-_SERIES_KNOWN = "SELECT w.position, s.series_id FROM window_keys w JOIN series s USING (key)"
+# labels hold neither __name__ nor empty values
+_SERIES_INSERT = """
+INSERT INTO series
+SELECT series_id, key, $source, cluster, metric, labels::JSON::MAP(VARCHAR, VARCHAR)
+FROM new_series
+ORDER BY series_id"""
 
 
 def identify(
@@ -191,89 +204,36 @@ def identify(
     seen: Sequence[NDArray[np.bool_]],
 ) -> Known:
     """Looks up the numbers of all series that were seen, and enters those that are new."""
-    by_key: dict[int, Mapping[str, str]] = {}
-    keys: list[NDArray[np.uint64]] = []
+    position_of: dict[int, int] = {}
+    labels: list[Mapping[str, str]] = []
+    positions: list[NDArray[np.int32]] = []
     for series, used in zip(answers, seen, strict=True):
-        found = np.zeros(len(series), dtype=np.uint64)
+        of_answer = np.full(len(series), -1, dtype=np.int32)
         for i in np.flatnonzero(used).tolist():
-            key = series_key(window.source, series[i])
-            by_key[key] = series[i]
-            found[i] = key
-        keys.append(found)
-    distinct = np.fromiter(by_key, dtype=np.uint64, count=len(by_key))
-    wanted: dict[str, NDArray[Any]] = {"key": distinct, "position": np.arange(len(distinct), dtype=np.int32)}
-    with sqlfiles.frames(con, window_keys=wanted):
-        rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(distinct), UNKNOWN, dtype=np.int32)
-    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers == UNKNOWN)
-    if len(missing):
-        first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
-        numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
-        labels = list(by_key.values())
-        _enter(con, window, distinct[missing], numbers[missing], [labels[i] for i in missing.tolist()])
-    return Known(
-        ids=_numbers_of(keys, seen, distinct, numbers),
-        labels=dict(zip(numbers.tolist(), by_key.values(), strict=True)),
-        new=len(missing),
-    )
-
-
-def _numbers_of(
-    keys: Sequence[NDArray[np.uint64]],
-    seen: Sequence[NDArray[np.bool_]],
-    distinct: NDArray[np.uint64],
-    numbers: NDArray[np.int32],
-) -> list[NDArray[np.int32]]:
-    order = np.argsort(distinct)
-    result: list[NDArray[np.int32]] = []
-    for found, used in zip(keys, seen, strict=True):
-        ids = np.full(len(found), UNKNOWN, dtype=np.int32)
-        ids[used] = numbers[order[np.searchsorted(distinct, found[used], sorter=order)]]
-        result.append(ids)
-    return result
-
-
-# labels hold neither __name__ nor empty values
-_SERIES_INSERT = """
-INSERT INTO series
-SELECT series_id, key, $source, cluster, metric,
-       map_from_entries(list_filter(list_zip(label_names, label_values), lambda pair: pair[1] <> ''))
-FROM new_series
-ORDER BY series_id"""
-
-
-def _enter(
-    con: duckdb.DuckDBPyConnection,
-    window: SampleWindow,
-    keys: NDArray[np.uint64],
-    numbers: NDArray[np.int32],
-    labels: list[Mapping[str, str]],
-) -> None:
-    shown = [sorted((n, v) for n, v in one.items() if v and n != "__name__") for one in labels]
-    new_series: dict[str, NDArray[Any]] = {
-        "series_id": numbers,
-        "key": keys,
-        "cluster": _objects([one.get(window.cluster_label) or window.default_cluster for one in labels]),
-        "metric": _objects([one["__name__"] for one in labels]),
-        # A metric without labels gets an empty name, which the query takes away again: DuckDB reads types from elements.
-        "label_names": _objects([[n for n, _ in pairs] or [""] for pairs in shown]),
-        "label_values": _objects([[v for _, v in pairs] or [""] for pairs in shown]),
-    }
-    with sqlfiles.frames(con, new_series=new_series):
-        con.execute(_SERIES_INSERT, {"source": window.source})
-
-
-def _objects(items: Sequence[object]) -> NDArray[Any]:
-    column = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        column[i] = item
-    return column
+            of_answer[i] = position = position_of.setdefault(series_key(window.source, series[i]), len(labels))
+            if position == len(labels):
+                labels.append(series[i])
+        positions.append(of_answer)
+    keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
+    numbers, missing = number(con, "series", keys)
+    new = [labels[position] for position in missing.tolist()]
+    if new:
+        shown = [{name: one[name] for name in sorted(one) if one[name] and name != "__name__"} for one in new]
+        new_series: dict[str, NDArray[Any]] = {
+            "series_id": numbers[missing],
+            "key": keys[missing],
+            "cluster": sqlfiles.objects([one.get(window.cluster_label) or window.default_cluster for one in new]),
+            "metric": sqlfiles.objects([one["__name__"] for one in new]),
+            "labels": sqlfiles.objects([json.dumps(one) for one in shown]),
+        }
+        with sqlfiles.frames(con, new_series=new_series):
+            con.execute(_SERIES_INSERT, {"source": window.source})
+    ids = np.append(numbers, np.int32(UNKNOWN))
+    return Known([ids[places] for places in positions], dict(zip(numbers.tolist(), labels, strict=True)), len(new))
 
 
 # A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
 LONGEST_SILENCE_MS = 10 * 60_000
-
 
 # the stored runs that a window's samples meet or adjoin, with the span of those samples; all others cannot change
 _STATES_TOUCHED = """
@@ -354,11 +314,9 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, known: Known, w
     group = target[inside] * hours + (hour[inside] - hour.min())
     groups, medians = lower_medians(group, ts_ms[inside + 1] - ts_ms[inside])
     names = list(target_of)
-    columns = [np.array([names[g // hours][part] for g in groups.tolist()], dtype=object) for part in range(3)]
+    columns = zip(*(names[group] for group in (groups // hours).tolist()), strict=True)
     window_gaps = {
-        "cluster": columns[0],
-        "job": columns[1],
-        "instance": columns[2],
+        **{name: sqlfiles.objects(column) for name, column in zip(("cluster", "job", "instance"), columns, strict=True)},
         "hour": (groups % hours + hour.min()).astype(np.int32),
         "gap_ms": medians.astype(np.int32),
     }
@@ -415,9 +373,6 @@ DELETE FROM dropped_samples
 WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_contains($metrics, metric)"""
 
 
-_DROPPED_INSERT = "INSERT INTO dropped_samples VALUES ($source, $metric, $hour, $reason, $samples)"
-
-
 @dataclass(slots=True)
 class DropCounts:
     """Counts of samples left out, by (metric, epoch hour, reason)."""
@@ -447,11 +402,9 @@ class DropCounts:
         """Replaces the counts of the metrics that the window answered, in the window's hours."""
         hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
         con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": sorted(self.metrics), **hours})
-        for (metric, hour, reason), count in sorted(self.counts.items()):
-            con.execute(
-                _DROPPED_INSERT,
-                {"source": window.source, "metric": metric, "hour": hour, "reason": reason, "samples": count},
-            )
+        rows = [(window.source, metric, hour, reason, count) for (metric, hour, reason), count in sorted(self.counts.items())]
+        if rows:
+            con.executemany("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", rows)
 
 
 def split_valid(answer: Answer, window: SampleWindow, dropped: DropCounts) -> Taken:

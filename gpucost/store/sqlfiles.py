@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -39,3 +39,13 @@ def frames(con: duckdb.DuckDBPyConnection, **columns: Mapping[str, NDArray[Any]]
             # A statement that failed has ended the transaction, and with it the names; its own error is the one to show.
             with suppress(duckdb.Error):
                 con.unregister(name)
+
+
+def objects(items: Sequence[object]) -> NDArray[Any]:
+    """A column of texts or lists, for `frames`."""
+    import numpy as np
+
+    column = np.empty(len(items), dtype=object)
+    for position, item in enumerate(items):
+        column[position] = item
+    return column
