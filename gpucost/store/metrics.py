@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -180,15 +181,6 @@ def number(con: duckdb.DuckDBPyConnection, table: str, keys: NDArray[np.uint64])
     return numbers, missing
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Series numbers, by answer and position (UNKNOWN where a series had no sample), and the labels behind each number."""
-
-    ids: list[NDArray[np.int32]]
-    labels: dict[int, Mapping[str, str]]
-    new: int
-
-
 # labels hold neither __name__ nor empty values
 _SERIES_INSERT = """
 INSERT INTO series
@@ -198,21 +190,22 @@ ORDER BY series_id"""
 
 
 def identify(
-    con: duckdb.DuckDBPyConnection,
-    window: SampleWindow,
-    answers: Sequence[Sequence[Mapping[str, str]]],
-    seen: Sequence[NDArray[np.bool_]],
-) -> Known:
-    """Looks up the numbers of all series that were seen, and enters those that are new."""
+    con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
+) -> tuple[list[NDArray[np.int32]], dict[int, Mapping[str, str]], int]:
+    """Looks up the numbers of all series that were seen, and enters those that are new.
+
+    Returns the numbers by answer and position (UNKNOWN where a series had no sample), the labels behind each number, and how
+    many are new.
+    """
     position_of: dict[int, int] = {}
     labels: list[Mapping[str, str]] = []
     positions: list[NDArray[np.int32]] = []
-    for series, used in zip(answers, seen, strict=True):
-        of_answer = np.full(len(series), -1, dtype=np.int32)
-        for i in np.flatnonzero(used).tolist():
-            of_answer[i] = position = position_of.setdefault(series_key(window.source, series[i]), len(labels))
+    for _, answer, seen in answers:
+        of_answer = np.full(len(answer.series), -1, dtype=np.int32)
+        for i in np.flatnonzero(seen).tolist():
+            of_answer[i] = position = position_of.setdefault(series_key(window.source, answer.series[i]), len(labels))
             if position == len(labels):
-                labels.append(series[i])
+                labels.append(answer.series[i])
         positions.append(of_answer)
     keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
     numbers, missing = number(con, "series", keys)
@@ -229,7 +222,7 @@ def identify(
         with sqlfiles.frames(con, new_series=new_series):
             con.execute(_SERIES_INSERT, {"source": window.source})
     ids = np.append(numbers, np.int32(UNKNOWN))
-    return Known([ids[places] for places in positions], dict(zip(numbers.tolist(), labels, strict=True)), len(new))
+    return [ids[places] for places in positions], dict(zip(numbers.tolist(), labels, strict=True)), len(new)
 
 
 # A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
@@ -262,7 +255,9 @@ FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = 
 ORDER BY m.series_id, m.first_ms"""
 
 
-def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow) -> int:
+def load_states(
+    con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], labels: Mapping[int, Mapping[str, str]], window: SampleWindow
+) -> int:
     """Merges the window's runs into the stored ones; returns the number of samples."""
     if not parts:
         return 0
@@ -273,7 +268,7 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known:
         con.execute(_STATES_EXTEND)
         con.execute(_STATES_DELETE)
         con.execute(_STATES_INSERT)
-    _load_gaps(con, samples, known, window)
+    _load_gaps(con, samples, labels, window)
     return len(samples.ts_ms)
 
 
@@ -295,14 +290,16 @@ WHERE scrape_gaps.source = $source AND scrape_gaps.cluster = w.cluster AND scrap
 _GAPS_INSERT = "INSERT INTO scrape_gaps SELECT $source, cluster, job, instance, hour, gap_ms FROM window_gaps"
 
 
-def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, known: Known, window: SampleWindow) -> None:
+def _load_gaps(
+    con: duckdb.DuckDBPyConnection, samples: Samples, labels_of: Mapping[int, Mapping[str, str]], window: SampleWindow
+) -> None:
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _ = samples
     target_of: dict[tuple[str, str, str], int] = {}
     starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
     targets = np.empty(len(starts), dtype=np.int64)
-    for position, number in enumerate(series_id[starts].tolist()):
-        labels = known.labels[number]
+    for position, series in enumerate(series_id[starts].tolist()):
+        labels = labels_of[series]
         name = (labels.get(window.cluster_label) or window.default_cluster, labels.get("job", ""), labels.get("instance", ""))
         targets[position] = target_of.setdefault(name, len(target_of))
     target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))
@@ -336,113 +333,17 @@ UNLIMITED = frozenset({"kueue_cluster_queue_borrowing_limit"})
 REASONS = ("nan", "sentinel", "out_of_range")
 
 
+_DROPPED_DELETE = """
+DELETE FROM dropped_samples
+WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_contains($metrics, metric)"""
+
+
 class Threshold(NamedTuple):
     """An activity metric's limits, in the metric's own unit: idle below `idle`, impossible outside [lowest, highest]."""
 
     idle: float
     lowest: float
     highest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The valid samples of an answer. `seen` marks series with any sample in the window, valid or not."""
-
-    series_index: NDArray[np.int32]
-    ts_ms: NDArray[np.int64]
-    values: NDArray[np.float64]
-    seen: NDArray[np.bool_]
-    is_activity: NDArray[np.bool_]  # by series
-    thresholds: NDArray[np.float64]  # idle threshold by series, NaN for states
-
-    @property
-    def all_activity(self) -> bool | None:
-        """True or False where all series are of one kind, None where they are mixed."""
-        if self.is_activity.all():
-            return True
-        return None if self.is_activity.any() else False
-
-    def of_kind(self, *, activity: bool) -> Taken:
-        """The samples of activity metrics, or of states."""
-        keep = self.is_activity[self.series_index] == activity
-        return Taken(self.series_index[keep], self.ts_ms[keep], self.values[keep], self.seen, self.is_activity, self.thresholds)
-
-
-_DROPPED_DELETE = """
-DELETE FROM dropped_samples
-WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_contains($metrics, metric)"""
-
-
-@dataclass(slots=True)
-class DropCounts:
-    """Counts of samples left out, by (metric, epoch hour, reason)."""
-
-    counts: dict[tuple[str, int, str], int] = field(default_factory=dict)
-    metrics: set[str] = field(default_factory=set)
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    def by_metric(self) -> dict[tuple[str, str], int]:
-        """Counts by (metric, reason)."""
-        summed: dict[tuple[str, str], int] = {}
-        for (metric, _, reason), count in self.counts.items():
-            summed[metric, reason] = summed.get((metric, reason), 0) + count
-        return summed
-
-    def add(self, names: list[str], index: NDArray[np.int32], ts_ms: NDArray[np.int64], reasons: NDArray[np.int8]) -> None:
-        """Counts samples: names by series, and each sample's series, moment and position in REASONS."""
-        rows = np.stack([index.astype(np.int64), ts_ms // MS_PER_HOUR, reasons.astype(np.int64)], axis=1)
-        for (series, hour, reason), count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
-            key = (names[int(series)], int(hour), REASONS[int(reason)])
-            self.counts[key] = self.counts.get(key, 0) + int(count)
-
-    def write(self, con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
-        """Replaces the counts of the metrics that the window answered, in the window's hours."""
-        hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
-        con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": sorted(self.metrics), **hours})
-        rows = [(window.source, metric, hour, reason, count) for (metric, hour, reason), count in sorted(self.counts.items())]
-        if rows:
-            con.executemany("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", rows)
-
-
-def split_valid(answer: Answer, window: SampleWindow, dropped: DropCounts) -> Taken:
-    """The answer's samples inside the window that can be true; the others are added to `dropped`."""
-    names = [labels["__name__"] for labels in answer.series]
-    dropped.metrics.update(names)
-    none = Threshold(np.nan, -np.inf, np.inf)
-    limits = np.array([window.activity.get(name, none) for name in names], dtype=np.float64).reshape(-1, 3)
-    is_activity = np.array([name in window.activity for name in names], dtype=np.bool_)
-    index, ts_ms, values = answer.series_index, answer.ts_ms, answer.values
-    inside = (ts_ms >= window.from_ms) & (ts_ms < window.to_ms)
-    if not inside.all():
-        index, ts_ms, values = index[inside], ts_ms[inside], values[inside]
-    seen = np.zeros(len(names), dtype=np.bool_)
-    seen[index] = True
-    if len(names) and len(values):
-        # The narrowest limits of all series clear nearly every answer in one pass; only the rest is looked at closely.
-        low, high = limits[:, 1].max(), min(limits[:, 2].min(), SENTINELS[0] - 1)
-        with np.errstate(invalid="ignore"):
-            suspect = np.flatnonzero(~((values >= low) & (values <= high)))
-        if len(suspect):
-            reasons = _reasons(values[suspect], limits[index[suspect]])
-            unlimited = np.array([name in UNLIMITED for name in names], dtype=np.bool_)
-            reasons[unlimited[index[suspect]] & np.isposinf(values[suspect])] = -1
-            wrong = suspect[reasons >= 0]
-            if len(wrong):
-                dropped.add(names, index[wrong], ts_ms[wrong], reasons[reasons >= 0])
-                keep = np.ones(len(values), dtype=np.bool_)
-                keep[wrong] = False
-                index, ts_ms, values = index[keep], ts_ms[keep], values[keep]
-    return Taken(index, ts_ms, values, seen, is_activity, limits[:, 0])
-
-
-def _reasons(values: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.int8]:
-    """Position in REASONS for each value, -1 for a valid one."""
-    with np.errstate(invalid="ignore"):
-        outside = (values < limits[:, 1]) | (values > limits[:, 2]) | np.isinf(values)
-    return np.select([np.isnan(values), np.isin(values, SENTINELS), outside], [0, 1, 2], -1).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,6 +359,12 @@ class Answer:
     ts_ms: NDArray[np.int64]
     values: NDArray[np.float64]
     is_partial: bool = False
+
+    def only(self, keep: NDArray[np.bool_]) -> Answer:
+        """The same without some samples."""
+        if keep.all():
+            return self
+        return Answer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,34 +417,72 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     """
     if window.from_ms % MS_PER_HOUR or window.to_ms <= window.from_ms:
         raise ValueError("a window begins at a full hour and ends after it begins")
-    dropped = DropCounts()
-    taken = [split_valid(answer, window, dropped) for answer in window.answers]
-    known = identify(con, window, [answer.series for answer in window.answers], [t.seen for t in taken])
+    dropped = Counter[tuple[str, int, str]]()
+    answers = [_valid(*part, window, dropped) for answer in window.answers for part in _by_metric(answer)]
+    ids, labels, new = identify(con, window, answers)
     activity: list[Samples] = []
-    state: list[Samples] = []
+    states: list[Samples] = []
     metrics: dict[str, MetricSamples] = {}
-    for answer, samples, ids in zip(window.answers, taken, known.ids, strict=True):
-        _summarize(metrics, answer, samples.series_index, samples.ts_ms)
-        for wanted, into in ((True, activity), (False, state)):
-            part = samples if samples.all_activity is wanted else samples.of_kind(activity=wanted)
-            if len(part.ts_ms):
-                thresholds = part.thresholds[part.series_index] if wanted else np.empty(0)
-                into.append(Samples(ids[part.series_index], part.ts_ms, part.values, thresholds))
-    rows = load_blocks(con, activity, window.from_ms, window.to_ms)
-    rows += load_states(con, state, known, window)
-    dropped.write(con, window)
-    span = (window.from_ms, window.to_ms)
-    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total)
-    return LoadResult(rows, known.new, dropped.by_metric(), metrics)
-
-
-def _summarize(metrics: dict[str, MetricSamples], answer: Answer, index: NDArray[np.int32], ts_ms: NDArray[np.int64]) -> None:
-    names = [labels["__name__"] for labels in answer.series]
-    distinct = sorted(set(names))
-    codes = np.array([distinct.index(name) for name in names]) if len(distinct) > 1 else None
-    for code, name in enumerate(distinct):
-        times = ts_ms if codes is None else ts_ms[codes[index] == code]
-        if not len(times):
+    for (metric, answer, _), numbers in zip(answers, ids, strict=True):
+        if not len(answer.ts_ms):
             continue
-        seen = MetricSamples(len(times), int(times.min()), int(times.max()))
-        metrics[name] = metrics[name] + seen if name in metrics else seen
+        seen = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+        metrics[metric] = metrics[metric] + seen if metric in metrics else seen
+        limits = window.activity.get(metric)
+        thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
+        samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds)
+        (activity if limits else states).append(samples)
+    rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, labels, window)
+    hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+    con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours})
+    by_metric = Counter[tuple[str, str]]()
+    for (metric, hour, reason), count in sorted(dropped.items()):
+        con.execute("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", [window.source, metric, hour, reason, count])
+        by_metric[metric, reason] += count
+    span = (window.from_ms, window.to_ms)
+    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total())
+    return LoadResult(rows, new, by_metric, metrics)
+
+
+def _by_metric(answer: Answer) -> Iterator[tuple[str, Answer]]:
+    """An answer's samples by metric; servers answer for one."""
+    names = [labels["__name__"] for labels in answer.series]
+    metrics = sorted(set(names))
+    codes = np.array([metrics.index(name) for name in names])
+    for code, metric in enumerate(metrics):
+        yield metric, answer if len(metrics) == 1 else answer.only(codes[answer.series_index] == code)
+
+
+class Valid(NamedTuple):
+    """The valid samples of a metric's answer. `seen` marks series with any sample in the window, valid or not."""
+
+    metric: str
+    answer: Answer
+    seen: NDArray[np.bool_]
+
+
+def _valid(metric: str, answer: Answer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]) -> Valid:
+    """The samples inside the window that can be true; the others are added to `dropped`, by metric, epoch hour and reason."""
+    answer = answer.only((answer.ts_ms >= window.from_ms) & (answer.ts_ms < window.to_ms))
+    seen = np.zeros(len(answer.series), dtype=np.bool_)
+    seen[answer.series_index] = True
+    _, lowest, highest = window.activity.get(metric, Threshold(np.nan, -np.inf, np.inf))
+    values = answer.values
+    with np.errstate(invalid="ignore"):
+        # clears nearly every answer in one pass; only the rest is looked at closely
+        suspect = np.flatnonzero(~((values >= lowest) & (values <= min(highest, SENTINELS[0] - 1))))
+        rest = values[suspect]
+        outside = (rest < lowest) | (rest > highest) | np.isinf(rest)
+    if metric in UNLIMITED:
+        outside &= ~np.isposinf(rest)
+    reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
+    wrong = suspect[reasons >= 0]
+    if not len(wrong):
+        return Valid(metric, answer, seen)
+    hours = answer.ts_ms[wrong] // MS_PER_HOUR
+    keys, counts = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_counts=True)
+    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+        dropped[metric, key // len(REASONS), REASONS[key % len(REASONS)]] += count
+    keep = np.ones(len(values), dtype=np.bool_)
+    keep[wrong] = False
+    return Valid(metric, answer.only(keep), seen)

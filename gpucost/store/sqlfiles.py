@@ -1,11 +1,11 @@
-"""Runs the static .sql files of this package."""
+"""What the modules of the store share: its static .sql files, and columns that DuckDB reads in their place."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from gpucost import engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,15 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@cache
-def text(name: str) -> str:
-    """The text of `store/sql/<name>.sql`."""
-    return (files("gpucost.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
-
-
 def run(con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
-    """Runs one .sql file with named parameters; returns the connection, to fetch from."""
-    return con.execute(text(name), dict(params) if params else None)
+    """Runs `store/sql/<name>.sql` as engine.run_stage does."""
+    return engine.run_stage(con, "gpucost.store", f"sql/{name}", params)
 
 
 @contextmanager

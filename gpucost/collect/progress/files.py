@@ -51,10 +51,8 @@ def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResu
     with store.write() as con:
         for path, batch, (first, last) in found:
             source, span = str(path.resolve()), (first, last + 1)
-            run_id = runs.begin(con, KIND, source, span)
             loaded = load_values(con, source, ALWAYS, batch)
-            runs.log_load(con, run_id, KIND, source, span, rows=loaded.values)
-            runs.finish(con, run_id)
+            runs.log_run(con, KIND, source, span, rows=loaded.values)
             own = sorted({series.unit for series in batch.series} - set(UNITS))
             results.append(FileResult(path, Period(from_ms(span[0]), from_ms(span[1])), loaded, tuple(own)))
     return results

@@ -182,12 +182,10 @@ def collect_mlflow(
         client.close()
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
-        run_id = log.begin(con, KIND, settings.source, span)
-        loaded_now = load_runs(con, settings.source, span, found, batch)
-        log.log_load(con, run_id, KIND, settings.source, span, rows=len(found) + loaded_now.values, dropped=loaded_now.dropped)
-        log.finish(con, run_id)
+        load = load_runs(con, settings.source, span, found, batch)
+        log.log_run(con, KIND, settings.source, span, rows=len(found) + load.values, dropped=load.dropped)
     placed = sum(1 for run in found if run.pod or run.workload)
-    return MlflowResult(settings.source, period, len(found), placed, loaded_now.values)
+    return MlflowResult(settings.source, period, len(found), placed, load.values)
 
 
 def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[ProgressRun], ProgressBatch]:
