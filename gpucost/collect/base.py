@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -357,9 +358,13 @@ class Collector(ABC, Generic[Batch]):
         """Whole hours, sized by what is known of the source when their turn comes."""
         for start, end in todo:
             while start < end:
-                cut = min(start + min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR, end)
-                yield start, cut
-                start = cut
+                length = min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR
+                yield start, min(start + length, end)
+                start += length
+
+
+class NoCredentials(GpucostError):
+    """No credentials were found for this cloud: it is skipped in one line."""
 
 
 # What a cloud's APIs are asked with: an extra of the package.
@@ -368,16 +373,10 @@ _LIBRARIES = {"aws": "boto3", "gcp": "google.api_core", "azure": "azure.identity
 
 def require(cloud: str) -> None:
     """Raises NoCredentials where the libraries that ask `cloud` (aws, gcp, azure) are not installed."""
-    try:
-        is_there = find_spec(_LIBRARIES[cloud]) is not None
-    except ModuleNotFoundError:
-        is_there = False
-    if not is_there:
-        raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
-
-
-class NoCredentials(GpucostError):
-    """No credentials were found for this cloud: it is skipped in one line."""
+    with suppress(ModuleNotFoundError):
+        if find_spec(_LIBRARIES[cloud]):
+            return
+    raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
 
 
 def note_gaps(
