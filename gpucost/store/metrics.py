@@ -63,18 +63,16 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
         return 0
     samples = ordered(parts)
     hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
-    with sqlfiles.frames(con, window_blocks=build(samples)):
+    window, offsets = build(samples)
+    with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
         sqlfiles.run(con, "blocks_incoming", hours)
         con.execute(_BLOCKS_DELETE)
         con.execute(_BLOCKS_INSERT)
     return len(samples.ts_ms)
 
 
-_EVEN = np.zeros(0, np.int32)  # in place of the offsets of a block whose step is constant
-
-
-def build(samples: Samples) -> dict[str, NDArray[Any]]:
-    """Columns of blocks, one element per (series, hour), ordered so."""
+def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
     series_id, ts_ms, values, thresholds = samples
     hour = ts_ms // MS_PER_HOUR
     new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (hour[1:] != hour[:-1])))
@@ -91,14 +89,14 @@ def build(samples: Samples) -> dict[str, NDArray[Any]]:
     gaps = np.where(constant, shortest, NONE)
     within = np.flatnonzero(~new)
     block = np.repeat(np.arange(len(starts)), counts)[within]
-    uneven = ~constant[block]
-    irregular_blocks, medians = lower_medians(block[uneven], distances[within[uneven]])
+    irregular = ~constant[block]
+    irregular_blocks, medians = lower_medians(block[irregular], distances[within[irregular]])
     gaps[irregular_blocks] = medians
     offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
     order = np.lexsort((hour[starts], series_id[starts]))
-    bounds = list(zip(starts[order].tolist(), ends[order].tolist(), constant[order].tolist(), strict=True))
+    bounds = list(zip(starts[order].tolist(), ends[order].tolist(), strict=True))
     first, last = starts[order], ends[order] - 1
-    return {
+    window: dict[str, NDArray[Any]] = {
         "series_id": series_id[first],
         "hour": hour[first].astype(np.int32),
         "samples": counts[order].astype(np.int32),
@@ -109,10 +107,18 @@ def build(samples: Samples) -> dict[str, NDArray[Any]]:
         "last_offset_ms": offset[last],
         "gap_ms": gaps[order].astype(np.int32),
         "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
-        "offsets_ms": sqlfiles.objects([_EVEN if is_even else offset[start:end] for start, end, is_even in bounds]),
         "last_value": values[last],
-        "vals": sqlfiles.objects([values[start:end] for start, end, _ in bounds]),
+        "vals": sqlfiles.objects([values[start:end] for start, end in bounds]),
     }
+    uneven = np.flatnonzero(~constant[order])
+    offsets: dict[str, NDArray[Any]] = {
+        "series_id": window["series_id"][uneven],
+        "hour": window["hour"][uneven],
+        "offsets_ms": sqlfiles.objects([offset[slice(*bounds[position])] for position in uneven.tolist()]),
+    }
+    if not len(uneven):  # DuckDB reads a column's type from its first element, so there is always one
+        offsets = {"series_id": np.array([NONE]), "hour": np.zeros(1), "offsets_ms": sqlfiles.objects([np.zeros(1, np.int32)])}
+    return window, offsets
 
 
 def lower_medians(group: NDArray[np.int64], distance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -156,31 +162,7 @@ def hash64(parts: Iterable[str]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-_NUMBERS = {
-    "series": (
-        "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)",
-        "SELECT coalesce(max(series_id), 0) FROM series",
-    ),
-    "progress_series": (
-        "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN progress_series AS s USING (key)",
-        "SELECT coalesce(max(series_id), 0) FROM progress_series",
-    ),
-}
-
-
-def number(con: duckdb.DuckDBPyConnection, table: str, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The numbers of series by their keys, new ones where a table does not know them; and the positions of those."""
-    known, newest = _NUMBERS[table]
-    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
-        rows = con.execute(known).fetchnumpy()
-    numbers = np.full(len(keys), UNKNOWN, dtype=np.int32)
-    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers == UNKNOWN)
-    first = 1 + con.execute(newest).fetchall()[0][0]
-    numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
-    return numbers, missing
-
-
+_SERIES_KNOWN = "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)"
 # labels hold neither __name__ nor empty values
 _SERIES_INSERT = """
 INSERT INTO series
@@ -191,12 +173,8 @@ ORDER BY series_id"""
 
 def identify(
     con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
-) -> tuple[list[NDArray[np.int32]], dict[int, Mapping[str, str]], int]:
-    """Looks up the numbers of all series that were seen, and enters those that are new.
-
-    Returns the numbers by answer and position (UNKNOWN where a series had no sample), the labels behind each number, and how
-    many are new.
-    """
+) -> tuple[list[NDArray[np.int32]], int]:
+    """The numbers of all series, by answer and position (UNKNOWN where one had no sample), and how many were entered anew."""
     position_of: dict[int, int] = {}
     labels: list[Mapping[str, str]] = []
     positions: list[NDArray[np.int32]] = []
@@ -208,7 +186,13 @@ def identify(
                 labels.append(answer.series[i])
         positions.append(of_answer)
     keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
-    numbers, missing = number(con, "series", keys)
+    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
+        rows = con.execute(_SERIES_KNOWN).fetchnumpy()
+    numbers = np.full(len(keys) + 1, UNKNOWN, dtype=np.int32)  # the last one is of series that were not seen
+    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
+    missing = np.flatnonzero(numbers[:-1] == UNKNOWN)
+    first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
+    numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
     new = [labels[position] for position in missing.tolist()]
     if new:
         shown = [{name: one[name] for name in sorted(one) if one[name] and name != "__name__"} for one in new]
@@ -221,8 +205,7 @@ def identify(
         }
         with sqlfiles.frames(con, new_series=new_series):
             con.execute(_SERIES_INSERT, {"source": window.source})
-    ids = np.append(numbers, np.int32(UNKNOWN))
-    return [ids[places] for places in positions], dict(zip(numbers.tolist(), labels, strict=True)), len(new)
+    return [numbers[places] for places in positions], len(new)
 
 
 # A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
@@ -255,9 +238,7 @@ FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = 
 ORDER BY m.series_id, m.first_ms"""
 
 
-def load_states(
-    con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], labels: Mapping[int, Mapping[str, str]], window: SampleWindow
-) -> int:
+def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window: SampleWindow) -> int:
     """Merges the window's runs into the stored ones; returns the number of samples."""
     if not parts:
         return 0
@@ -268,7 +249,7 @@ def load_states(
         con.execute(_STATES_EXTEND)
         con.execute(_STATES_DELETE)
         con.execute(_STATES_INSERT)
-    _load_gaps(con, samples, labels, window)
+    _load_gaps(con, samples, window)
     return len(samples.ts_ms)
 
 
@@ -283,43 +264,39 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
 
 
-_GAPS_DELETE = """
-DELETE FROM scrape_gaps USING window_gaps w
-WHERE scrape_gaps.source = $source AND scrape_gaps.cluster = w.cluster AND scrape_gaps.job = w.job
-    AND scrape_gaps.instance = w.instance AND scrape_gaps.hour = w.hour"""
-_GAPS_INSERT = "INSERT INTO scrape_gaps SELECT $source, cluster, job, instance, hour, gap_ms FROM window_gaps"
+# a scrape target is the lowest number among its series
+_TARGETS = """
+SELECT s.series_id, min(s.series_id) OVER (
+    PARTITION BY coalesce(s.labels[$cluster_label], $default_cluster), s.labels['job'], s.labels['instance']) AS target
+FROM window_series AS w JOIN series AS s USING (series_id)
+ORDER BY s.series_id"""
+_GAPS = """
+MERGE INTO scrape_gaps AS g
+USING (
+    SELECT coalesce(s.labels[$cluster_label], $default_cluster) AS cluster, coalesce(s.labels['job'], '') AS job,
+        coalesce(s.labels['instance'], '') AS instance, w.hour, w.gap_ms
+    FROM window_gaps AS w JOIN series AS s USING (series_id)
+) AS w ON g.source = $source AND (g.cluster, g.job, g.instance, g.hour) = (w.cluster, w.job, w.instance, w.hour)
+WHEN MATCHED THEN UPDATE SET gap_ms = w.gap_ms
+WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.hour, w.gap_ms)"""
 
 
-def _load_gaps(
-    con: duckdb.DuckDBPyConnection, samples: Samples, labels_of: Mapping[int, Mapping[str, str]], window: SampleWindow
-) -> None:
+def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _ = samples
-    target_of: dict[tuple[str, str, str], int] = {}
-    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
-    targets = np.empty(len(starts), dtype=np.int64)
-    for position, series in enumerate(series_id[starts].tolist()):
-        labels = labels_of[series]
-        name = (labels.get(window.cluster_label) or window.default_cluster, labels.get("job", ""), labels.get("instance", ""))
-        targets[position] = target_of.setdefault(name, len(target_of))
-    target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))
     hour = ts_ms // MS_PER_HOUR
     inside = np.flatnonzero((series_id[1:] == series_id[:-1]) & (hour[1:] == hour[:-1]))
-    if not len(inside):
-        return
-    hours = int(hour.max() - hour.min()) + 1
-    group = target[inside] * hours + (hour[inside] - hour.min())
-    groups, medians = lower_medians(group, ts_ms[inside + 1] - ts_ms[inside])
-    names = list(target_of)
-    columns = zip(*(names[group] for group in (groups // hours).tolist()), strict=True)
-    window_gaps = {
-        **{name: sqlfiles.objects(column) for name, column in zip(("cluster", "job", "instance"), columns, strict=True)},
-        "hour": (groups % hours + hour.min()).astype(np.int32),
-        "gap_ms": medians.astype(np.int32),
-    }
-    with sqlfiles.frames(con, window_gaps=window_gaps):
-        con.execute(_GAPS_DELETE, {"source": window.source})
-        con.execute(_GAPS_INSERT, {"source": window.source})
+    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
+    clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
+    with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
+        rows = con.execute(_TARGETS, clusters).fetchnumpy()
+    targets = np.asarray(rows["target"], dtype=np.int64)[np.searchsorted(np.asarray(rows["series_id"]), series_id[starts])]
+    target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))[inside]
+    first, hours = hour.min(), hour.max() - hour.min() + 1
+    groups, medians = lower_medians(target * hours + hour[inside] - first, ts_ms[inside + 1] - ts_ms[inside])
+    gaps = {"series_id": groups // hours, "hour": groups % hours + first, "gap_ms": medians}
+    with sqlfiles.frames(con, window_gaps=gaps):
+        con.execute(_GAPS, {"source": window.source, **clusters})
 
 
 # DCGM says "blank", "not found", "not supported" and "not permitted" by numbers: dcgm_fields.h and dcgm_structs.h,
@@ -419,7 +396,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         raise ValueError("a window begins at a full hour and ends after it begins")
     dropped = Counter[tuple[str, int, str]]()
     answers = [_valid(*part, window, dropped) for answer in window.answers for part in _by_metric(answer)]
-    ids, labels, new = identify(con, window, answers)
+    ids, new = identify(con, window, answers)
     activity: list[Samples] = []
     states: list[Samples] = []
     metrics: dict[str, MetricSamples] = {}
@@ -432,7 +409,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
         samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds)
         (activity if limits else states).append(samples)
-    rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, labels, window)
+    rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
     hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
     con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours})
     by_metric = Counter[tuple[str, str]]()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpucost.store import sqlfiles
-from gpucost.store.metrics import hash64, number
+from gpucost.store.metrics import hash64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,32 +113,61 @@ def load_values(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: 
     return _insert(con, source, span, batch)
 
 
-_VALUES_INSERT = "INSERT INTO progress_values SELECT series_id, at_ms, value FROM progress_batch ORDER BY series_id, at_ms"
+_SERIES_INSERT = """
+INSERT INTO progress_series
+SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() OVER (ORDER BY min(position)), key,
+    first(identity), $source, first(mapping), first(unit), first(kind), first(marks), first(resumes), first(is_failure),
+    nullif(first(cluster), ''), nullif(first(namespace), ''), nullif(first(pod), ''), nullif(first(workload), ''),
+    nullif(first(model), ''), nullif(first(run_id), ''), first(labels)::JSON::MAP(VARCHAR, VARCHAR)
+FROM progress_batch_series
+WHERE key IN (SELECT key FROM progress_batch) AND key NOT IN (SELECT key FROM progress_series)
+GROUP BY key
+ORDER BY 1"""
+_VALUES_INSERT = """
+INSERT INTO progress_values
+SELECT s.series_id, b.at_ms, b.value FROM progress_batch AS b JOIN progress_series AS s USING (key) ORDER BY ALL"""
 
 
 def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     if not batch.series:
         return ProgressLoad(0, 0, 0, 0)
-    keys = [one.key(source) for one in batch.series]
-    first_of = {key: position for position, key in reversed(list(enumerate(keys)))}
+    series = _columns(batch.series) | {
+        "position": np.arange(len(batch.series)),
+        "key": np.array([one.key(source) for one in batch.series], dtype=np.uint64),
+        "identity": np.array([one.identity() for one in batch.series], dtype=np.uint64),
+        "labels": sqlfiles.objects([json.dumps(dict(one.labels)) for one in batch.series]),
+    }
     # the same series may come in several parts
-    same = np.array([first_of[key] for key in keys], dtype=np.int64)
-    index = same[np.concatenate(batch.index)]
-    at_ms, values = np.concatenate(batch.at_ms), np.concatenate(batch.values)
+    keys, first, number = np.unique(series["key"], return_index=True, return_inverse=True)
+    index, at_ms, values = number[np.concatenate(batch.index)], np.concatenate(batch.at_ms), np.concatenate(batch.values)
     inside = (at_ms >= span[0]) & (at_ms < span[1])
     valid = inside & np.isfinite(values)
-    is_event = np.array([one.kind == "event" for one in batch.series])
-    kept = _changes(index[valid], at_ms[valid], values[valid], is_event)
-    used = sorted(set(kept[0].tolist()))
-    used_keys = np.array([keys[position] for position in used], dtype=np.uint64)
-    ids, new = _numbers(con, source, used_keys, [batch.series[position] for position in used])
-    number_of = np.zeros(len(keys), dtype=np.int32)
-    number_of[used] = ids
-    rows: dict[str, NDArray[Any]] = {"series_id": number_of[kept[0]], "at_ms": kept[1], "value": kept[2]}
-    if len(kept[1]):
-        with sqlfiles.frames(con, progress_batch=rows):
-            con.execute(_VALUES_INSERT)
-    return ProgressLoad(int(inside.sum()), len(kept[1]), new, int(inside.sum() - valid.sum()))
+    index, at_ms, values = _changes(index[valid], at_ms[valid], values[valid], (series["kind"] == "event")[first])
+    rows = {"key": keys[index], "at_ms": at_ms, "value": values}
+    with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=series):
+        ((new,),) = con.execute(_SERIES_INSERT, {"source": source}).fetchall()
+        con.execute(_VALUES_INSERT)
+    return ProgressLoad(int(inside.sum()), len(at_ms), new, int(inside.sum() - valid.sum()))
+
+
+def _changes(
+    index: NDArray[np.int64], at_ms: NDArray[np.int64], values: NDArray[np.float64], is_event: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
+    order = np.lexsort((at_ms, index))
+    index, at_ms, values = index[order], at_ms[order], values[order]
+    if not len(index):
+        return index, at_ms, values
+    new_moment = np.ones(len(index), dtype=bool)
+    new_moment[1:] = (index[1:] != index[:-1]) | (at_ms[1:] != at_ms[:-1])
+    starts = np.flatnonzero(new_moment)
+    sums = np.add.reduceat(values, starts)
+    index, at_ms = index[starts], at_ms[starts]
+    values = np.where(is_event[index], sums, values[starts])
+    keep = np.ones(len(index), dtype=bool)
+    inner = (index[1:-1] == index[:-2]) & (index[1:-1] == index[2:])
+    keep[1:-1] = ~(inner & (values[1:-1] == values[:-2])) | is_event[index[1:-1]]
+    return index[keep], at_ms[keep], values[keep]
 
 
 # of the runs that were alive in [from_ms, to_ms) or are listed
@@ -177,53 +206,6 @@ def load_runs(
         with sqlfiles.frames(con, progress_runs_batch=columns):
             con.execute(_RUNS_INSERT, {"source": source})
     return _insert(con, source, ALWAYS, batch)
-
-
-def _changes(
-    index: NDArray[np.int64], at_ms: NDArray[np.int64], values: NDArray[np.float64], is_event: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
-    order = np.lexsort((at_ms, index))
-    index, at_ms, values = index[order], at_ms[order], values[order]
-    if not len(index):
-        return index, at_ms, values
-    new_moment = np.ones(len(index), dtype=bool)
-    new_moment[1:] = (index[1:] != index[:-1]) | (at_ms[1:] != at_ms[:-1])
-    starts = np.flatnonzero(new_moment)
-    sums = np.add.reduceat(values, starts)
-    index, at_ms = index[starts], at_ms[starts]
-    values = np.where(is_event[index], sums, values[starts])
-    keep = np.ones(len(index), dtype=bool)
-    inner = (index[1:-1] == index[:-2]) & (index[1:-1] == index[2:])
-    keep[1:-1] = ~(inner & (values[1:-1] == values[:-2])) | is_event[index[1:-1]]
-    return index[keep], at_ms[keep], values[keep]
-
-
-_SERIES_INSERT = """
-INSERT INTO progress_series
-SELECT series_id, key, identity, $source, mapping, unit, kind, marks, resumes, is_failure,
-    nullif(cluster, ''), nullif(namespace, ''), nullif(pod, ''), nullif(workload, ''), nullif(model, ''), nullif(run_id, ''),
-    labels::JSON::MAP(VARCHAR, VARCHAR)
-FROM progress_new
-ORDER BY series_id"""
-
-
-def _numbers(
-    con: duckdb.DuckDBPyConnection, source: str, keys: NDArray[np.uint64], series: list[ProgressSeries]
-) -> tuple[NDArray[np.int32], int]:
-    """The numbers of series, and how many of them are new; these are entered."""
-    numbers, missing = number(con, "progress_series", keys)
-    new = [series[position] for position in missing.tolist()]
-    if new:
-        columns = _columns(new) | {
-            "series_id": numbers[missing],
-            "key": keys[missing],
-            "identity": np.array([one.identity() for one in new], dtype=np.uint64),
-            "labels": sqlfiles.objects([json.dumps(dict(one.labels)) for one in new]),
-        }
-        with sqlfiles.frames(con, progress_new=columns):
-            con.execute(_SERIES_INSERT, {"source": source})
-    return numbers, len(new)
 
 
 def _columns(rows: Sequence[NamedTuple]) -> dict[str, NDArray[Any]]:
