@@ -50,17 +50,17 @@ def asked_again(
     *,
     attempts: int,
     longest_wait: float,
-    first: float = 0.5,
+    initial: float = 0.5,
     longest: float = 30.0,
     jitter: float = 0.0,
     stop: threading.Event | None = None,
 ) -> _T:
     """What `ask` answers, which is called up to `attempts` times while it raises Passing. Raises the last Passing.
 
-    Pauses double from `first` to `longest` seconds, plus up to `jitter`, or are what the server asks for; none is longer than
+    Pauses double from `initial` to `longest` seconds, plus up to `jitter`, or are what the server asks for; none is longer than
     `longest_wait`. `stop` ends a pause, and all further tries. Each further try is logged, which -v shows.
     """
-    growth = tenacity.wait_exponential(first, longest) + tenacity.wait_random(0, jitter)
+    growth = tenacity.wait_exponential(initial, longest) + tenacity.wait_random(0, jitter)
     last = tenacity.stop_after_attempt(attempts)
 
     def pause(state: tenacity.RetryCallState) -> float:
@@ -152,7 +152,7 @@ def send(request: Request) -> Response:
         return Response(answer.status_code, text, host)
 
     try:
-        return asked_again(once, attempts=_TRIES, first=_FIRST_PAUSE_SECONDS, longest_wait=30.0)
+        return asked_again(once, attempts=_TRIES, initial=_FIRST_PAUSE_SECONDS, longest_wait=30.0)
     except Passing as error:
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 

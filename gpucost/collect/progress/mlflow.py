@@ -76,7 +76,7 @@ class MlflowClient:
         while True:
             try:
                 answer = http.asked_again(
-                    lambda: self._page(method, path, page), attempts=5, first=self._pause, longest_wait=60.0
+                    lambda: self._page(method, path, page), attempts=5, initial=self._pause, longest_wait=60.0
                 )
             except http.Passing as error:
                 raise SourceError(error.message, _LATER) from None

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from gpucost.collect.base import CollectResult, Finding, Progress, default_spans, month_start_ms, period_of, whole_hours
+from gpucost.collect.base import CollectResult, Finding, Progress, period_of
 from gpucost.collect.progress.mappings import selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import ServerCollector, open_client, server_warnings
@@ -53,7 +53,7 @@ class ProgressCollector(ServerCollector[list[tuple["Unit", Answer]]]):
         self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[Unit, Answer]]
     ) -> LoadResult | None:
         """Replaces what the store has of this server's work in the window."""
-        found = ProgressBatch()
+        work = ProgressBatch()
         metrics: dict[str, MetricSamples] = {}
         for unit, answer in batch:
             cuts = np.flatnonzero(np.diff(answer.series_index)) + 1
@@ -62,10 +62,10 @@ class ProgressCollector(ServerCollector[list[tuple["Unit", Answer]]]):
                     continue
                 labels = dict(answer.series[int(answer.series_index[part[0]])])
                 cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
-                found.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
+                work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
             if len(answer.ts_ms):
                 metrics[unit.name] = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
-        loaded = load_values(con, self.source, span, found)
+        loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
         return LoadResult(loaded.values, loaded.new_series, dropped, metrics)
@@ -102,13 +102,8 @@ def collect_progress(
         client.value("vector(1)", now_ms)
         collector = ProgressCollector(source, store, client, units)
         with store.write() as con:
-            asked, loaded = runs.asked(con, "progress", source.source), runs.loaded(con, "progress", source.source)
-        if period is not None:
-            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
-        else:
             # of work that was asked for with a clock that was ahead, what is still to come is not there yet
-            so_far = [(start, min(end, now_ms)) for start, end in loaded]
-            spans = default_spans(month_start_ms(moment, timezone), now_ms, asked, so_far)
+            spans = collector.spans(con, period, moment, timezone, now_ms - 1)
         known = collector.keep_known(spans)
         result = collector.run(spans, period or period_of((spans[0][0], spans[-1][1])), progress)
         if not known:

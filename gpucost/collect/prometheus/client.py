@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -254,21 +254,16 @@ class PrometheusClient:
         return self._session.post(url, data=form, timeout=self._timeout, stream=True, allow_redirects=False)
 
     def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
-        limit = self._retries
+        limits = asdict(self._retries)
         try:
+            # closing ends a pause
             return http.asked_again(
-                lambda: self._guarded(read, path),
-                attempts=limit.attempts,
-                first=limit.initial,
-                longest=limit.longest,
-                jitter=limit.jitter,
-                longest_wait=_LONGEST_RETRY_AFTER,
-                stop=self._stop,  # so that closing ends a pause
+                lambda: self._guarded(read, path), longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits
             )
         except Down as error:
             raise SourceGone(error.message, error.fix) from None
         except http.Passing as error:
-            raise SourceError(f"{error.message} (tried {limit.attempts} times)", error.fix) from None
+            raise SourceError(f"{error.message} (tried {self._retries.attempts} times)", error.fix) from None
 
     def _guarded(self, read: Callable[[], _T], path: str) -> _T:
         """Turns the failures of requests, PrometheusConnect and the parser into ours."""

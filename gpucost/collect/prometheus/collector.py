@@ -67,74 +67,6 @@ if TYPE_CHECKING:
 _ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
 
 
-def findings(
-    con: duckdb.DuckDBPyConnection,
-    result: CollectResult,
-    activity: Activity,
-    data_from_ms: int | None,
-    has_now: Callable[[str], bool],
-) -> list[Finding]:
-    """Metrics and labels that this run did not meet though a report needs them. Reads the stored series.
-
-    `data_from_ms` is where the source's data begins, as far as the store knows; `has_now` asks the server for a metric.
-    """
-    if not result.windows and result.failed_windows:
-        return []
-    source, seen = result.source, set(result.metrics)
-    if not seen and not result.dropped and data_from_ms is not None and result.asked.end_ms <= data_from_ms:
-        return [_before_retention(source, data_from_ms)]
-    findings = _silence(con, result, activity, has_now)
-    runs.look(con, stored_needs(activity.device_metric, activity.mig_metric))
-    codes = {finding.code for finding in findings}
-    lacks = [lack for lack in runs.of_source(con, source, result.asked) if lack.code not in codes]
-    findings += [Finding(lack.level, lack.code, lack.message, lack.fix) for lack in lacks]
-    if result.not_collected is not None and seen and not result.failed_windows:
-        findings.append(_before_retention(source, result.not_collected.end_ms))
-    return findings
-
-
-def _before_retention(source: str, data_from_ms: int) -> Finding:
-    lost = f"{source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
-    return Finding("warning", "before_retention", lost, "collect every day, before the server forgets: the README says how")
-
-
-def _silence(
-    con: duckdb.DuckDBPyConnection, result: CollectResult, activity: Activity, has_now: Callable[[str], bool]
-) -> list[Finding]:
-    """Exporters of which the server told nothing in this run, and whether they are to be installed or this time alone is lost."""
-    source, seen = result.source, set(result.metrics)
-
-    def ever(metric: str) -> bool:
-        known = "SELECT 1 FROM series WHERE source = $1 AND metric = $2 LIMIT 1"
-        return bool(con.execute(known, [source, metric]).fetchall())
-
-    def at_other_times(*metrics: str) -> bool:
-        return any(map(ever, metrics)) or any(map(has_now, metrics))
-
-    findings = []
-    if not any(metric.startswith("kube_") for metric in seen):
-        message, fix = f"{source} holds no sample of {KSM} in this period", None
-        if at_other_times(*_ALWAYS_THERE):
-            message += ", though at other times; that time is lost"
-        else:
-            fix = KSM_FIX
-        findings.append(Finding("warning", "no_kube_state_metrics", message, fix))
-    elif REQUESTS not in seen and ever(REQUESTS):
-        findings.append(Finding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
-    metrics = {activity.device_metric, activity.mig_metric}
-    if not seen & metrics:
-        neither = f"{source} has neither {activity.device_metric} nor {activity.mig_metric}"
-        spoiled = sorted(metrics & {dropped.metric for dropped in result.dropped})
-        if spoiled:
-            findings.append(Finding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"))
-        elif at_other_times(activity.device_metric, activity.mig_metric):
-            lost = f"{neither} in this period, though at other times: {ACTIVITY_LOST}"
-            findings.append(Finding("warning", "no_activity", lost))
-        else:
-            findings.append(Finding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", DCGM_FIX))
-    return findings
-
-
 _PROBE_MINUTES = 10
 # A newest sample older than this is worth a word.
 _LATE_MS = MS_PER_HOUR
@@ -150,6 +82,15 @@ class ServerCollector(Collector[Batch]):
         super().__init__(source.source, store, source.concurrency)
         self._config = source
         self._client = client
+
+    def spans(
+        self, con: duckdb.DuckDBPyConnection, period: Period | None, moment: datetime, tz: ZoneInfo | None, newest_ms: int | None
+    ) -> list[Span]:
+        """What a run collects: all of `period`, else the month so far (in `tz`) or what is missing since, up to `newest_ms`."""
+        if period is not None:
+            return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
+        so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
+        return default_spans(month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far)
 
     def _matrices(
         self, metric: str, query: Callable[[int], str], span: Span, too_much: Callable[[Span, TooMuch], list[Answer]]
@@ -212,11 +153,12 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
         self._thresholds = {
             metric: Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale) for metric, scale in scales.items()
         } | ({MEMORY_METRIC: _MEMORY} if activity.memory else {})
+        self._activity = activity
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
         self._per_hour = 0.0
-        self._now = now
+        self._now, self._now_ms = now, to_ms(now)
         # what waits for a later sample to be logged: empty windows, and the rest of the last window that held any
         self._silent: list[Span] = []
         self._short: tuple[Span, int] | None = None
@@ -231,7 +173,7 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
 
     def late_spans(self) -> list[Span]:
         """Hours to ask for again: incomplete ones, and those past the newest sample of a target that has sent more since."""
-        now_ms, late_hours = to_ms(self._now), self._config.late_hours
+        now_ms, late_hours = self._now_ms, self._config.late_hours
         if self.newest_ms is None or not late_hours:
             return []
         since, silent_at = now_ms - late_hours * MS_PER_HOUR, min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS
@@ -366,6 +308,107 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
 
         return self._matrices(selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much)
 
+    def judge(self, result: CollectResult) -> None:
+        """Enters what this run did not meet though a report needs it: time, and metrics and labels. Reads the stored series."""
+        start, end = result.spans[0][0], result.spans[-1][1]
+        first = end if self.data_from_ms is None else min(self.data_from_ms, end)
+        result.not_collected = period_of((start, first)) if start < first else None
+        heard_until = min(end, self._now_ms, (self.newest_ms or 0) + 1)
+        with self.store.read() as con:
+            silences = runs.find_silences(con, self.source, start, heard_until) if start < heard_until else []
+            result.gaps = [
+                MissingTime(silence.cluster, period_of(silence[1:]), "no GPU was measured")
+                for silence in silences
+                if intersect([silence[1:]], result.spans) and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
+            ]
+            if result.windows or not result.failed_windows:
+                result.findings = self._findings(con, result)
+        if end == self._now_ms:
+            result.findings += self._newest()
+        result.findings += server_warnings(self._config, self._client)
+
+    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[Finding]:
+        nothing = not result.metrics and not result.dropped
+        if nothing and self.data_from_ms is not None and result.asked.end_ms <= self.data_from_ms:
+            return [self._before_retention(self.data_from_ms)]
+        findings = self._silence(con, result)
+        runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
+        codes = {finding.code for finding in findings}
+        lacks = [lack for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes]
+        findings += [Finding(lack.level, lack.code, lack.message, lack.fix) for lack in lacks]
+        if result.not_collected is not None and result.metrics and not result.failed_windows:
+            findings.append(self._before_retention(result.not_collected.end_ms))
+        return findings
+
+    def _before_retention(self, data_from_ms: int) -> Finding:
+        lost = f"{self.source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
+        return Finding("warning", "before_retention", lost, "collect every day, before the server forgets: the README says how")
+
+    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[Finding]:
+        """Exporters that were silent in this run, and whether they are to be installed or this time alone is lost."""
+        source, seen = self.source, set(result.metrics)
+
+        def ever(metric: str) -> bool:
+            known = "SELECT 1 FROM series WHERE source = $1 AND metric = $2 LIMIT 1"
+            return bool(con.execute(known, [source, metric]).fetchall())
+
+        def now(metric: str) -> bool:
+            try:
+                return bool(self._client.value(f"count({metric})", self._now_ms))
+            except SourceError:  # a server that does not say has it not
+                return False
+
+        def at_other_times(*metrics: str) -> bool:
+            return any(map(ever, metrics)) or any(map(now, metrics))
+
+        findings = []
+        if not any(metric.startswith("kube_") for metric in seen):
+            is_there = at_other_times(*_ALWAYS_THERE)
+            silent = f"{source} holds no sample of {KSM} in this period"
+            silent += ", though at other times; that time is lost" if is_there else ""
+            findings.append(Finding("warning", "no_kube_state_metrics", silent, None if is_there else KSM_FIX))
+        elif REQUESTS not in seen and ever(REQUESTS):
+            findings.append(Finding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
+        device, mig = self._activity.device_metric, self._activity.mig_metric
+        spoiled = sorted({device, mig} & {dropped.metric for dropped in result.dropped})
+        if seen & {device, mig}:
+            return findings
+        if spoiled:
+            findings.append(Finding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"))
+            return findings
+        is_there = at_other_times(device, mig)
+        neither = f"{source} has neither {device} nor {mig}" + (" in this period, though at other times" if is_there else "")
+        return [*findings, Finding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", None if is_there else DCGM_FIX)]
+
+    def _newest(self) -> list[Finding]:
+        """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
+        newest_ms = self.newest_ms or self._newest_on_server()
+        if newest_ms is None or self._now_ms - newest_ms <= _LATE_MS:
+            return []
+        age = (self._now_ms - newest_ms) / MS_PER_HOUR
+        old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
+        newest = (
+            f"{self.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
+        )
+        fix = f"is {iso(self._now.replace(microsecond=0))} the right time? else see why it lags"
+        return [Finding("warning", "newest_sample", newest, fix)]
+
+    def _newest_on_server(self) -> int | None:
+        """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
+        start, end = self._now_ms - 730 * 24 * MS_PER_HOUR, self._now_ms
+        last: int | None = None
+        for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
+            times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
+            try:
+                answer = self._client.get("query_range", {"query": "count(kube_node_info)", **times})
+                last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
+            except (SourceError, KeyError, TypeError, ValueError, IndexError):
+                return last
+            if last is None:
+                return None
+            start, end = last, min(last + step, self._now_ms)
+        return last
+
 
 def collect_prometheus(
     source: PrometheusSource,
@@ -394,80 +437,16 @@ def collect_prometheus(
         collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis)
         with store.write() as con:
             collector.take_stock(con)
-            so_far = runs.asked(con, "prometheus", source.source), runs.loaded(con, "prometheus", source.source)
-        late: list[Span] = []
-        if period is not None:
-            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
-        else:
-            spans = default_spans(month_start_ms(moment, timezone), now_ms, so_far[0], until(so_far[1], collector.newest_ms))
-            late = subtract(whole_hours(collector.late_spans(), now_ms), spans)
+            spans = collector.spans(con, period, moment, timezone, collector.newest_ms)
+        late = subtract(whole_hours(collector.late_spans(), now_ms), spans) if period is None else []
         asked = period or period_of((spans[0][0], spans[-1][1]))
         spans = merge([*spans, *late])
         collector.prepare(spans)
         result = collector.run(spans, asked, progress)
         result.moment, result.spans = moment, spans
         result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
-        start, end = spans[0][0], spans[-1][1]
-        first = end if collector.data_from_ms is None else min(collector.data_from_ms, end)
-        result.not_collected = period_of((start, first)) if start < first else None
-
-        def has_now(metric: str) -> bool:
-            try:
-                return bool(client.value(f"count({metric})", now_ms))
-            except SourceError:  # a server that does not say has it not
-                return False
-
-        with store.read() as con:
-            result.gaps = _unmeasured(con, source.source, spans, min(now_ms, (collector.newest_ms or 0) + 1))
-            result.findings = findings(con, result, activity, collector.data_from_ms, has_now)
-        if end == now_ms:
-            result.findings += _newest(source, client, collector.newest_ms, moment)
-        result.findings += server_warnings(source, client)
+        collector.judge(result)
         return result
-
-
-def _unmeasured(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_ms: int) -> list[MissingTime]:
-    """When no GPU of a cluster was measured though its nodes were there, in what was asked for."""
-    start, end = spans[0][0], min(spans[-1][1], until_ms)
-    if start >= end:
-        return []
-    return [
-        MissingTime(cluster, period_of((from_ms, to_ms)), "no GPU was measured")
-        for cluster, from_ms, to_ms in runs.find_silences(con, source, start, end)
-        if intersect([(from_ms, to_ms)], spans) and to_ms - from_ms > runs.SHORT_SILENCE_MS
-    ]
-
-
-def _newest(source: PrometheusSource, client: PrometheusClient, newest_ms: int | None, now: datetime) -> list[Finding]:
-    """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
-    newest_ms = newest_ms or _newest_on(client, to_ms(now))
-    if newest_ms is None or to_ms(now) - newest_ms <= _LATE_MS:
-        return []
-    age = (to_ms(now) - newest_ms) / MS_PER_HOUR
-    old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
-    message = (
-        f"{source.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
-    )
-    return [
-        Finding("warning", "newest_sample", message, f"is {iso(now.replace(microsecond=0))} the right time? else see why it lags")
-    ]
-
-
-def _newest_on(client: PrometheusClient, now_ms: int) -> int | None:
-    """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
-    start, end = now_ms - 730 * 24 * MS_PER_HOUR, now_ms
-    last: int | None = None
-    for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
-        times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
-        try:
-            answer = client.get("query_range", {"query": "count(kube_node_info)", **times})
-            last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
-        except (SourceError, KeyError, TypeError, ValueError, IndexError):
-            return last
-        if last is None:
-            return None
-        start, end = last, min(last + step, now_ms)
-    return last
 
 
 def _namespaces(answers: list[Answer]) -> set[str]:
