@@ -18,9 +18,7 @@ def text(package: str, name: str) -> str:
     return files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
-def run_stage(
-    con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None
-) -> DuckDBPyConnection:
+def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
     """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from."""
     return con.execute(text(package, name), dict(params) if params else None)
 

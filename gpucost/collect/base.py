@@ -212,8 +212,8 @@ def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_ho
     if newest_ms is None or not late_hours:
         return []
     end = min(now_ms, newest_ms + 1)
-    found = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
-    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in found if not one.is_settled)
+    hours = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
+    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in hours if not one.is_settled)
 
 
 def halves(span: Span) -> list[Span]:
@@ -232,7 +232,7 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
     """
     now_ms = to_ms(now)
     wanted = [(period.start_ms, min(period.end_ms, now_ms))]
-    found: dict[str, list[Period]] = {}
+    periods: dict[str, list[Period]] = {}
     for source in config.prometheus:
         missing = wanted
         if store.exists:
@@ -242,8 +242,8 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
                 late = late_spans(con, source.source, now_ms, source.late_hours, newest_ms)
             missing = [(max(period.start_ms, start - OVERLAP_MS), end) for start, end in missing]
             missing += intersect(wanted, late)
-        found[source.source] = [period_of(span) for span in merge(missing)]
-    return found
+        periods[source.source] = [period_of(span) for span in merge(missing)]
+    return periods
 
 
 LONGEST_WINDOW_HOURS = 24 * 7

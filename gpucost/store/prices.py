@@ -119,7 +119,7 @@ SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[
     unnest($source::VARCHAR[])"""
 
 
-def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None:
+def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> None:
     """Writes one provider's facts as of the UTC day of `asked_at`, in one transaction.
 
     The same day asked again replaces that day's facts of the same regions; other days stay, as history. Raises StoreError.
@@ -127,18 +127,18 @@ def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None
     # the log knows windows only: this one is the day so far
     now_ms = to_ms(asked_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
-    dated = {"provider": found.provider, "price_as_of": asked_at.date()}
-    seen = {"provider": found.provider, "seen_on": asked_at.date()}
-    regions = {**dated, "regions": list(found.regions)}
-    types = columns_of(InstanceType, found.instance_types)
+    dated = {"provider": answer.provider, "price_as_of": asked_at.date()}
+    seen = {"provider": answer.provider, "seen_on": asked_at.date()}
+    regions = {**dated, "regions": list(answer.regions)}
+    types = columns_of(InstanceType, answer.instance_types)
     with store.write() as con:
         con.execute(_LIST_PRICES_DELETE, regions)
-        con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, found.prices)})
+        con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, answer.prices)})
         con.execute(_COMPONENT_PRICES_DELETE, regions)
-        con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, found.components)})
+        con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, answer.components)})
         con.execute(_INSTANCE_TYPES_DELETE, {**seen, "instance_type": types["instance_type"]})
         con.execute(_INSTANCE_TYPES_INSERT, {**seen, **types})
-        runs.log_run(con, _LIST, found.provider, span, rows=found.rows)
+        runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
 # the regions in which nodes were seen, whether or not they were attributed yet

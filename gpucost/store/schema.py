@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @cache
 def _migrations() -> tuple[tuple[int, str, str], ...]:
-    found = [f for f in (files("gpucost.store") / "migrations").iterdir() if f.name.endswith(".sql")]
-    return tuple(sorted((int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in found))
+    scripts = [f for f in (files("gpucost.store") / "migrations").iterdir() if f.name.endswith(".sql")]
+    return tuple(sorted((int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in scripts))
 
 
 def latest_version() -> int:

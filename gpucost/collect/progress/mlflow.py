@@ -175,17 +175,17 @@ def collect_mlflow(
         period = Period(from_ms(min(start, to_ms(moment) - 1)), moment)
     client = MlflowClient(settings, pause)
     try:
-        found, batch = _read(client, settings, period)
+        collected, batch = _read(client, settings, period)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise client.not_mlflow() from None
     finally:
         client.close()
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
-        load = load_runs(con, settings.source, span, found, batch)
-        log.log_run(con, KIND, settings.source, span, rows=len(found) + load.values, dropped=load.dropped)
-    placed = sum(1 for run in found if run.pod or run.workload)
-    return MlflowResult(settings.source, period, len(found), placed, load.values)
+        load = load_runs(con, settings.source, span, collected, batch)
+        log.log_run(con, KIND, settings.source, span, rows=len(collected) + load.values, dropped=load.dropped)
+    placed = sum(1 for run in collected if run.pod or run.workload)
+    return MlflowResult(settings.source, period, len(collected), placed, load.values)
 
 
 def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[ProgressRun], ProgressBatch]:

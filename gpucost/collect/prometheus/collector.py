@@ -236,12 +236,12 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
                     continue  # nobody asks for a GPU, so no pod matters
                 selector = among(selector, "namespace", namespaces)
             for name in selector.spelled(self._names):
-                found = self._fetch(selector, name, span)
-                answers += found
+                part = self._fetch(selector, name, span)
+                answers += part
                 if selector.scope in ("activity", "requests", "hosts"):
-                    namespaces.update(_namespaces(found))
+                    namespaces.update(_namespaces(part))
                 if selector == GPU_CAPACITY:
-                    gpu_nodes.update(_nodes(found))
+                    gpu_nodes.update(_nodes(part))
         return answers
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:

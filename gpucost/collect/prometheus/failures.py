@@ -139,8 +139,8 @@ def _error_text(response: requests.Response) -> str:
         return ""
     if not body.startswith("{"):
         return one_line(body)
-    found = re.search(r'"(?:error|message)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)  # the document may be longer
+    match = re.search(r'"(?:error|message)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)  # the document may be longer
     try:
-        return one_line(json.loads(found[1] + '"')) if found else ""
+        return one_line(json.loads(match[1] + '"')) if match else ""
     except ValueError:
         return ""

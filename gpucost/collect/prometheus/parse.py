@@ -73,11 +73,11 @@ def _values(word: NDArray[np.uint64], length: NDArray[np.int64]) -> tuple[NDArra
     size = np.where(usual, length, 1).astype(np.uint64)
     kept = word & _below(size)
     dotted = (kept ^ _DOTS) & _below(size) | ~_below(size)
-    found = (dotted - _ONES) & ~dotted & _TOPS  # the lowest set bit marks the first dot (a zero byte of `dotted`)
+    dots = (dotted - _ONES) & ~dotted & _TOPS  # the lowest set bit marks the first dot (a zero byte of `dotted`)
     decimals = np.zeros(len(word), dtype=np.int64)
-    if found.any():
-        has = found != 0
-        lowest = found & (~found + np.uint64(1))
+    if dots.any():
+        has = dots != 0
+        lowest = dots & (~dots + np.uint64(1))
         place = np.where(has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size)
         before = _below(place)
         kept = np.where(has, (kept & before) | ((kept >> np.uint64(8)) & ~before), kept)
@@ -152,10 +152,10 @@ class LabelCache:
         """The labels that `text` (a JSON object) says, `__name__` replaced by `metric`. Raises Garbled."""
         known = self._known.get((metric, text))
         if known is None:
-            found = whole_json(text)
-            if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+            document = whole_json(text)
+            if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
                 raise Garbled("the answer holds labels that are none")
-            known = Labels(found)
+            known = Labels(document)
             known["__name__"] = metric
             if len(self._known) >= _CACHE_LIMIT:
                 self._known.clear()
@@ -310,11 +310,11 @@ def remarks(document: dict[str, Any]) -> tuple[list[str], bool]:
     warnings, infos = document.get("warnings") or [], document.get("infos") or []
     if not isinstance(warnings, list) or not isinstance(infos, list):
         raise Garbled("the answer holds warnings that are none")
-    said = [str(text) for text in (*warnings, *infos)]
+    texts = [str(text) for text in (*warnings, *infos)]
     is_partial = not all(text.startswith(("PromQL info:", "PromQL warning:")) for text in map(str, warnings))
     if document.get("isPartial") not in (None, False):
-        return [*said, "the server says that its answer is partial"], True
-    return said, is_partial
+        return [*texts, "the server says that its answer is partial"], True
+    return texts, is_partial
 
 
 def whole_json(text: bytes) -> object:
