@@ -1,36 +1,101 @@
-"""Sends something over HTTP to a server that the user names: with retries, and without telling its URL, which may be a secret."""
+"""HTTP: the one policy of retries, answers bounded in size and time, and messages to a URL that is a secret."""
 
 from __future__ import annotations
 
 import http.client
 import io
+import ipaddress
 import logging
+import re
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+import requests
 import tenacity
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import NewConnectionError, ProtocolError
 
-from gpucost.errors import GpucostError
+from gpucost.errors import GpucostError, SourceError
 
 if TYPE_CHECKING:
-    import socket
-
-    import requests
     from urllib3 import PoolManager
 
-_log = logging.getLogger(__name__)
+    from gpucost.config.model import Tls
 
-_PAUSES_SECONDS = (0.5, 2.0, 5.0)
-_TIMEOUT_SECONDS = (5.0, 15.0)  # to connect, to answer
-_LONGEST_PAUSE_SECONDS = 30.0
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-_MOST_TEXT = 200
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+# Throttled, or a server that may be well again in a moment.
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class Passing(GpucostError):
+    """A failure that may be over in a moment; `wait` is what the server asks for, in seconds."""
+
+    def __init__(self, message: str, wait: float | None = None, fix: str | None = None) -> None:
+        super().__init__(message, fix)
+        self.wait = wait
+
+
+def asked_again(
+    ask: Callable[[], _T],
+    *,
+    attempts: int,
+    longest_wait: float,
+    initial: float = 0.5,
+    longest: float = 30.0,
+    jitter: float = 0.0,
+    stop: threading.Event | None = None,
+) -> _T:
+    """What `ask` answers, which is called up to `attempts` times while it raises Passing. Raises the last Passing.
+
+    Pauses double from `initial` to `longest` seconds, plus up to `jitter`, or are what the server asks for; none is longer than
+    `longest_wait`. `stop` ends a pause, and all further tries. Each further try is logged, which -v shows.
+    """
+    growth = tenacity.wait_exponential(initial, longest) + tenacity.wait_random(0, jitter)
+    last = tenacity.stop_after_attempt(attempts)
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        wanted = error.wait if isinstance(error, Passing) else None
+        return min(growth(state) if wanted is None else wanted, longest_wait)
+
+    def log(state: tenacity.RetryCallState) -> None:
+        _log.warning("%s: trying again in %.1f s", state.outcome and state.outcome.exception(), state.upcoming_sleep)
+
+    answer: _T = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Passing),
+        stop=last if stop is None else last | tenacity.stop_when_event_set(stop),
+        wait=pause,
+        sleep=tenacity.nap.sleep if stop is None else tenacity.sleep_using_event(stop),
+        before_sleep=log,
+        reraise=True,
+    )(ask)
+    return answer
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The longest wait, in seconds, that any header named `…Retry-After` asks for, by number or date; None where none does."""
+    waits = [_seconds(text.strip()) for name, text in headers.items() if name.lower().endswith("retry-after")]
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _seconds(text: str) -> float | None:
+    """RFC 9110, 10.2.3."""
+    if re.fullmatch("[0-9]{1,9}", text):
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +119,10 @@ class Response:
     host: str
 
 
-class _Passing(GpucostError):
-    """A failure that may be over in a moment."""
-
-    after: float | None = None
+_TRIES = 4
+_FIRST_PAUSE_SECONDS = 1.0
+_TIMEOUT_SECONDS = (5.0, 15.0)  # to connect, to answer
+_CHECK = "check the address, and that this machine may reach it"
 
 
 def send(request: Request) -> Response:
@@ -65,16 +130,13 @@ def send(request: Request) -> Response:
 
     A message that may have arrived is sent again only where it is `repeatable`. Raises GpucostError where no answer came at all.
     """
-    import requests
-    import tenacity
-
     host = urlsplit(request.url).netloc.rpartition("@")[2]
 
     def once() -> Response:
         try:
-            with requests.Session() as session:
-                session.auth = _keep  # else requests would take a password from ~/.netrc
-                answer = session.request(
+            with requests.Session() as connection:
+                connection.auth = keep  # else requests would take a password from ~/.netrc
+                answer = connection.request(
                     request.method,
                     request.url,
                     data=request.body,
@@ -82,119 +144,80 @@ def send(request: Request) -> Response:
                     timeout=_TIMEOUT_SECONDS,
                     allow_redirects=False,
                 )
-        except (requests.exceptions.ConnectTimeout, requests.exceptions.ReadTimeout) as error:
-            raise _timed_out(request, host, error) from None
-        except requests.exceptions.SSLError:
-            raise GpucostError(f"{request.what} at {host} has no certificate that can be trusted", _CHECK) from None
-        except requests.exceptions.ConnectionError as error:
-            raise _unreachable(request, host, error) from None
-        except (requests.exceptions.RequestException, ValueError):
-            # their words would show the URL
-            raise GpucostError(f"the address of {request.what} cannot be used", _CHECK) from None
-        if answer.status_code in _PASSING:
-            passing = _Passing(f"{request.what} at {host} answered {answer.status_code}: {_first_words(answer.text)}", _CHECK)
-            passing.after = _retry_after(answer.headers.get("Retry-After"))
-            raise passing
-        return Response(answer.status_code, _first_words(answer.text), host)
+        except (requests.RequestException, ValueError) as error:
+            raise _undelivered(request, f"{request.what} at {host}", error) from None
+        text = one_line(answer.text[:1000], 200)
+        if answer.status_code in PASSING:
+            raise Passing(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
+        return Response(answer.status_code, text, host)
 
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.after if isinstance(error, _Passing) else None
-        usual = _PAUSES_SECONDS[min(state.attempt_number, len(_PAUSES_SECONDS)) - 1]
-        return usual if asked is None else min(asked, _LONGEST_PAUSE_SECONDS)
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(_Passing),
-        stop=tenacity.stop_after_attempt(len(_PAUSES_SECONDS) + 1),
-        wait=pause,
-        before_sleep=_tell,
-        reraise=True,
-    )
     try:
-        return retrying(once)
-    except _Passing as error:
-        raise GpucostError(f"{error.message} (tried {len(_PAUSES_SECONDS) + 1} times)", error.fix) from None
+        return asked_again(once, attempts=_TRIES, initial=_FIRST_PAUSE_SECONDS, longest_wait=30.0)
+    except Passing as error:
+        raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
-_CHECK = "check the address, and that this machine may reach it"
-
-
-def _timed_out(request: Request, host: str, error: Exception) -> GpucostError:
-    import requests
-
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return _Passing(f"{request.what} at {host} cannot be reached: timed out", _CHECK)
-    if request.repeatable:
-        return _Passing(f"{request.what} at {host} did not answer in time", _CHECK)
-    return GpucostError(
-        f"{request.what} at {host} did not answer in time; the message may have arrived",
-        "look there before you send it again",
-    )
-
-
-def _unreachable(request: Request, host: str, error: requests.exceptions.ConnectionError) -> GpucostError:
-    from urllib3.exceptions import NewConnectionError, ProtocolError
-
+def _undelivered(request: Request, server: str, error: Exception) -> GpucostError:
+    """What a message that got no answer failed by: Passing where it may be sent again. Its own words would show the URL."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
-    if isinstance(reason, ProtocolError) and not request.repeatable:
-        return GpucostError(
-            f"{request.what} at {host} broke off; the message may have arrived", "look there before you send it again"
-        )
-    why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
-    return _Passing(f"{request.what} at {host} cannot be reached: {why}", _CHECK)
+    if isinstance(error, requests.ConnectTimeout):
+        return Passing(f"{server} cannot be reached: timed out")
+    if isinstance(error, requests.exceptions.SSLError):
+        return GpucostError(f"{server} has no certificate that can be trusted", _CHECK)
+    if isinstance(error, requests.ReadTimeout):
+        failure = how = "did not answer in time"
+    elif isinstance(error, requests.ConnectionError):
+        why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
+        failure, how = f"cannot be reached: {why}", "broke off"
+        if not isinstance(reason, ProtocolError):
+            return Passing(f"{server} {failure}")
+    else:
+        return GpucostError(f"the address of {request.what} cannot be used", _CHECK)
+    if request.repeatable:
+        return Passing(f"{server} {failure}")
+    return GpucostError(f"{server} {how}; the message may have arrived", "look there before you send it again")
 
 
-def _keep(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def one_line(text: str, length: int = 300) -> str:
+    """At most `length` characters, none of which moves a terminal's cursor."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:4000]).split())[:length]
+
+
+def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """The `auth` of a session that sends no login."""
     return request
 
 
-def _first_words(text: str) -> str:
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:1000]).split())[:_MOST_TEXT]
+def session(url: str, seconds: float, tls: Tls, section: str) -> requests.Session:
+    """A session for one server whose answers end after `seconds`, with the TLS settings of [`section`.tls].
+
+    Raises SourceError that names a missing file.
+    """
+    connection = requests.Session()
+    for scheme in ("http://", "https://"):
+        connection.mount(scheme, TimedAdapter(seconds))
+    # A proxy is of no use on the way to this machine itself.
+    addresses = addresses_of(url)
+    connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
+    connection.headers["User-Agent"] = "gpucost"
+    connection.auth = keep  # else requests would take a password from ~/.netrc, and even put it in place of a header
+    connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
+    for path in (tls.ca_file, tls.cert_file, tls.key_file):
+        if path is not None and not path.is_file():
+            raise SourceError(f"[{section}.tls] names {path}, which is not there")
+    if tls.cert_file is not None:
+        connection.cert = str(tls.cert_file) if tls.key_file is None else (str(tls.cert_file), str(tls.key_file))
+    return connection
 
 
-def _retry_after(value: str | None) -> float | None:
-    return float(value) if value and value.strip().isdigit() else None
-
-
-def _tell(state: tenacity.RetryCallState) -> None:
-    """Why it is sent again: shown under -v."""
-    error = state.outcome.exception() if state.outcome else None
-    _log.warning("%s: trying again in %.1f s", error, state.upcoming_sleep)
-
-
-# Throttled, or a server that may be well again in a moment.
-PASSING = (429, 500, 502, 503, 504)
-
-_T = TypeVar("_T")
-
-
-class Passing(Exception):
-    """A refusal that may pass; `wait` is what the server asks for, in seconds."""
-
-    def __init__(self, message: str, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.wait = wait
-
-
-def asked_again(ask: Callable[[], _T], *, attempts: int, longest_wait: float) -> _T:
-    """What `ask` answers, which is called up to `attempts` times while it raises Passing. Raises the last Passing."""
-
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.wait if isinstance(error, Passing) else None
-        return min(asked if asked is not None else 0.5 * 2 ** (state.attempt_number - 1), longest_wait)
-
-    answer: _T = tenacity.Retrying(
-        stop=tenacity.stop_after_attempt(attempts), wait=pause, retry=tenacity.retry_if_exception_type(Passing), reraise=True
-    )(ask)
-    return answer
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The longest wait, in seconds, that any header named `…Retry-After` asks for; None where none says a number."""
-    waits = [float(text) for name, text in headers.items() if name.lower().endswith("retry-after") and text.strip().isdigit()]
-    return max(waits, default=None)
+def addresses_of(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The addresses of a URL's host; none where it has none."""
+    try:
+        entries = socket.getaddrinfo(urlsplit(url).hostname, None, proto=socket.IPPROTO_TCP)
+    except OSError:
+        return []
+    return [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]
 
 
 # What is read of an answer that says no more than why there is none.
@@ -204,25 +227,6 @@ _CHUNK = 1 << 20
 
 class TooLarge(Exception):
     """The answer is longer than its limit; its connection is closed."""
-
-
-class TimedAdapter(HTTPAdapter):
-    """Ends an answer that is not whole after `seconds`. The timeouts of requests count from one byte to the next."""
-
-    def __init__(self, seconds: float) -> None:
-        self._pools = {"http": _http_pool(seconds), "https": _https_pool(seconds)}
-        super().__init__()
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Makes the pools of connections, timed ones."""
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self._pools
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
-        """The same on the way through a proxy."""
-        manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = self._pools
-        return manager
 
 
 def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
@@ -246,18 +250,48 @@ def hold(response: requests.Response, limit: int) -> bytes:
 
 def beginning(response: requests.Response, limit: int = ERROR_BYTES) -> bytes:
     """The first bytes of a body, or what of them arrives; the rest is not read."""
-    import requests
-
     body = bytearray()
     try:
         for chunk in response.iter_content(limit):
             body += chunk
             if len(body) >= limit:
                 break
-    except requests.exceptions.RequestException:
+    except requests.RequestException:
         pass
     response.close()
     return bytes(body[:limit])
+
+
+class TimedAdapter(HTTPAdapter):
+    """Ends an answer that is not whole after `seconds`. The timeouts of requests count from one byte to the next."""
+
+    def __init__(self, seconds: float) -> None:
+        plain = type("TimedConnection", (_TimedConnection,), {"seconds": seconds})
+        encrypted = type("TimedTlsConnection", (plain, HTTPSConnection), {})
+        self._pools = {
+            "http": type("TimedPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("TimedTlsPool", (HTTPSConnectionPool,), {"ConnectionCls": encrypted}),
+        }
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Makes the pools of connections, timed ones."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
+        """The same on the way through a proxy."""
+        manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = self._pools
+        return manager
+
+
+class _TimedConnection(HTTPConnection):
+    seconds: float
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.response_class = lambda sock, *a, **k: http.client.HTTPResponse(_TimedSocket(sock, self.seconds), *a, **k)  # type: ignore
 
 
 class _TimedSocket(io.RawIOBase):
@@ -288,25 +322,3 @@ class _TimedSocket(io.RawIOBase):
                 self._sock.settimeout(self._wait)  # the next request sends with it
             self._file.close()
         super().close()
-
-
-class _TimedConnection(HTTPConnection):
-    seconds: float
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.response_class = lambda sock, *a, **k: http.client.HTTPResponse(_TimedSocket(sock, self.seconds), *a, **k)  # type: ignore
-
-
-class _TimedTlsConnection(_TimedConnection, HTTPSConnection):
-    pass
-
-
-def _http_pool(seconds: float) -> type[HTTPConnectionPool]:
-    connection = type("TimedConnection", (_TimedConnection,), {"seconds": seconds})
-    return type("TimedPool", (HTTPConnectionPool,), {"ConnectionCls": connection})
-
-
-def _https_pool(seconds: float) -> type[HTTPSConnectionPool]:
-    connection = type("TimedTlsConnection", (_TimedTlsConnection,), {"seconds": seconds})
-    return type("TimedTlsPool", (HTTPSConnectionPool,), {"ConnectionCls": connection})

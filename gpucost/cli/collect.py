@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import note, put, tell_error
+from gpucost.cli.output import note, tell_error
 from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -82,21 +82,17 @@ def _check_sources(names: list[str] | None, known: Collection[str]) -> None:
 
 def _print_run(call: Call, result: CollectResult) -> None:
     """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
-    if not call.quiet:
-        count = len(result.failed_windows)
-        failed = f", but {_count(count, 'window')} failed" if count else ""
-        put(
-            f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
-            f" ({_count(result.windows, 'window')}, {_count(result.new_series, 'new series', 'new series')})"
-        )
-        if result.resumed:
-            put(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
-        if result.asked_again:
-            put(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
-        if call.verbose:
-            for metric, seen in sorted(result.metrics.items()):
-                put(f"  {metric}: {seen.samples:,} samples")
-    elif not result.samples and result.ok:
+    failed = f", but {_count(len(result.failed_windows), 'window')} failed" if result.failed_windows else ""
+    call.say(
+        f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
+        f" ({_count(result.windows, 'window')}, {result.new_series:,} new series)"
+    )
+    if result.resumed:
+        call.say(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
+    if result.asked_again:
+        call.say(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
+    _print_metrics(call, result, "samples")
+    if call.quiet and not result.samples and result.ok:
         note(f"warning: {result.source}: no sample of {result.asked}")
     for reason in sorted({item.reason for item in result.dropped}):
         metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
@@ -109,6 +105,15 @@ def _print_run(call: Call, result: CollectResult) -> None:
         if more > 0:
             note(f"and {more} more such times")
         note(f"fix: {_SIGN}")
+    _print_failed(result)
+
+
+def _print_metrics(call: Call, result: CollectResult, what: str) -> None:
+    for metric, seen in sorted(result.metrics.items()) if call.verbose else ():
+        call.say(f"  {metric}: {seen.samples:,} {what}")
+
+
+def _print_failed(result: CollectResult) -> None:
     for window in result.failed_windows:
         tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
 
@@ -130,8 +135,8 @@ def note_findings(
             note(f"  and {count - most} more of {code}{hint}", quiet=call.quiet and code not in loud)
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @command("* start end source")
@@ -212,13 +217,11 @@ def _ask(call: Call, names: list[str] | None) -> bool:
 
 def _print_progress(call: Call, result: CollectResult) -> None:
     call.say(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
-    for name, seen in sorted(result.metrics.items()) if call.verbose else ():
-        call.say(f"  {name}: {seen.samples:,} values")
+    _print_metrics(call, result, "values")
     for item in result.dropped:
         call.note(f"  dropped {item.samples:,} values that are no number")
     note_findings(call, result.findings)
-    for window in result.failed_windows:
-        tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
+    _print_failed(result)
 
 
 def _tell_mlflow(call: Call, result: MlflowResult) -> None:
@@ -309,25 +312,31 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
 
 def _print_prices(call: Call, result: PriceResult) -> None:
     """For each cloud: what was written, and what it replaced, on stdout; what was skipped or failed on stderr."""
+    if _print_trouble(call, result):
+        return
+    parts = f", {result.components:,} prices of their parts" if result.components else ""
+    call.say(
+        f"{result.provider}: {result.prices:,} prices of {result.priced_types:,} instance types{parts}"
+        f"{_regions(result.regions)}, as of {result.as_of}"
+    )
+    new = result.prices - len(result.replaced) - result.unchanged
+    call.say(
+        f"{result.provider}: {len(result.replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
+    )
+    shown = result.replaced if call.verbose else result.replaced[:SHOWN_REPLACED]
+    for price in shown:
+        call.say(f"  {_replaced(price)}")
+    if more := len(result.replaced) - len(shown):
+        call.say(f"  and {more:,} more, which -v shows")
+
+
+def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
+    """Whether a cloud was skipped or failed, which is said."""
     if result.skipped:
         call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
     elif result.error:
         tell_error(result.error.message, result.error.fix)
-    elif not call.quiet:
-        parts = f", {result.components:,} prices of their parts" if result.components else ""
-        put(
-            f"{result.provider}: {result.prices:,} prices of {result.priced_types:,} instance types{parts}"
-            f"{_regions(result.regions)}, as of {result.as_of}"
-        )
-        new = result.prices - len(result.replaced) - result.unchanged
-        put(
-            f"{result.provider}: {len(result.replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
-        )
-        shown = result.replaced if call.verbose else result.replaced[:SHOWN_REPLACED]
-        for price in shown:
-            put(f"  {_replaced(price)}")
-        if more := len(result.replaced) - len(shown):
-            put(f"  and {more:,} more, which -v shows")
+    return bool(result.skipped or result.error)
 
 
 def _replaced(price: Replaced) -> str:
@@ -391,11 +400,7 @@ def collect_spot_prices(call: Call, providers: Collection[str]) -> bool:
 
 def _print_spot(call: Call, result: SpotResult) -> None:
     """The summary on stdout, what is missing on stderr."""
-    if result.error is not None:
-        tell_error(result.error.message, result.error.fix)
-        return
-    if result.skipped is not None:
-        call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
+    if _print_trouble(call, result):
         return
     loaded = result.load
     if loaded is not None:

@@ -37,10 +37,10 @@ def logged_in(settings: Aws) -> boto3.Session:
 
     try:
         session = boto3.Session(profile_name=settings.profile)
-        found = session.get_credentials()
+        credentials = session.get_credentials()
     except BotoCoreError as error:
         raise ConfigError(f"aws: {error}", "aws configure list-profiles shows the profiles; [aws] profile names one") from None
-    if found is None:
+    if credentials is None:
         raise NoCredentials("aws: no credentials found", "aws configure, aws sso login, or set AWS_PROFILE")
     return session
 
@@ -95,7 +95,7 @@ def half(who: str, again: str, operation: str | None = None) -> SourceError:
 
 
 def _refused(who: str, answer: Mapping[str, Any], operation: str, again: str, permissions: str) -> SourceError:
-    code, said = str(answer["Error"].get("Code", "")), str(answer["Error"].get("Message", ""))
+    code, message = str(answer["Error"].get("Code", "")), str(answer["Error"].get("Message", ""))
     if code in _EXPIRED:
         return SourceError(f"{who}: the credentials have expired ({operation}: {code})", _LOGIN)
     if code in _REFUSED:
@@ -108,4 +108,4 @@ def _refused(who: str, answer: Mapping[str, Any], operation: str, again: str, pe
         )
     if "Throttl" in code or code in ("RequestLimitExceeded", "TooManyRequestsException", "SlowDown"):
         return SourceError(f"{who}: {operation} is throttled, again and again ({code})", f"wait a while, then {again}")
-    return SourceError(f"{who}: {operation} failed: {code} {said}".rstrip(), again)
+    return SourceError(f"{who}: {operation} failed: {code} {message}".rstrip(), again)

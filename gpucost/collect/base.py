@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -104,6 +105,14 @@ class CollectResult:
         """False where a window failed: the command's exit status says so."""
         return not self.failed_windows
 
+    def add(self, loaded: LoadResult) -> None:
+        """Takes in what a window brought, but for what it dropped."""
+        self.windows += 1
+        self.samples += loaded.rows
+        self.new_series += loaded.new_series
+        for metric, seen in loaded.metrics.items():
+            self.metrics[metric] = self.metrics[metric] + seen if metric in self.metrics else seen
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
@@ -117,6 +126,16 @@ class ProgressState:
 
 
 OVERLAP_MS = 2 * MS_PER_HOUR
+
+
+def period_of(span: Span) -> Period:
+    """The same time as a period."""
+    return Period(from_ms(span[0]), from_ms(span[1]))
+
+
+def month_start_ms(moment: datetime, tz: ZoneInfo | None) -> int:
+    """Where the month that `moment` lies in begins, in `tz` (None: UTC)."""
+    return to_ms(moment.astimezone(tz or UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
@@ -148,8 +167,8 @@ def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
 
 def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     """What of `spans` is in `others`, too."""
-    merged, rest = merge(spans), subtract(spans, others)
-    return subtract(merged, rest)
+    spans = list(spans)
+    return subtract(spans, subtract(spans, others))
 
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
@@ -193,8 +212,8 @@ def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_ho
     if newest_ms is None or not late_hours:
         return []
     end = min(now_ms, newest_ms + 1)
-    found = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
-    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in found if not one.is_settled)
+    hours = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
+    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in hours if not one.is_settled)
 
 
 def halves(span: Span) -> list[Span]:
@@ -213,7 +232,7 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
     """
     now_ms = to_ms(now)
     wanted = [(period.start_ms, min(period.end_ms, now_ms))]
-    found: dict[str, list[Period]] = {}
+    periods: dict[str, list[Period]] = {}
     for source in config.prometheus:
         missing = wanted
         if store.exists:
@@ -223,8 +242,8 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
                 late = late_spans(con, source.source, now_ms, source.late_hours, newest_ms)
             missing = [(max(period.start_ms, start - OVERLAP_MS), end) for start, end in missing]
             missing += intersect(wanted, late)
-        found[source.source] = [Period(from_ms(start), from_ms(end)) for start, end in merge(missing)]
-    return found
+        periods[source.source] = [period_of(span) for span in merge(missing)]
+    return periods
 
 
 LONGEST_WINDOW_HOURS = 24 * 7
@@ -235,26 +254,6 @@ Progress = Callable[[ProgressState], None]
 
 class SourceGone(SourceError):
     """A source that will not answer the next window either: the rest of the run fails without being tried."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What the windows of a run add up to."""
-
-    dropped: dict[tuple[str, str], int]
-
-    def add(self, loaded: LoadResult, result: CollectResult) -> None:
-        from gpucost.store.metrics import MetricSamples
-
-        for key, count in loaded.dropped.items():
-            self.dropped[key] = self.dropped.get(key, 0) + count
-        result.windows += 1
-        result.samples += loaded.rows
-        result.new_series += loaded.new_series
-        for metric, seen in loaded.metrics.items():
-            had: MetricSamples = result.metrics.get(metric, seen)
-            samples = seen.samples + (had.samples if metric in result.metrics else 0)
-            result.metrics[metric] = MetricSamples(samples, min(had.first_ms, seen.first_ms), max(had.last_ms, seen.last_ms))
 
 
 class Collector(ABC, Generic[Batch]):
@@ -282,25 +281,27 @@ class Collector(ABC, Generic[Batch]):
 
     def run(self, spans: list[Span], asked: Period, progress: Progress | None = None) -> CollectResult:
         """Collects all spans; a window that fails is reported and the others go on."""
-        ask = (asked.start_ms, asked.end_ms)
+        span = (asked.start_ms, asked.end_ms)
         with self.store.write() as con:
-            run_id = runs.unfinished(con, self.kind, self.source, ask)
+            run_id = runs.unfinished(con, self.kind, self.source, span)
             done = runs.committed(con, run_id) if run_id is not None else []
             if run_id is None:
-                run_id = runs.begin(con, self.kind, self.source, ask)
+                run_id = runs.begin(con, self.kind, self.source, span)
         result = CollectResult(self.source, asked, resumed=len(done))
-        seen = _Seen({})
         # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
-        self._all_windows(todo, run_id, result, seen, progress)
+        dropped = self._all_windows(todo, run_id, result, progress)
         with self.store.write() as con:
             runs.finish(con, run_id)
-        result.dropped = [Dropped(metric, reason, n) for (metric, reason), n in sorted(seen.dropped.items())]
+        result.dropped = [Dropped(metric, reason, samples) for (metric, reason), samples in sorted(dropped.items())]
         return result
 
-    def _all_windows(self, todo: list[Span], run_id: int, result: CollectResult, seen: _Seen, progress: Progress | None) -> None:
-        total = sum(b - a for a, b in todo)
-        done = 0
+    def _all_windows(
+        self, todo: list[Span], run_id: int, result: CollectResult, progress: Progress | None
+    ) -> Counter[tuple[str, str]]:
+        """Fetches and commits all windows; returns what they dropped."""
+        total, done = sum(end - start for start, end in todo), 0
+        dropped = Counter[tuple[str, str]]()
         windows = self._windows(todo)
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
@@ -316,12 +317,11 @@ class Collector(ABC, Generic[Batch]):
                 with self.store.write() as con:
                     loaded = self.write(con, run_id, span, batch)
                 if loaded is not None:
-                    seen.add(loaded, result)
+                    result.add(loaded)
+                    dropped.update(loaded.dropped)
                     self.learned(span, loaded)
-            except SourceGone as error:
-                gone = error
-                self._fail(result, span, error)
             except SourceError as error:
+                gone = error if isinstance(error, SourceGone) else gone
                 self._fail(result, span, error)
             done += span[1] - span[0]
             if progress is not None:
@@ -329,6 +329,7 @@ class Collector(ABC, Generic[Batch]):
         if gone is not None:
             for span in windows:
                 self._fail(result, span, gone)
+        return dropped
 
     def _fetching(self, span: Span) -> Future[Batch]:
         """Fetches in a thread that keeps nobody from ending the program: a server may take minutes to say nothing."""
@@ -345,7 +346,7 @@ class Collector(ABC, Generic[Batch]):
         return future
 
     def _fail(self, result: CollectResult, span: Span, error: SourceError) -> None:
-        period = Period(from_ms(span[0]), from_ms(span[1]))
+        period = period_of(span)
         last = result.failed_windows[-1] if result.failed_windows else None
         if last is not None and last.period.end == period.start and last.error == error.message:
             result.failed_windows.pop()
@@ -357,9 +358,13 @@ class Collector(ABC, Generic[Batch]):
         """Whole hours, sized by what is known of the source when their turn comes."""
         for start, end in todo:
             while start < end:
-                cut = min(start + min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR, end)
-                yield start, cut
-                start = cut
+                length = min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR
+                yield start, min(start + length, end)
+                start += length
+
+
+class NoCredentials(GpucostError):
+    """No credentials were found for this cloud: it is skipped in one line."""
 
 
 # What a cloud's APIs are asked with: an extra of the package.
@@ -368,31 +373,10 @@ _LIBRARIES = {"aws": "boto3", "gcp": "google.api_core", "azure": "azure.identity
 
 def require(cloud: str) -> None:
     """Raises NoCredentials where the libraries that ask `cloud` (aws, gcp, azure) are not installed."""
-    try:
-        is_there = find_spec(_LIBRARIES[cloud]) is not None
-    except ModuleNotFoundError:
-        is_there = False
-    if not is_there:
-        raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
-
-
-class NoCredentials(GpucostError):
-    """No credentials were found for this cloud: it is skipped in one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    cluster: str
-    from_ms: int
-    to_ms: int
-    kind: str
-    families: tuple[str, ...]
-    reason: str
-
-    def within(self, start: int, end: int) -> MissingTime:
-        period = Period(from_ms(max(self.from_ms, start)), from_ms(min(self.to_ms, end)))
-        reason = f"{self.reason}; who stands at both ends held on" if self.kind == "bridged" else self.reason
-        return MissingTime(self.cluster, period, reason, self.families)
+    with suppress(ModuleNotFoundError):
+        if find_spec(_LIBRARIES[cloud]):
+            return
+    raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
 
 
 def note_gaps(
@@ -405,39 +389,34 @@ def note_gaps(
         " AND cluster IN (SELECT cluster FROM series WHERE source = $source) ORDER BY from_ms, cluster",
         {"source": source.source},
     ).fetchall()
-    gaps = [_Gap(cluster, start, end, kind, tuple(families), reason) for cluster, start, end, kind, families, reason in rows]
     # What lies past the newest sample is late, not missing; what lies before the first was said.
     newest = (runs.newest_sample(con, source.source) or 0) + 1
-    for gap in gaps:
-        seen = intersect([(gap.from_ms, min(gap.to_ms, newest))], result.spans)
-        if sum(end - start for start, end in seen) > runs.SHORT_SILENCE_MS:
-            result.gaps.append(gap.within(seen[0][0], seen[-1][1]))
-    result.findings += [Finding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
-    closed = _closed(source, period, result.moment, tz)
-    final = _final_hours(con, source, result.moment)
-    for gap in gaps:
-        lost = [] if gap.kind == "bridged" else intersect([(gap.from_ms, gap.to_ms)], [closed])
-        if lost and intersect(lost, final):
-            result.incomplete.append(gap.within(0, max(closed[1], gap.from_ms)))
-
-
-def _closed(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:
-    """The local days that are over and were asked for whole."""
-    midnight = _midnight(now, tz)
-    if period is None:
-        return to_ms(now) - (source.late_hours + 48) * MS_PER_HOUR, midnight
-    first = _midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1), tz)
-    return first, max(first, min(midnight, _midnight(period.end, tz)))
-
-
-def _final_hours(con: duckdb.DuckDBPyConnection, source: PrometheusSource, now: datetime) -> list[Span]:
-    """Hours that will not be asked for again: answers an hour apart agree, or they lie too far back."""
-    rows = con.execute(
+    closed = _closed_days(source, period, result.moment, tz)
+    # Hours that will not be asked for again: answers an hour apart agree, or they lie too far back.
+    last = to_ms(result.moment) // MS_PER_HOUR - source.late_hours
+    hours = con.execute(
         "SELECT hour FROM asked_hours WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
-        {"source": source.source, "last": to_ms(now) // MS_PER_HOUR - source.late_hours},
+        {"source": source.source, "last": last},
     ).fetchall()
-    return [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in rows]
+    final = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in hours]
+    for cluster, start, end, kind, families, reason in rows:
+        is_bridged = kind == "bridged"
+        why = f"{reason}; who stands at both ends held on" if is_bridged else reason
+        seen = intersect([(start, min(end, newest))], result.spans)
+        if sum(b - a for a, b in seen) > runs.SHORT_SILENCE_MS:
+            result.gaps.append(MissingTime(cluster, period_of((seen[0][0], seen[-1][1])), why, tuple(families)))
+        if not is_bridged and intersect(intersect([(start, end)], [closed]), final):
+            result.incomplete.append(MissingTime(cluster, period_of((start, min(end, closed[1]))), why, tuple(families)))
+    result.findings += [Finding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
 
 
-def _midnight(instant: datetime, tz: ZoneInfo) -> int:
-    return to_ms(local_midnight(instant.astimezone(tz).date(), tz))
+def _closed_days(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:
+    """The local days that are over and were asked for whole."""
+
+    def midnight(instant: datetime) -> int:
+        return to_ms(local_midnight(instant.astimezone(tz).date(), tz))
+
+    if period is None:
+        return to_ms(now) - (source.late_hours + 48) * MS_PER_HOUR, midnight(now)
+    first = midnight(period.start + timedelta(days=1) - timedelta(milliseconds=1))
+    return first, max(first, min(midnight(now), midnight(period.end)))

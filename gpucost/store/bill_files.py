@@ -11,8 +11,9 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from gpucost.engine import dicts
 from gpucost.errors import DataError
 
 if TYPE_CHECKING:
@@ -384,7 +385,4 @@ def _first_line(text: str) -> str:
     return re.sub(r"^(Invalid Input|IO|Conversion|Parser) Error: ", "", line)
 
 
-def rows(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """What the last statement answered, a dict per row."""
-    names = [str(column[0]) for column in con.description or []]
-    return [dict(zip(names, row, strict=True)) for row in con.fetchall()]
+rows = dicts

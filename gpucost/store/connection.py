@@ -49,43 +49,35 @@ class Store:
         """A read-only connection. Raises StoreError where there is no store, or it cannot be read."""
         if not self.exists:
             raise StoreError(f"there is no store at {self.path}", fix="gpucost collect prometheus")
-        import duckdb
-
-        con = self._open(read_only=True)
-        try:
-            if not schema.check(con, self.path):
-                con.close()
-                with self.write():
-                    pass
-                con = self._open(read_only=True)
+        with self._opened(read_only=True) as con:
+            if schema.check(con, self.path):
+                yield con
+                return
+        with self.write():
+            pass
+        with self._opened(read_only=True) as con:
             yield con
-        except duckdb.Error as error:
-            if found := of_the_file(self.path, error):
-                raise found from error
-            raise
-        finally:
-            con.close()
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection inside a transaction: committed where the block ends, rolled back where it raises.
 
         Creates the file where there is none, and brings its schema up to date; where the block raises, a file that it created
-        is removed. Closing moves the write-ahead log into
-        the file; a process killed before that leaves the log beside it, and the next opening replays what was committed.
+        is removed. Closing moves the write-ahead log into the file; a process killed before that leaves the log beside it, and
+        the next opening replays what was committed.
         """
         import duckdb
 
         is_new = not self.exists
-        con = self._open(read_only=False)
-        try:
+        with self._opened(read_only=False) as con:
             if not schema.check(con, self.path):
                 schema.migrate(con)
             con.execute("BEGIN")
             try:
                 yield con
             except BaseException:
-                self._rollback(con)
+                with suppress(duckdb.Error):  # a failed statement has ended the transaction; the block's own error says why
+                    con.execute("ROLLBACK")
                 if is_new:
                     # While the lock is held: nobody else can have written into it.
                     self.path.unlink(missing_ok=True)
@@ -93,13 +85,8 @@ class Store:
             try:
                 con.execute("COMMIT")
             except duckdb.Error as error:
-                raise uncommitted(self.path, error) from error
-        except duckdb.Error as error:
-            if found := of_the_file(self.path, error):
-                raise found from error
-            raise
-        finally:
-            con.close()
+                failure = StoreError(f"cannot write to the store {self.path}: {_first_line(error)}")
+                raise _of_the_file(self.path, error) or failure from error
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
         """Column names and rows that a read-only SQL statement answers.
@@ -118,22 +105,27 @@ class Store:
                 columns = [str(column[0]) for column in answer.description or []]
                 return columns, answer.fetchall() if columns else []
             except duckdb.Error as error:
-                raise of_the_file(self.path, error) or StoreError(str(error).strip(), fix=_TABLES) from error
+                raise _of_the_file(self.path, error) or StoreError(str(error).strip(), fix=_TABLES) from error
 
     def info(self) -> schema.StoreInfo:
         """What the store holds, by source, period and size."""
         with self.read() as con:
             return schema.read(con, self.path)
 
-    @staticmethod
-    def _rollback(con: duckdb.DuckDBPyConnection) -> None:
+    @contextmanager
+    def _opened(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection, closed in the end; an error that is about the file becomes a StoreError."""
         import duckdb
 
+        con = self._open(read_only=read_only)
         try:
-            con.execute("ROLLBACK")
-        except duckdb.Error:
-            # The failed statement already ended the transaction; the block's own error says why.
-            return
+            yield con
+        except duckdb.Error as error:
+            if failure := _of_the_file(self.path, error):
+                raise failure from error
+            raise
+        finally:
+            con.close()
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -142,18 +134,16 @@ class Store:
         while True:
             try:
                 return self._connect(read_only=read_only)
-            except (duckdb.IOException, duckdb.ConnectionException) as error:
-                holder = lock_holder(error)
+            except duckdb.Error as error:
+                holder = lock_holder(error) if isinstance(error, duckdb.IOException | duckdb.ConnectionException) else None
                 if holder is None:
-                    raise unopened(self.path, error) from error
+                    raise _unopened(self.path, error) from error
                 if time.monotonic() >= deadline:
                     raise StoreError(
                         f"the store {self.path} is in use by {holder} (waited {self.wait_seconds:g} s)",
                         fix="wait until that program is done, or end it",
                     ) from error
                 time.sleep(_POLL_SECONDS)
-            except duckdb.Error as error:
-                raise unopened(self.path, error) from error
 
     def _connect(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -211,13 +201,13 @@ def lock_holder(error: Exception) -> str | None:
     return f"this process (PID {os.getpid()})" if _SAME_PROCESS in message else None
 
 
-def of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
+def _of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
     """What an error in an open store says of its file; None where it is about the statement."""
     import duckdb
 
     # What is wrong with a statement raises others.
     of_files = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
-    text = first_line(error)
+    text = _first_line(error)
     if any(words in text.lower() for words in _NOT_WRITABLE) and not isinstance(error, duckdb.PermissionException):
         fix = f"make the directory {path.parent} and what is in it writable, or {_OTHER_FILE}"
         return StoreError(f"cannot write the store {path}: permission denied", fix=fix)
@@ -225,18 +215,13 @@ def of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
         return StoreError(f"cannot write the store {path}: no space is left", fix=f"free some space, or {_OTHER_FILE}")
     # a wrong checksum comes as DuckDB's plain Error
     if isinstance(error, of_files) or text.startswith("Corrupt database file"):
-        return damaged(path, text)
+        return _damaged(path, text)
     return None
 
 
-def uncommitted(path: Path, error: duckdb.Error) -> StoreError:
-    """What a transaction that could not be committed failed by."""
-    return of_the_file(path, error) or StoreError(f"cannot write to the store {path}: {first_line(error)}")
-
-
-def unopened(path: Path, error: duckdb.Error) -> StoreError:
+def _unopened(path: Path, error: duckdb.Error) -> StoreError:
     """Why a file cannot be opened as a store."""
-    text = first_line(error)
+    text = _first_line(error)
     if path.is_dir():
         return StoreError(f"the store {path} is a directory, not a file", fix="name a file with --store")
     if not path.parent.is_dir():
@@ -247,10 +232,10 @@ def unopened(path: Path, error: duckdb.Error) -> StoreError:
         return StoreError(f"cannot read the store {path}: permission denied", fix=f"make it readable, or {_OTHER_FILE}")
     if path.exists() and not _is_database(path):
         return StoreError(f"{path} cannot be opened as a store: it is no DuckDB database", fix=_RESTORE)
-    return of_the_file(path, error) or StoreError(f"{path} cannot be opened as a store: {text}", fix=_RESTORE)
+    return _of_the_file(path, error) or StoreError(f"{path} cannot be opened as a store: {text}", fix=_RESTORE)
 
 
-def damaged(path: Path, how: str) -> StoreError:
+def _damaged(path: Path, how: str) -> StoreError:
     return StoreError(f"the store {path} is damaged: {how}", fix=_RESTORE)
 
 
@@ -270,10 +255,10 @@ def check_length(con: duckdb.DuckDBPyConnection, path: Path) -> None:
             "SELECT max(greatest(block_id, coalesce(list_max(additional_block_ids), -1))) FROM pragma_storage_info($1)", [table]
         ).fetchall()[0][0]
         if last is not None and _HEADER_BYTES + block * (last + 1) > size:
-            raise damaged(path, f"it ends after {size:,} bytes, in the middle of the table {table}")
+            raise _damaged(path, f"it ends after {size:,} bytes, in the middle of the table {table}")
 
 
-def first_line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 

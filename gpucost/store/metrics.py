@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +14,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -31,7 +33,7 @@ class Samples(NamedTuple):
 
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
-    joined = parts[0] if len(parts) == 1 else _joined(parts)
+    joined = parts[0] if len(parts) == 1 else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     same = joined.series_id[1:] == joined.series_id[:-1]
     starts = np.flatnonzero(np.concatenate(([True], ~same)))
     in_order = bool((~same | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
@@ -43,15 +45,6 @@ def ordered(parts: Sequence[Samples]) -> Samples:
     order = order[last]
     thresholds = joined.thresholds[order] if len(joined.thresholds) else joined.thresholds
     return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds)
-
-
-def _joined(parts: Sequence[Samples]) -> Samples:
-    return Samples(
-        np.concatenate([part.series_id for part in parts]),
-        np.concatenate([part.ts_ms for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.thresholds for part in parts]),
-    )
 
 
 _BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
@@ -69,8 +62,8 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
     if not parts:
         return 0
     samples = ordered(parts)
-    window, offsets = build(samples)
     hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
+    window, offsets = build(samples)
     with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
         sqlfiles.run(con, "blocks_incoming", hours)
         con.execute(_BLOCKS_DELETE)
@@ -96,20 +89,13 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     gaps = np.where(constant, shortest, NONE)
     within = np.flatnonzero(~new)
     block = np.repeat(np.arange(len(starts)), counts)[within]
-    uneven = ~constant[block]
-    irregular_blocks, medians = lower_medians(block[uneven], distances[within[uneven]])
+    irregular = ~constant[block]
+    irregular_blocks, medians = lower_medians(block[irregular], distances[within[irregular]])
     gaps[irregular_blocks] = medians
     offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
     order = np.lexsort((hour[starts], series_id[starts]))
-    lists = np.empty(len(starts), dtype=object)
-    for position, (start, end) in enumerate(zip(starts[order].tolist(), ends[order].tolist(), strict=True)):
-        lists[position] = values[start:end]
-    irregular = [position for position in order.tolist() if not constant[position]]
-    offset_lists = np.empty(len(irregular), dtype=object)
-    for position, block in enumerate(irregular):
-        offset_lists[position] = offset[starts[block] : ends[block]]
-    first = starts[order]
-    last = ends[order] - 1
+    bounds = list(zip(starts[order].tolist(), ends[order].tolist(), strict=True))
+    first, last = starts[order], ends[order] - 1
     window: dict[str, NDArray[Any]] = {
         "series_id": series_id[first],
         "hour": hour[first].astype(np.int32),
@@ -122,17 +108,16 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
         "gap_ms": gaps[order].astype(np.int32),
         "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
         "last_value": values[last],
-        "vals": lists,
+        "vals": sqlfiles.objects([values[start:end] for start, end in bounds]),
     }
-    listed = starts[np.array(irregular, dtype=np.int64)]
+    uneven = np.flatnonzero(~constant[order])
     offsets: dict[str, NDArray[Any]] = {
-        "series_id": series_id[listed],
-        "hour": hour[listed].astype(np.int32),
-        "offsets_ms": offset_lists,
+        "series_id": window["series_id"][uneven],
+        "hour": window["hour"][uneven],
+        "offsets_ms": sqlfiles.objects([offset[slice(*bounds[position])] for position in uneven.tolist()]),
     }
-    if not irregular:  # DuckDB reads a column's type from its first element, so there is always one
-        offsets = {"series_id": np.array([-1], np.int32), "hour": np.array([0], np.int32), "offsets_ms": np.empty(1, object)}
-        offsets["offsets_ms"][0] = np.zeros(1, np.int32)
+    if not len(uneven):  # DuckDB reads a column's type from its first element, so there is always one
+        offsets = {"series_id": np.array([NONE]), "hour": np.zeros(1), "offsets_ms": sqlfiles.objects([np.zeros(1, np.int32)])}
     return window, offsets
 
 
@@ -168,112 +153,63 @@ def series_key(source: str, labels: Mapping[str, str]) -> int:
 
 def _hash(source: str, labels: Mapping[str, str]) -> int:
     pairs = sorted((name, value) for name, value in labels.items() if value)
-    text = "\x00".join([source, *(part for pair in pairs for part in pair)])
+    return hash64([source, *(part for pair in pairs for part in pair)])
+
+
+def hash64(parts: Iterable[str]) -> int:
+    """A hash of texts in their order, the same on every machine."""
+    text = "\x00".join(parts)
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Series numbers, by answer and position (UNKNOWN where a series had no sample), and the labels behind each number."""
-
-    ids: list[NDArray[np.int32]]
-    labels: dict[int, Mapping[str, str]]
-    new: int
-
-
-_SERIES_KNOWN = "SELECT w.position, s.series_id FROM window_keys w JOIN series s USING (key)"
-
-
-def identify(
-    con: duckdb.DuckDBPyConnection,
-    window: SampleWindow,
-    answers: Sequence[Sequence[Mapping[str, str]]],
-    seen: Sequence[NDArray[np.bool_]],
-) -> Known:
-    """Looks up the numbers of all series that were seen, and enters those that are new."""
-    by_key: dict[int, Mapping[str, str]] = {}
-    keys: list[NDArray[np.uint64]] = []
-    for series, used in zip(answers, seen, strict=True):
-        found = np.zeros(len(series), dtype=np.uint64)
-        for i in np.flatnonzero(used).tolist():
-            key = series_key(window.source, series[i])
-            by_key[key] = series[i]
-            found[i] = key
-        keys.append(found)
-    distinct = np.fromiter(by_key, dtype=np.uint64, count=len(by_key))
-    wanted: dict[str, NDArray[Any]] = {"key": distinct, "position": np.arange(len(distinct), dtype=np.int32)}
-    with sqlfiles.frames(con, window_keys=wanted):
-        rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(distinct), UNKNOWN, dtype=np.int32)
-    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers == UNKNOWN)
-    if len(missing):
-        first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
-        numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
-        labels = list(by_key.values())
-        _enter(con, window, distinct[missing], numbers[missing], [labels[i] for i in missing.tolist()])
-    return Known(
-        ids=_numbers_of(keys, seen, distinct, numbers),
-        labels=dict(zip(numbers.tolist(), by_key.values(), strict=True)),
-        new=len(missing),
-    )
-
-
-def _numbers_of(
-    keys: Sequence[NDArray[np.uint64]],
-    seen: Sequence[NDArray[np.bool_]],
-    distinct: NDArray[np.uint64],
-    numbers: NDArray[np.int32],
-) -> list[NDArray[np.int32]]:
-    order = np.argsort(distinct)
-    result: list[NDArray[np.int32]] = []
-    for found, used in zip(keys, seen, strict=True):
-        ids = np.full(len(found), UNKNOWN, dtype=np.int32)
-        ids[used] = numbers[order[np.searchsorted(distinct, found[used], sorter=order)]]
-        result.append(ids)
-    return result
-
-
+_SERIES_KNOWN = "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)"
 # labels hold neither __name__ nor empty values
 _SERIES_INSERT = """
 INSERT INTO series
-SELECT series_id, key, $source, cluster, metric,
-       map_from_entries(list_filter(list_zip(label_names, label_values), lambda pair: pair[1] <> ''))
+SELECT series_id, key, $source, cluster, metric, labels::JSON::MAP(VARCHAR, VARCHAR)
 FROM new_series
 ORDER BY series_id"""
 
 
-def _enter(
-    con: duckdb.DuckDBPyConnection,
-    window: SampleWindow,
-    keys: NDArray[np.uint64],
-    numbers: NDArray[np.int32],
-    labels: list[Mapping[str, str]],
-) -> None:
-    shown = [sorted((n, v) for n, v in one.items() if v and n != "__name__") for one in labels]
-    new_series: dict[str, NDArray[Any]] = {
-        "series_id": numbers,
-        "key": keys,
-        "cluster": _objects([one.get(window.cluster_label) or window.default_cluster for one in labels]),
-        "metric": _objects([one["__name__"] for one in labels]),
-        # A metric without labels gets an empty name, which the query takes away again: DuckDB reads types from elements.
-        "label_names": _objects([[n for n, _ in pairs] or [""] for pairs in shown]),
-        "label_values": _objects([[v for _, v in pairs] or [""] for pairs in shown]),
-    }
-    with sqlfiles.frames(con, new_series=new_series):
-        con.execute(_SERIES_INSERT, {"source": window.source})
-
-
-def _objects(items: Sequence[object]) -> NDArray[Any]:
-    column = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        column[i] = item
-    return column
+def identify(
+    con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
+) -> tuple[list[NDArray[np.int32]], int]:
+    """The numbers of all series, by answer and position (UNKNOWN where one had no sample), and how many were entered anew."""
+    position_of: dict[int, int] = {}
+    labels: list[Mapping[str, str]] = []
+    positions: list[NDArray[np.int32]] = []
+    for _, answer, seen in answers:
+        of_answer = np.full(len(answer.series), -1, dtype=np.int32)
+        for i in np.flatnonzero(seen).tolist():
+            of_answer[i] = position = position_of.setdefault(series_key(window.source, answer.series[i]), len(labels))
+            if position == len(labels):
+                labels.append(answer.series[i])
+        positions.append(of_answer)
+    keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
+    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
+        rows = con.execute(_SERIES_KNOWN).fetchnumpy()
+    numbers = np.full(len(keys) + 1, UNKNOWN, dtype=np.int32)  # the last one is of series that were not seen
+    numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
+    missing = np.flatnonzero(numbers[:-1] == UNKNOWN)
+    first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
+    numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
+    new = [labels[position] for position in missing.tolist()]
+    if new:
+        shown = [{name: one[name] for name in sorted(one) if one[name] and name != "__name__"} for one in new]
+        new_series: dict[str, NDArray[Any]] = {
+            "series_id": numbers[missing],
+            "key": keys[missing],
+            "cluster": sqlfiles.objects([one.get(window.cluster_label) or window.default_cluster for one in new]),
+            "metric": sqlfiles.objects([one["__name__"] for one in new]),
+            "labels": sqlfiles.objects([json.dumps(one) for one in shown]),
+        }
+        with sqlfiles.frames(con, new_series=new_series):
+            con.execute(_SERIES_INSERT, {"source": window.source})
+    return [numbers[places] for places in positions], len(new)
 
 
 # A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
 LONGEST_SILENCE_MS = 10 * 60_000
-
 
 # the stored runs that a window's samples meet or adjoin, with the span of those samples; all others cannot change
 _STATES_TOUCHED = """
@@ -302,7 +238,7 @@ FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = 
 ORDER BY m.series_id, m.first_ms"""
 
 
-def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known: Known, window: SampleWindow) -> int:
+def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window: SampleWindow) -> int:
     """Merges the window's runs into the stored ones; returns the number of samples."""
     if not parts:
         return 0
@@ -313,7 +249,7 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], known:
         con.execute(_STATES_EXTEND)
         con.execute(_STATES_DELETE)
         con.execute(_STATES_INSERT)
-    _load_gaps(con, samples, known, window)
+    _load_gaps(con, samples, window)
     return len(samples.ts_ms)
 
 
@@ -328,43 +264,39 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
 
 
-_GAPS_DELETE = """
-DELETE FROM scrape_gaps USING window_gaps w
-WHERE scrape_gaps.source = $source AND scrape_gaps.cluster = w.cluster AND scrape_gaps.job = w.job
-    AND scrape_gaps.instance = w.instance AND scrape_gaps.hour = w.hour"""
-_GAPS_INSERT = "INSERT INTO scrape_gaps SELECT $source, cluster, job, instance, hour, gap_ms FROM window_gaps"
+# a scrape target is the lowest number among its series
+_TARGETS = """
+SELECT s.series_id, min(s.series_id) OVER (
+    PARTITION BY coalesce(s.labels[$cluster_label], $default_cluster), s.labels['job'], s.labels['instance']) AS target
+FROM window_series AS w JOIN series AS s USING (series_id)
+ORDER BY s.series_id"""
+_GAPS = """
+MERGE INTO scrape_gaps AS g
+USING (
+    SELECT coalesce(s.labels[$cluster_label], $default_cluster) AS cluster, coalesce(s.labels['job'], '') AS job,
+        coalesce(s.labels['instance'], '') AS instance, w.hour, w.gap_ms
+    FROM window_gaps AS w JOIN series AS s USING (series_id)
+) AS w ON g.source = $source AND (g.cluster, g.job, g.instance, g.hour) = (w.cluster, w.job, w.instance, w.hour)
+WHEN MATCHED THEN UPDATE SET gap_ms = w.gap_ms
+WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.hour, w.gap_ms)"""
 
 
-def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, known: Known, window: SampleWindow) -> None:
+def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _ = samples
-    target_of: dict[tuple[str, str, str], int] = {}
-    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
-    targets = np.empty(len(starts), dtype=np.int64)
-    for position, number in enumerate(series_id[starts].tolist()):
-        labels = known.labels[number]
-        name = (labels.get(window.cluster_label) or window.default_cluster, labels.get("job", ""), labels.get("instance", ""))
-        targets[position] = target_of.setdefault(name, len(target_of))
-    target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))
     hour = ts_ms // MS_PER_HOUR
     inside = np.flatnonzero((series_id[1:] == series_id[:-1]) & (hour[1:] == hour[:-1]))
-    if not len(inside):
-        return
-    hours = int(hour.max() - hour.min()) + 1
-    group = target[inside] * hours + (hour[inside] - hour.min())
-    groups, medians = lower_medians(group, ts_ms[inside + 1] - ts_ms[inside])
-    names = list(target_of)
-    columns = [np.array([names[g // hours][part] for g in groups.tolist()], dtype=object) for part in range(3)]
-    window_gaps = {
-        "cluster": columns[0],
-        "job": columns[1],
-        "instance": columns[2],
-        "hour": (groups % hours + hour.min()).astype(np.int32),
-        "gap_ms": medians.astype(np.int32),
-    }
-    with sqlfiles.frames(con, window_gaps=window_gaps):
-        con.execute(_GAPS_DELETE, {"source": window.source})
-        con.execute(_GAPS_INSERT, {"source": window.source})
+    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
+    clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
+    with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
+        rows = con.execute(_TARGETS, clusters).fetchnumpy()
+    targets = np.asarray(rows["target"], dtype=np.int64)[np.searchsorted(np.asarray(rows["series_id"]), series_id[starts])]
+    target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))[inside]
+    first, hours = hour.min(), hour.max() - hour.min() + 1
+    groups, medians = lower_medians(target * hours + hour[inside] - first, ts_ms[inside + 1] - ts_ms[inside])
+    gaps = {"series_id": groups // hours, "hour": groups % hours + first, "gap_ms": medians}
+    with sqlfiles.frames(con, window_gaps=gaps):
+        con.execute(_GAPS, {"source": window.source, **clusters})
 
 
 # DCGM says "blank", "not found", "not supported" and "not permitted" by numbers: dcgm_fields.h and dcgm_structs.h,
@@ -378,118 +310,17 @@ UNLIMITED = frozenset({"kueue_cluster_queue_borrowing_limit"})
 REASONS = ("nan", "sentinel", "out_of_range")
 
 
+_DROPPED_DELETE = """
+DELETE FROM dropped_samples
+WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_contains($metrics, metric)"""
+
+
 class Threshold(NamedTuple):
     """An activity metric's limits, in the metric's own unit: idle below `idle`, impossible outside [lowest, highest]."""
 
     idle: float
     lowest: float
     highest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The valid samples of an answer. `seen` marks series with any sample in the window, valid or not."""
-
-    series_index: NDArray[np.int32]
-    ts_ms: NDArray[np.int64]
-    values: NDArray[np.float64]
-    seen: NDArray[np.bool_]
-    is_activity: NDArray[np.bool_]  # by series
-    thresholds: NDArray[np.float64]  # idle threshold by series, NaN for states
-
-    @property
-    def all_activity(self) -> bool | None:
-        """True or False where all series are of one kind, None where they are mixed."""
-        if self.is_activity.all():
-            return True
-        return None if self.is_activity.any() else False
-
-    def of_kind(self, *, activity: bool) -> Taken:
-        """The samples of activity metrics, or of states."""
-        keep = self.is_activity[self.series_index] == activity
-        return Taken(self.series_index[keep], self.ts_ms[keep], self.values[keep], self.seen, self.is_activity, self.thresholds)
-
-
-_DROPPED_DELETE = """
-DELETE FROM dropped_samples
-WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_contains($metrics, metric)"""
-
-
-_DROPPED_INSERT = "INSERT INTO dropped_samples VALUES ($source, $metric, $hour, $reason, $samples)"
-
-
-@dataclass(slots=True)
-class DropCounts:
-    """Counts of samples left out, by (metric, epoch hour, reason)."""
-
-    counts: dict[tuple[str, int, str], int] = field(default_factory=dict)
-    metrics: set[str] = field(default_factory=set)
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    def by_metric(self) -> dict[tuple[str, str], int]:
-        """Counts by (metric, reason)."""
-        summed: dict[tuple[str, str], int] = {}
-        for (metric, _, reason), count in self.counts.items():
-            summed[metric, reason] = summed.get((metric, reason), 0) + count
-        return summed
-
-    def add(self, names: list[str], index: NDArray[np.int32], ts_ms: NDArray[np.int64], reasons: NDArray[np.int8]) -> None:
-        """Counts samples: names by series, and each sample's series, moment and position in REASONS."""
-        rows = np.stack([index.astype(np.int64), ts_ms // MS_PER_HOUR, reasons.astype(np.int64)], axis=1)
-        for (series, hour, reason), count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
-            key = (names[int(series)], int(hour), REASONS[int(reason)])
-            self.counts[key] = self.counts.get(key, 0) + int(count)
-
-    def write(self, con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
-        """Replaces the counts of the metrics that the window answered, in the window's hours."""
-        hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
-        con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": sorted(self.metrics), **hours})
-        for (metric, hour, reason), count in sorted(self.counts.items()):
-            con.execute(
-                _DROPPED_INSERT,
-                {"source": window.source, "metric": metric, "hour": hour, "reason": reason, "samples": count},
-            )
-
-
-def split_valid(answer: Answer, window: SampleWindow, dropped: DropCounts) -> Taken:
-    """The answer's samples inside the window that can be true; the others are added to `dropped`."""
-    names = [labels["__name__"] for labels in answer.series]
-    dropped.metrics.update(names)
-    none = Threshold(np.nan, -np.inf, np.inf)
-    limits = np.array([window.activity.get(name, none) for name in names], dtype=np.float64).reshape(-1, 3)
-    is_activity = np.array([name in window.activity for name in names], dtype=np.bool_)
-    index, ts_ms, values = answer.series_index, answer.ts_ms, answer.values
-    inside = (ts_ms >= window.from_ms) & (ts_ms < window.to_ms)
-    if not inside.all():
-        index, ts_ms, values = index[inside], ts_ms[inside], values[inside]
-    seen = np.zeros(len(names), dtype=np.bool_)
-    seen[index] = True
-    if len(names) and len(values):
-        # The narrowest limits of all series clear nearly every answer in one pass; only the rest is looked at closely.
-        low, high = limits[:, 1].max(), min(limits[:, 2].min(), SENTINELS[0] - 1)
-        with np.errstate(invalid="ignore"):
-            suspect = np.flatnonzero(~((values >= low) & (values <= high)))
-        if len(suspect):
-            reasons = _reasons(values[suspect], limits[index[suspect]])
-            unlimited = np.array([name in UNLIMITED for name in names], dtype=np.bool_)
-            reasons[unlimited[index[suspect]] & np.isposinf(values[suspect])] = -1
-            wrong = suspect[reasons >= 0]
-            if len(wrong):
-                dropped.add(names, index[wrong], ts_ms[wrong], reasons[reasons >= 0])
-                keep = np.ones(len(values), dtype=np.bool_)
-                keep[wrong] = False
-                index, ts_ms, values = index[keep], ts_ms[keep], values[keep]
-    return Taken(index, ts_ms, values, seen, is_activity, limits[:, 0])
-
-
-def _reasons(values: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.int8]:
-    """Position in REASONS for each value, -1 for a valid one."""
-    with np.errstate(invalid="ignore"):
-        outside = (values < limits[:, 1]) | (values > limits[:, 2]) | np.isinf(values)
-    return np.select([np.isnan(values), np.isin(values, SENTINELS), outside], [0, 1, 2], -1).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,6 +336,12 @@ class Answer:
     ts_ms: NDArray[np.int64]
     values: NDArray[np.float64]
     is_partial: bool = False
+
+    def only(self, keep: NDArray[np.bool_]) -> Answer:
+        """The same without some samples."""
+        if keep.all():
+            return self
+        return Answer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +371,10 @@ class MetricSamples:
     first_ms: int
     last_ms: int
 
+    def __add__(self, other: MetricSamples) -> MetricSamples:
+        first_ms, last_ms = min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms)
+        return MetricSamples(self.samples + other.samples, first_ms, last_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
@@ -553,39 +394,72 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     """
     if window.from_ms % MS_PER_HOUR or window.to_ms <= window.from_ms:
         raise ValueError("a window begins at a full hour and ends after it begins")
-    dropped = DropCounts()
-    taken = [split_valid(answer, window, dropped) for answer in window.answers]
-    known = identify(con, window, [answer.series for answer in window.answers], [t.seen for t in taken])
+    dropped = Counter[tuple[str, int, str]]()
+    answers = [_valid(*part, window, dropped) for answer in window.answers for part in _by_metric(answer)]
+    ids, new = identify(con, window, answers)
     activity: list[Samples] = []
-    state: list[Samples] = []
+    states: list[Samples] = []
     metrics: dict[str, MetricSamples] = {}
-    for answer, samples, ids in zip(window.answers, taken, known.ids, strict=True):
-        _summarize(metrics, answer, samples.series_index, samples.ts_ms)
-        for wanted, into in ((True, activity), (False, state)):
-            part = samples if samples.all_activity is wanted else samples.of_kind(activity=wanted)
-            if len(part.ts_ms):
-                thresholds = part.thresholds[part.series_index] if wanted else np.empty(0)
-                into.append(Samples(ids[part.series_index], part.ts_ms, part.values, thresholds))
-    rows = load_blocks(con, activity, window.from_ms, window.to_ms)
-    rows += load_states(con, state, known, window)
-    dropped.write(con, window)
-    span = (window.from_ms, window.to_ms)
-    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total)
-    return LoadResult(rows, known.new, dropped.by_metric(), metrics)
-
-
-def _summarize(metrics: dict[str, MetricSamples], answer: Answer, index: NDArray[np.int32], ts_ms: NDArray[np.int64]) -> None:
-    names = [labels["__name__"] for labels in answer.series]
-    distinct = sorted(set(names))
-    codes = np.array([distinct.index(name) for name in names]) if len(distinct) > 1 else None
-    for code, name in enumerate(distinct):
-        times = ts_ms if codes is None else ts_ms[codes[index] == code]
-        if not len(times):
+    for (metric, answer, _), numbers in zip(answers, ids, strict=True):
+        if not len(answer.ts_ms):
             continue
-        seen = metrics.get(name)
-        first, last = int(times.min()), int(times.max())
-        metrics[name] = MetricSamples(
-            len(times) + (seen.samples if seen else 0),
-            min(first, seen.first_ms) if seen else first,
-            max(last, seen.last_ms) if seen else last,
-        )
+        seen = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+        metrics[metric] = metrics[metric] + seen if metric in metrics else seen
+        limits = window.activity.get(metric)
+        thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
+        samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds)
+        (activity if limits else states).append(samples)
+    rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
+    hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+    con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours})
+    by_metric = Counter[tuple[str, str]]()
+    for (metric, hour, reason), count in sorted(dropped.items()):
+        con.execute("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", [window.source, metric, hour, reason, count])
+        by_metric[metric, reason] += count
+    span = (window.from_ms, window.to_ms)
+    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total())
+    return LoadResult(rows, new, by_metric, metrics)
+
+
+def _by_metric(answer: Answer) -> Iterator[tuple[str, Answer]]:
+    """An answer's samples by metric; servers answer for one."""
+    names = [labels["__name__"] for labels in answer.series]
+    metrics = sorted(set(names))
+    codes = np.array([metrics.index(name) for name in names])
+    for code, metric in enumerate(metrics):
+        yield metric, answer if len(metrics) == 1 else answer.only(codes[answer.series_index] == code)
+
+
+class Valid(NamedTuple):
+    """The valid samples of a metric's answer. `seen` marks series with any sample in the window, valid or not."""
+
+    metric: str
+    answer: Answer
+    seen: NDArray[np.bool_]
+
+
+def _valid(metric: str, answer: Answer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]) -> Valid:
+    """The samples inside the window that can be true; the others are added to `dropped`, by metric, epoch hour and reason."""
+    answer = answer.only((answer.ts_ms >= window.from_ms) & (answer.ts_ms < window.to_ms))
+    seen = np.zeros(len(answer.series), dtype=np.bool_)
+    seen[answer.series_index] = True
+    _, lowest, highest = window.activity.get(metric, Threshold(np.nan, -np.inf, np.inf))
+    values = answer.values
+    with np.errstate(invalid="ignore"):
+        # clears nearly every answer in one pass; only the rest is looked at closely
+        suspect = np.flatnonzero(~((values >= lowest) & (values <= min(highest, SENTINELS[0] - 1))))
+        rest = values[suspect]
+        outside = (rest < lowest) | (rest > highest) | np.isinf(rest)
+    if metric in UNLIMITED:
+        outside &= ~np.isposinf(rest)
+    reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
+    wrong = suspect[reasons >= 0]
+    if not len(wrong):
+        return Valid(metric, answer, seen)
+    hours = answer.ts_ms[wrong] // MS_PER_HOUR
+    keys, counts = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_counts=True)
+    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+        dropped[metric, key // len(REASONS), REASONS[key % len(REASONS)]] += count
+    keep = np.ones(len(values), dtype=np.bool_)
+    keep[wrong] = False
+    return Valid(metric, answer.only(keep), seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,16 +44,8 @@ class ListPrice:
     @property
     def key(self) -> tuple[object, ...]:
         """What it is the price of."""
-        return (
-            self.region,
-            self.zone,
-            self.instance_type,
-            self.purchase_option,
-            self.term_years,
-            self.payment_option,
-            self.offering,
-            self.currency,
-        )
+        what = (self.instance_type, self.purchase_option, self.term_years, self.payment_option, self.offering)
+        return (self.region, self.zone, *what, self.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,30 +119,26 @@ SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[
     unnest($source::VARCHAR[])"""
 
 
-def load_prices(store: Store, found: ProviderPrices, asked_at: datetime) -> None:
+def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> None:
     """Writes one provider's facts as of the UTC day of `asked_at`, in one transaction.
 
     The same day asked again replaces that day's facts of the same regions; other days stay, as history. Raises StoreError.
     """
-    day = asked_at.date()
     # the log knows windows only: this one is the day so far
     now_ms = to_ms(asked_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
-    shared = {"provider": found.provider}
-    dated = {**shared, "price_as_of": day}
-    regions = {**dated, "regions": list(found.regions)}
+    dated = {"provider": answer.provider, "price_as_of": asked_at.date()}
+    seen = {"provider": answer.provider, "seen_on": asked_at.date()}
+    regions = {**dated, "regions": list(answer.regions)}
+    types = columns_of(InstanceType, answer.instance_types)
     with store.write() as con:
-        run_id = runs.begin(con, _LIST, found.provider, span)
         con.execute(_LIST_PRICES_DELETE, regions)
-        con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, found.prices)})
+        con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, answer.prices)})
         con.execute(_COMPONENT_PRICES_DELETE, regions)
-        con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, found.components)})
-        types = columns_of(InstanceType, found.instance_types)
-        seen = {**shared, "seen_on": day}
+        con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, answer.components)})
         con.execute(_INSTANCE_TYPES_DELETE, {**seen, "instance_type": types["instance_type"]})
         con.execute(_INSTANCE_TYPES_INSERT, {**seen, **types})
-        runs.log_load(con, run_id, _LIST, found.provider, span, rows=found.rows)
-        runs.finish(con, run_id)
+        runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
 # the regions in which nodes were seen, whether or not they were attributed yet
@@ -255,14 +244,12 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
         con.execute(_SPOT_DELETE)
         con.execute(_SPOT_INSERT)
-    rows_of: dict[str, int] = {}
-    for price in prices:
-        rows_of[price.source] = rows_of.get(price.source, 0) + 1
     if covered is None:
-        had = {source: span for source, span in _spans(prices).items() if new or corrected or span not in loaded(con, source)}
-        _log(con, had, rows_of)
-    else:
-        _log(con, covered, rows_of)
+        changed = bool(new or corrected)
+        covered = {source: span for source, span in _spans(prices).items() if changed or span not in loaded(con, source)}
+    rows_of = Counter(price.source for price in prices)
+    for source, span in sorted(covered.items()):
+        runs.log_run(con, _SPOT, source, span, rows=rows_of[source])
     return SpotLoad(len(prices), int(new), int(corrected))
 
 
@@ -287,19 +274,9 @@ def _spans(prices: Sequence[SpotPrice]) -> dict[str, Span]:
     return spans
 
 
-def _log(con: duckdb.DuckDBPyConnection, covered: dict[str, Span], rows_of: dict[str, int]) -> None:
-    for source, span in sorted(covered.items()):
-        run_id = runs.begin(con, _SPOT, source, span)
-        runs.log_load(con, run_id, _SPOT, source, span, rows=rows_of.get(source, 0))
-        runs.finish(con, run_id)
-
-
 def _columns(prices: Sequence[SpotPrice]) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {"position": np.arange(len(prices), dtype=np.int64)}
     for name, values in zip(SpotPrice._fields, zip(*prices, strict=True), strict=True):
-        if name in ("at_ms", "to_ms"):
-            # no time charged ends in 1970: 0 stands for none
-            columns[name] = np.fromiter((value or 0 for value in values), dtype=np.int64, count=len(values))
-        else:
-            columns[name] = np.array(values, dtype=object)
+        is_time = name in ("at_ms", "to_ms")  # no time charged ends in 1970: 0 stands for none
+        columns[name] = np.array([value or 0 for value in values], np.int64) if is_time else np.array(values, object)
     return columns

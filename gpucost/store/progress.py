@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gpucost.store import sqlfiles
+from gpucost.store.metrics import hash64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ class ProgressSeries(NamedTuple):
 
     def key(self, source: str) -> int:
         """A 64-bit hash of all that makes this another series than others."""
-        return _hash([source, *(str(value) for value in self)])
+        return hash64([source, *(str(value) for value in self)])
 
     def identity(self) -> int:
         """The same for series that count the same thing: copies of a replicated server, a target that is scraped twice."""
@@ -52,7 +53,7 @@ class ProgressSeries(NamedTuple):
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
         kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
         about = (self.unit, self.kind, self.cluster, self.namespace, self.pod, self.workload, self.model, self.run_id)
-        return _hash([*about, str(self.is_failure), *kept])
+        return hash64([*about, str(self.is_failure), *kept])
 
 
 @dataclass(slots=True)
@@ -112,82 +113,41 @@ def load_values(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: 
     return _insert(con, source, span, batch)
 
 
-_VALUES_INSERT = "INSERT INTO progress_values SELECT series_id, at_ms, value FROM progress_batch ORDER BY series_id, at_ms"
+_SERIES_INSERT = """
+INSERT INTO progress_series
+SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() OVER (ORDER BY min(position)), key,
+    first(identity), $source, first(mapping), first(unit), first(kind), first(marks), first(resumes), first(is_failure),
+    nullif(first(cluster), ''), nullif(first(namespace), ''), nullif(first(pod), ''), nullif(first(workload), ''),
+    nullif(first(model), ''), nullif(first(run_id), ''), first(labels)::JSON::MAP(VARCHAR, VARCHAR)
+FROM progress_batch_series
+WHERE key IN (SELECT key FROM progress_batch) AND key NOT IN (SELECT key FROM progress_series)
+GROUP BY key
+ORDER BY 1"""
+_VALUES_INSERT = """
+INSERT INTO progress_values
+SELECT s.series_id, b.at_ms, b.value FROM progress_batch AS b JOIN progress_series AS s USING (key) ORDER BY ALL"""
 
 
 def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     if not batch.series:
         return ProgressLoad(0, 0, 0, 0)
-    keys = [one.key(source) for one in batch.series]
-    first_of = {key: position for position, key in reversed(list(enumerate(keys)))}
+    series = _columns(batch.series) | {
+        "position": np.arange(len(batch.series)),
+        "key": np.array([one.key(source) for one in batch.series], dtype=np.uint64),
+        "identity": np.array([one.identity() for one in batch.series], dtype=np.uint64),
+        "labels": sqlfiles.objects([json.dumps(dict(one.labels)) for one in batch.series]),
+    }
     # the same series may come in several parts
-    same = np.array([first_of[key] for key in keys], dtype=np.int64)
-    index = same[np.concatenate(batch.index)]
-    at_ms, values = np.concatenate(batch.at_ms), np.concatenate(batch.values)
+    keys, first, number = np.unique(series["key"], return_index=True, return_inverse=True)
+    index, at_ms, values = number[np.concatenate(batch.index)], np.concatenate(batch.at_ms), np.concatenate(batch.values)
     inside = (at_ms >= span[0]) & (at_ms < span[1])
     valid = inside & np.isfinite(values)
-    is_event = np.array([one.kind == "event" for one in batch.series])
-    kept = _changes(index[valid], at_ms[valid], values[valid], is_event)
-    used = sorted(set(kept[0].tolist()))
-    ids, new = _numbers(con, source, [(keys[position], batch.series[position]) for position in used])
-    number_of = np.zeros(len(keys), dtype=np.int32)
-    number_of[used] = ids
-    rows: dict[str, NDArray[Any]] = {"series_id": number_of[kept[0]], "at_ms": kept[1], "value": kept[2]}
-    if len(kept[1]):
-        with sqlfiles.frames(con, progress_batch=rows):
-            con.execute(_VALUES_INSERT)
-    return ProgressLoad(int(inside.sum()), len(kept[1]), new, int(inside.sum() - valid.sum()))
-
-
-# of the runs that were alive in [from_ms, to_ms) or are listed
-_RUN_VALUES_DELETE = """
-DELETE FROM progress_values
-WHERE series_id IN (
-    SELECT series_id FROM progress_series
-    WHERE source = $source AND (list_contains($run_ids::VARCHAR[], run_id) OR run_id IN (
-        SELECT run_id FROM progress_runs
-        WHERE source = $source AND started_ms < $to_ms AND coalesce(ended_ms, 9223372036854775807) >= $from_ms)))"""
-_RUNS_DELETE = """
-DELETE FROM progress_runs
-WHERE source = $source
-  AND (list_contains($run_ids::VARCHAR[], run_id)
-    OR (started_ms < $to_ms AND coalesce(ended_ms, 9223372036854775807) >= $from_ms))"""
-
-
-def load_runs(
-    con: duckdb.DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
-) -> ProgressLoad:
-    """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
-    params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}
-    con.execute(_RUN_VALUES_DELETE, params)
-    con.execute(_RUNS_DELETE, params)
-    _enter_runs(con, source, runs)
-    return _insert(con, source, ALWAYS, batch)
-
-
-_RUNS_INSERT = """
-INSERT INTO progress_runs
-SELECT $source, run_id, nullif(parent_id, ''), experiment, name, status, started_ms, nullif(ended_ms, 0),
-    nullif(cluster, ''), nullif(namespace, ''), nullif(pod, ''), nullif(workload, ''), nullif(planned_epochs, 0),
-    map_from_entries(list_transform(list_filter(list_zip(metric_names, metric_values), lambda pair: pair[1] <> ''),
-        lambda pair: {"k": pair[1], "v": pair[2]::DOUBLE}))
-FROM progress_runs_batch"""
-
-
-def _enter_runs(con: duckdb.DuckDBPyConnection, source: str, runs: Sequence[ProgressRun]) -> None:
-    if not runs:
-        return
-    columns: dict[str, NDArray[Any]] = {
-        name: _objects([getattr(run, name) for run in runs]) for name in ProgressRun._fields if name != "metrics"
-    }
-    columns["started_ms"] = np.array([run.started_ms for run in runs], dtype=np.int64)
-    columns["ended_ms"] = np.array([run.ended_ms for run in runs], dtype=np.int64)
-    columns["planned_epochs"] = np.array([run.planned_epochs for run in runs], dtype=np.float64)
-    # a run without metrics gets an empty one, which the query takes away again: DuckDB reads types from elements
-    columns["metric_names"] = _objects([list(run.metrics) or [""] for run in runs])
-    columns["metric_values"] = _objects([[repr(float(value)) for value in run.metrics.values()] or [""] for run in runs])
-    with sqlfiles.frames(con, progress_runs_batch=columns):
-        con.execute(_RUNS_INSERT, {"source": source})
+    index, at_ms, values = _changes(index[valid], at_ms[valid], values[valid], (series["kind"] == "event")[first])
+    rows = {"key": keys[index], "at_ms": at_ms, "value": values}
+    with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=series):
+        ((new,),) = con.execute(_SERIES_INSERT, {"source": source}).fetchall()
+        con.execute(_VALUES_INSERT)
+    return ProgressLoad(int(inside.sum()), len(at_ms), new, int(inside.sum() - valid.sum()))
 
 
 def _changes(
@@ -210,66 +170,48 @@ def _changes(
     return index[keep], at_ms[keep], values[keep]
 
 
-_SERIES_KNOWN = "SELECT k.position, s.series_id FROM progress_keys AS k JOIN progress_series AS s USING (key)"
+# of the runs that were alive in [from_ms, to_ms) or are listed
+_RUN_VALUES_DELETE = """
+DELETE FROM progress_values
+WHERE series_id IN (
+    SELECT series_id FROM progress_series
+    WHERE source = $source AND (list_contains($run_ids::VARCHAR[], run_id) OR run_id IN (
+        SELECT run_id FROM progress_runs
+        WHERE source = $source AND started_ms < $to_ms AND coalesce(ended_ms, 9223372036854775807) >= $from_ms)))"""
+_RUNS_DELETE = """
+DELETE FROM progress_runs
+WHERE source = $source
+  AND (list_contains($run_ids::VARCHAR[], run_id)
+    OR (started_ms < $to_ms AND coalesce(ended_ms, 9223372036854775807) >= $from_ms))"""
+
+_RUNS_INSERT = """
+INSERT INTO progress_runs
+SELECT $source, run_id, nullif(parent_id, ''), experiment, name, status, started_ms, nullif(ended_ms, 0),
+    nullif(cluster, ''), nullif(namespace, ''), nullif(pod, ''), nullif(workload, ''), nullif(planned_epochs, 0),
+    metrics::JSON::MAP(VARCHAR, DOUBLE)
+FROM progress_runs_batch"""
 
 
-def _numbers(
-    con: duckdb.DuckDBPyConnection, source: str, series: list[tuple[int, ProgressSeries]]
-) -> tuple[NDArray[np.int32], int]:
-    keys = np.array([key for key, _ in series], dtype=np.uint64)
-    numbers = np.full(len(keys), -1, dtype=np.int32)
-    if not len(keys):
-        return numbers, 0
-    with sqlfiles.frames(con, progress_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
-        for position, number in con.execute(_SERIES_KNOWN).fetchall():
-            numbers[position] = number
-    missing = np.flatnonzero(numbers < 0)
-    if len(missing):
-        first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM progress_series").fetchall()[0][0]
-        numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
-        _enter(con, source, keys[missing], numbers[missing], [series[i][1] for i in missing.tolist()])
-    return numbers, len(missing)
+def load_runs(
+    con: duckdb.DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
+) -> ProgressLoad:
+    """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
+    params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}
+    con.execute(_RUN_VALUES_DELETE, params)
+    con.execute(_RUNS_DELETE, params)
+    if runs:
+        columns = _columns(runs) | {
+            "metrics": sqlfiles.objects([json.dumps(dict(run.metrics)) for run in runs]),
+        }
+        with sqlfiles.frames(con, progress_runs_batch=columns):
+            con.execute(_RUNS_INSERT, {"source": source})
+    return _insert(con, source, ALWAYS, batch)
 
 
-_SERIES_INSERT = """
-INSERT INTO progress_series
-SELECT series_id, key, identity, $source, mapping, unit, kind, marks, resumes, is_failure,
-    nullif(cluster, ''), nullif(namespace, ''), nullif(pod, ''), nullif(workload, ''), nullif(model, ''), nullif(run_id, ''),
-    map_from_entries(list_filter(list_zip(label_names, label_values), lambda pair: pair[1] <> ''))
-FROM progress_new
-ORDER BY series_id"""
-
-
-def _enter(
-    con: duckdb.DuckDBPyConnection,
-    source: str,
-    keys: NDArray[np.uint64],
-    numbers: NDArray[np.int32],
-    series: list[ProgressSeries],
-) -> None:
-    columns: dict[str, NDArray[Any]] = {
-        name: _objects([getattr(one, name) for one in series]) for name in ProgressSeries._fields if name != "labels"
-    }
-    columns |= {
-        "series_id": numbers,
-        "key": keys,
-        "identity": np.array([one.identity() for one in series], dtype=np.uint64),
-        "resumes": np.array([one.resumes for one in series]),
-        "is_failure": np.array([one.is_failure for one in series]),
-        "label_names": _objects([[name for name, _ in one.labels] or [""] for one in series]),
-        "label_values": _objects([[value for _, value in one.labels] or [""] for one in series]),
-    }
-    with sqlfiles.frames(con, progress_new=columns):
-        con.execute(_SERIES_INSERT, {"source": source})
-
-
-def _hash(parts: Sequence[str]) -> int:
-    text = "\x00".join(parts)
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-def _objects(items: Sequence[object]) -> NDArray[Any]:
-    column = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        column[i] = item
-    return column
+def _columns(rows: Sequence[NamedTuple]) -> dict[str, NDArray[Any]]:
+    """Columns for `frames`: of numbers and truth values by their type, of all else as objects."""
+    columns = {}
+    for name, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True):
+        plain = isinstance(values[0], int | float)
+        columns[name] = np.array(values) if plain else sqlfiles.objects(values)
+    return columns

@@ -70,19 +70,15 @@ def log_load(
     con: duckdb.DuckDBPyConnection, run_id: int, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
 ) -> None:
     """Adds one row to loads: what a run committed of a source for [span)."""
-    con.execute(
-        _LOADS_INSERT,
-        {
-            "run_id": run_id,
-            "kind": kind,
-            "source": source,
-            "from_ms": span[0],
-            "to_ms": span[1],
-            "rows": rows,
-            "dropped": dropped,
-            "loaded_at": _utc(),
-        },
-    )
+    params = {"run_id": run_id, "kind": kind, "source": source, "rows": rows, "dropped": dropped, "loaded_at": _utc()}
+    con.execute(_LOADS_INSERT, {**params, "from_ms": span[0], "to_ms": span[1]})
+
+
+def log_run(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0) -> None:
+    """Enters a run that is over, and the one load that it committed."""
+    run_id = begin(con, kind, source, span)
+    log_load(con, run_id, kind, source, span, rows=rows, dropped=dropped)
+    finish(con, run_id)
 
 
 def extend_load(con: duckdb.DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -> None:
@@ -128,19 +124,17 @@ def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Spa
 
 def committed(con: duckdb.DuckDBPyConnection, run_id: int) -> list[Span]:
     """The windows that a run has loaded."""
-    return [(int(a), int(b)) for a, b in con.execute("SELECT from_ms, to_ms FROM loads WHERE run_id = $1", [run_id]).fetchall()]
+    return con.execute("SELECT from_ms, to_ms FROM loads WHERE run_id = $1", [run_id]).fetchall()
 
 
 def loaded(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All windows of a source that were ever loaded."""
-    rows = con.execute("SELECT DISTINCT from_ms, to_ms FROM loads WHERE kind = $1 AND source = $2", [kind, source]).fetchall()
-    return [(int(a), int(b)) for a, b in rows]
+    return con.execute("SELECT DISTINCT from_ms, to_ms FROM loads WHERE kind = $1 AND source = $2", [kind, source]).fetchall()
 
 
 def asked(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All spans of a source that runs set out to collect."""
-    rows = con.execute("SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]).fetchall()
-    return [(int(a), int(b)) for a, b in rows]
+    return con.execute("SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]).fetchall()
 
 
 # windows that held nothing are logged too, and do not count
@@ -149,8 +143,8 @@ _FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $kind AND source = $s
 
 def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | None:
     """Where a source's data begins: the start of its first load that held any; None where none did."""
-    first = con.execute(_FIRST_DATA, {"kind": kind, "source": source}).fetchall()[0][0]
-    return None if first is None else int(first)
+    first: int | None = con.execute(_FIRST_DATA, {"kind": kind, "source": source}).fetchall()[0][0]
+    return first
 
 
 _NEWEST_SAMPLE = """
@@ -162,8 +156,8 @@ SELECT greatest(
 
 def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
     """The moment of a source's newest sample; None where it has none."""
-    newest = con.execute(_NEWEST_SAMPLE, {"source": source}).fetchall()[0][0]
-    return None if newest is None else int(newest)
+    newest: int | None = con.execute(_NEWEST_SAMPLE, {"source": source}).fetchall()[0][0]
+    return newest
 
 
 # first_at stays where the answer holds as many samples as the last one, unless a clock went back
@@ -243,7 +237,6 @@ def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: 
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
     con.execute(_GAPS_CLUSTER, params)
     if con.execute(_SERIES_CLUSTER, params).fetchall()[0][0]:
-        # no load tells attribution of this
         con.execute(_ATTRIBUTION_RESET)
 
 
@@ -252,9 +245,9 @@ def _utc() -> datetime:
 
 
 class Lack(NamedTuple):
-    """Something that a cluster did not export: level is 'warning' or 'note'; `fix` is one setting, where there is one."""
+    """Something that a cluster did not export; `fix` is one setting, where there is one."""
 
-    level: str
+    level: Literal["warning", "note"]
     code: str
     message: str
     fix: str | None

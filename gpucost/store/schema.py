@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @cache
 def _migrations() -> tuple[tuple[int, str, str], ...]:
-    found = [f for f in (files("gpucost.store") / "migrations").iterdir() if f.name.endswith(".sql")]
-    return tuple(sorted((int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in found))
+    scripts = [f for f in (files("gpucost.store") / "migrations").iterdir() if f.name.endswith(".sql")]
+    return tuple(sorted((int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in scripts))
 
 
 def latest_version() -> int:
@@ -144,13 +144,12 @@ ORDER BY source, reason, metric"""
 
 def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
     """Reads a StoreInfo from an open store."""
-    names = [
-        str(row[0])
-        for row in con.execute(
+    tables = [
+        TableInfo(name, con.table(name).count("*").fetchall()[0][0])
+        for (name,) in con.execute(
             "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY table_name"
         ).fetchall()
     ]
-    tables = [TableInfo(name, con.table(name).count("*").fetchall()[0][0]) for name in names]
     samples = con.execute("SELECT coalesce(sum(samples), 0)::BIGINT FROM blocks").fetchall()[0][0]
     storage = con.execute(
         "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = current_database()"
@@ -162,12 +161,12 @@ def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
         wal_size=wal.stat().st_size if wal.exists() else 0,
         schema_version=current_version(con),
         storage_version=str(storage or "unknown"),
-        samples=int(samples),
-        states=next((t.rows for t in tables if t.name == "states"), 0),
+        samples=samples,
+        states=next((table.rows for table in tables if table.name == "states"), 0),
         tables=tables,
         sources=[
-            SourceInfo(kind, source, loads, from_ms(start), from_ms(end), rows, dropped, loaded_at)
-            for kind, source, loads, start, end, rows, dropped, loaded_at in con.execute(_SOURCES).fetchall()
+            SourceInfo(kind, source, loads, from_ms(start), from_ms(end), *counts)
+            for kind, source, loads, start, end, *counts in con.execute(_SOURCES).fetchall()
         ],
         dropped=[DroppedInfo(*row) for row in con.execute(_DROPPED).fetchall()],
     )

@@ -1,28 +1,22 @@
-"""Runs the static .sql files of this package."""
+"""What the modules of the store share: its static .sql files, and columns that DuckDB reads in their place."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gpucost import engine
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
 
 
-@cache
-def text(name: str) -> str:
-    """The text of `store/sql/<name>.sql`."""
-    return (files("gpucost.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
-
-
 def run(con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
-    """Runs one .sql file with named parameters; returns the connection, to fetch from."""
-    return con.execute(text(name), dict(params) if params else None)
+    """Runs `store/sql/<name>.sql` as engine.run_stage does."""
+    return engine.run_stage(con, "gpucost.store", f"sql/{name}", params)
 
 
 @contextmanager
@@ -39,3 +33,13 @@ def frames(con: duckdb.DuckDBPyConnection, **columns: Mapping[str, NDArray[Any]]
             # A statement that failed has ended the transaction, and with it the names; its own error is the one to show.
             with suppress(duckdb.Error):
                 con.unregister(name)
+
+
+def objects(items: Sequence[object]) -> NDArray[Any]:
+    """A column of texts or lists, for `frames`."""
+    import numpy as np
+
+    column = np.empty(len(items), dtype=object)
+    for position, item in enumerate(items):
+        column[position] = item
+    return column

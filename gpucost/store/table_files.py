@@ -41,7 +41,7 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
     import duckdb
 
     source = con.table(table)
-    texts = {name for name, told in zip(source.columns, source.types, strict=True) if str(told) == "VARCHAR"}
+    texts = {name for name, type_ in zip(source.columns, source.types, strict=True) if str(type_) == "VARCHAR"}
     guard = kind == "csv"
     shown = [
         (_guarded(name) if guard and name in texts else duckdb.ColumnExpression(name)).alias(title)
@@ -70,8 +70,8 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind
         }
         con.register("given", given)
         typed = [
-            duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(told)).alias(name)
-            for place, (name, told) in enumerate(columns.items())
+            duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(type_)).alias(name)
+            for place, (name, type_) in enumerate(columns.items())
         ]
         con.table("given").select(*typed).limit(len(rows)).create("typed")
         save_table(con, "typed", {name: name for name in columns}, kind, path)

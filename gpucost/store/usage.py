@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpucost.engine import dicts
 from gpucost.errors import GpucostError
 from gpucost.store import sqlfiles
 
@@ -53,7 +54,10 @@ def put_fleet(con: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, 
     in a cluster.
     """
     for name, columns in tables.items():
-        con.execute(_FLEET.get(name) or sqlfiles.text(f"fleet_{name}"), dict(columns))
+        if name in _FLEET:
+            con.execute(_FLEET[name], dict(columns))
+        else:
+            sqlfiles.run(con, f"fleet_{name}", columns)
     con.execute(_FLEET_COLLECTED)
 
 
@@ -118,39 +122,27 @@ WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELEC
 ORDER BY node_id, from_ms"""
 
 
-def read_usage(
-    con: duckdb.DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    *,
-    teams: Sequence[str] = (),
-    namespaces: Sequence[str] = (),
-    workloads: Sequence[str] = (),
-    clusters: Sequence[str] = (),
-) -> UsageRows:
-    """What was used in [from_ms, to_ms). Without filters all nodes, those on which nothing ran too. Makes temporary tables."""
+_DIMENSIONS = ("team", "namespace", "workload", "cluster")
+
+
+def read_usage(con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
+    """What was used in [from_ms, to_ms). Without `teams`, `namespaces`, `workloads` and `clusters` all nodes, also those on which
+    nothing ran. Makes temporary tables.
+    """
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
-    filters = {"teams": list(teams), "namespaces": list(namespaces), "workloads": list(workloads), "clusters": list(clusters)}
+    names = {f"{dimension}s": list(filters.get(f"{dimension}s", ())) for dimension in _DIMENSIONS}
     sqlfiles.run(con, "filters")
     con.execute(_USAGE_TEAMS, period)
-    con.execute(_USAGE_PODS, period | filters)
-    narrowed = period | {"all_nodes": not any(filters.values())}
+    con.execute(_USAGE_PODS, period | names)
+    narrowed = period | {"all_nodes": not any(names.values())}
     return UsageRows(
-        nodes=_rows(con.execute(_USAGE_NODES, narrowed)),
-        prices=_rows(con.execute(_USAGE_PRICES, narrowed)),
-        pods=_rows(con.execute("FROM usage_pods ORDER BY cluster, uid, held_from_ms")),
+        nodes=dicts(con.execute(_USAGE_NODES, narrowed)),
+        prices=dicts(con.execute(_USAGE_PRICES, narrowed)),
+        pods=dicts(con.execute("FROM usage_pods ORDER BY cluster, uid, held_from_ms")),
     )
 
 
-def _rows(answer: duckdb.DuckDBPyConnection) -> list[Row]:
-    columns = [str(column[0]) for column in answer.description or []]
-    return [dict(zip(columns, values, strict=True)) for values in answer.fetchall()]
-
-
-_DIMENSIONS = ("team", "namespace", "workload", "cluster")
 _OFFERED = 5
-
-
 _USAGE_NAMES = """
 SELECT DISTINCT c.team, a.namespace, a.workload, a.cluster
 FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id)
@@ -158,15 +150,7 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms"""
 
 
 def nothing_used(
-    con: duckdb.DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    period_name: str,
-    *,
-    teams: Sequence[str] = (),
-    namespaces: Sequence[str] = (),
-    workloads: Sequence[str] = (),
-    clusters: Sequence[str] = (),
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
     """The error for filters that leave nothing of [from_ms, to_ms): the first name that nobody had, and the ones most like it.
 
@@ -175,18 +159,17 @@ def nothing_used(
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data")
-    for position, (dimension, asked) in enumerate(zip(_DIMENSIONS, (teams, namespaces, workloads, clusters), strict=True)):
-        names = sorted({str(row[position]) for row in rows})
-        known = {*names, *(name.partition("/")[2] for name in names)} if dimension == "workload" else set(names)
-        for name in asked:
-            if name not in known and "*" not in name:
-                offered = [one for one in names if one.partition("/")[2] == name]
-                offered = offered or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
-                return GpucostError(
-                    f"no {dimension} {name!r} held GPUs in {period_name}", f"name one that did: {', '.join(offered)}"
-                )
-    named = ", ".join([*teams, *namespaces, *workloads, *clusters])
-    return GpucostError(f"nothing in {period_name} was used by {named}", "gpucost report --by workload shows who used what")
+    wanted = [(place, name) for place, dimension in enumerate(_DIMENSIONS) for name in filters.get(f"{dimension}s", ())]
+    for place, name in wanted:
+        names = sorted({str(row[place]) for row in rows})
+        bare = [one for one in names if one.partition("/")[2] == name]
+        if name in names or "*" in name or (bare and _DIMENSIONS[place] == "workload"):
+            continue
+        offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
+        message = f"no {_DIMENSIONS[place]} {name!r} held GPUs in {period_name}"
+        return GpucostError(message, f"name one that did: {', '.join(offered)}")
+    message = f"nothing in {period_name} was used by {', '.join(name for _, name in wanted)}"
+    return GpucostError(message, "gpucost report --by workload shows who used what")
 
 
 # dcgm-exporter's used frame buffer, in MiB; not every exporter is set to tell it
@@ -199,13 +182,13 @@ def read_idle(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period,
     Only devices that the exporter labels with their pod are known. Makes temporary tables.
     """
     load_devices(con, metrics, period)
-    return _rows(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
+    return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> list[Row]:
     """One row per measured pod, as activity_levels.sql names its columns. Makes temporary tables."""
     load_devices(con, metrics, period)
-    return _rows(sqlfiles.run(con, "activity_levels"))
+    return dicts(sqlfiles.run(con, "activity_levels"))
 
 
 def load_devices(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> None:

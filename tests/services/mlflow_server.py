@@ -9,19 +9,19 @@ import json
 import os
 import shutil
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.loopback import Quiet, serving
 from tests.replay.server import free_port, stop
 
 _PAGE = 2
@@ -121,7 +121,7 @@ def stand_in(server: StandIn | None = None) -> Iterator[str]:
     """The URL of a stand-in, alive within the `with`."""
     state = server or StandIn()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             self._reply(parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()})
@@ -140,13 +140,5 @@ def stand_in(server: StandIn | None = None) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_address[1]}"
-    finally:
-        listening.shutdown()
-        listening.server_close()
+    with serving(Handler) as url:
+        yield url

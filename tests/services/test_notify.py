@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
     monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    monkeypatch.setattr("gpucost.http._PAUSES_SECONDS", (0.01, 0.01, 0.01))
+    monkeypatch.setattr("gpucost.http._FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
     monkeypatch.setattr("gpucost.publish.notify._PAUSES", (0.01, 0.01))
     monkeypatch.setattr("gpucost.publish.notify._TIMEOUT_SECONDS", 10.0)

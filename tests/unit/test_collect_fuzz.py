@@ -11,7 +11,7 @@ import re
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -27,6 +27,7 @@ from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import Answer
+from tests.loopback import Quiet, serving
 from tests.unit.mutations import mutations
 
 AT = 1_700_000_000
@@ -160,7 +161,7 @@ def test_http_that_is_none_is_an_error_in_words(count: int) -> None:
     assert [number for number, place, _ in whole if place == 0] == [0, 1, 2]
 
 
-class Garbler(BaseHTTPRequestHandler):
+class Garbler(Quiet, BaseHTTPRequestHandler):
     """Answers with `bodies`, one after the other, whatever it is asked."""
 
     protocol_version = "HTTP/1.1"
@@ -179,19 +180,12 @@ class Garbler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def garbler() -> Iterator[tuple[str, type[Garbler]]]:
     handler = type("Bound", (Garbler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", handler
-    server.shutdown()
-    server.server_close()
+    with serving(handler) as url:
+        yield url, handler
 
 
 VECTOR = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000.1,"60"]}]}}'

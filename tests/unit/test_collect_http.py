@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -26,6 +25,7 @@ from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
+from tests.loopback import Quiet, serving
 
 T0 = 472_222 * MS_PER_HOUR
 QUICK = Retries(attempts=3, initial=0.01, longest=0.05, jitter=0.01)
@@ -42,7 +42,7 @@ class Fake:
     headers: list[dict[str, str]] = field(default_factory=list)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     fake: ClassVar[Fake]
 
@@ -96,21 +96,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text[:-cut] if cut else text)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def fake() -> Iterator[Fake]:
     state = Fake()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"fake": state}))
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(type("Bound", (Handler,), {"fake": state})) as state.url:
+        yield state
 
 
 def collect(fake: Fake, folder: Path, hours: int = 8, **settings: Any) -> CollectResult:

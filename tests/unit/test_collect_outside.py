@@ -9,9 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
+from tests.loopback import serving
 from tests.unit.test_collect_http import FULL, QUICK, T0, Fake, Handler, Trick, blocks, collect
 
 ONCE = Retries(attempts=1)
@@ -38,15 +37,10 @@ ASKS: list[Ask] = [
 
 
 @contextmanager
-def serving(trick: Trick | None = None) -> Iterator[Fake]:
-    class Patient(ThreadingHTTPServer):
-        daemon_threads = True
-        block_on_close = False
-
-        def handle_error(self, *_: object) -> None:
-            pass  # whoever asked is gone
-
+def tricking(trick: Trick | None = None) -> Iterator[Fake]:
     class Bound(Handler):
+        fake = Fake(trick=trick)
+
         def _serve(self, form: str) -> None:
             if "/label/" in self.path and self.fake.trick is not None:
                 self.fake.queries.append(self.path)
@@ -54,20 +48,13 @@ def serving(trick: Trick | None = None) -> Iterator[Fake]:
                     return
             super()._serve(form)
 
-    state = Fake(trick=trick)
-    server = Patient(("127.0.0.1", 0), type("Serving", (Bound,), {"fake": state}))
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield state
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Bound) as Bound.fake.url:
+        yield Bound.fake
 
 
 @contextmanager
 def client_of(trick: Trick, retries: Retries = ONCE, **settings: Any) -> Iterator[PrometheusClient]:
-    with serving(trick) as fake:
+    with tricking(trick) as fake:
         client = PrometheusClient(PrometheusSource(url=fake.url, **settings), retries)
         try:
             yield client
@@ -155,7 +142,7 @@ def test_windows_with_partial_answers_fail_and_are_collected_later(tmp_path: Pat
         handler.send(200, handler.answer(query, start, at) | {"warnings": [STORE_DOWN]})
         return True
 
-    with serving(shaky) as fake:
+    with tricking(shaky) as fake:
         result = collect(fake, tmp_path, max_samples=1000)
         assert result.failed_windows and "partial answer" in result.failed_windows[0].error
         assert blocks(tmp_path) and set(blocks(tmp_path)) < set(FULL)
@@ -264,7 +251,7 @@ def test_an_answer_over_the_limit_is_asked_for_in_parts(tmp_path: Path) -> None:
         handler.send(200, answer)
         return True
 
-    with serving(wide) as fake:
+    with tricking(wide) as fake:
         assert collect(fake, tmp_path, max_response_mib=2).ok
     assert sorted(set(blocks(tmp_path))) == FULL
 
@@ -343,7 +330,7 @@ def test_one_garbled_window_does_not_keep_the_others(tmp_path: Path) -> None:
         text = json.dumps(handler.answer(query, start, at), separators=(",", ":")).encode()
         return raw(text.replace(b'"50"', b'"5\xb0"', 1))(handler, query, start, at)
 
-    with serving(garble) as fake:
+    with tricking(garble) as fake:
         result = collect(fake, tmp_path, max_samples=1000)
     (failed,) = result.failed_windows
     assert "no number" in failed.error and failed.command
@@ -375,7 +362,7 @@ def test_series_that_come_twice_and_in_disorder_count_once(tmp_path: Path) -> No
     for trick in (None, shuffle):
         folder = tmp_path / str(trick is None)
         folder.mkdir()
-        with serving(trick) as fake:
+        with tricking(trick) as fake:
             assert collect(fake, folder, name="server").ok
         store = Store(folder / "s.duckdb")
         tables = (
@@ -396,7 +383,7 @@ def test_labels_with_any_character_are_stored(tmp_path: Path, name: str) -> None
         handler.send(200, answer)
         return True
 
-    with serving(strange) as fake:
+    with tricking(strange) as fake:
         assert collect(fake, tmp_path, 1).ok
     assert set(Store(tmp_path / "s.duckdb").query("SELECT labels['pod'] FROM series")[1]) == {(name,)}
 

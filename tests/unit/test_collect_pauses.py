@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,10 @@ import pytest
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
+from tests.loopback import Quiet, serving
 
 
-class Busy(BaseHTTPRequestHandler):
+class Busy(Quiet, BaseHTTPRequestHandler):
     """Answers 503; `retry_after` is what its header says."""
 
     retry_after = "60"
@@ -33,22 +34,12 @@ class Busy(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def busy(request: pytest.FixtureRequest) -> Iterator[tuple[str, type[Busy]]]:
     handler = type("Bound", (getattr(request, "param", Busy),), {"asked": 0})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.block_on_close = False
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(handler) as url:
+        yield url, handler
 
 
 def test_closing_ends_a_pause(busy: tuple[str, type[Busy]]) -> None:

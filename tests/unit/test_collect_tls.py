@@ -6,10 +6,9 @@ import gzip
 import json
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from gpucost.collect.prometheus import client
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.config.model import PrometheusSource, Tls
 from gpucost.errors import SourceError
+from tests.loopback import Quiet, serving
 from tests.programs import require
 
 QUICK = Retries(attempts=2, initial=0.01, longest=0.01, jitter=0.01)
@@ -48,7 +48,7 @@ class Certificates:
         subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet, BaseHTTPRequestHandler):
     """One series, compressed where the client takes that."""
 
     def do_GET(self) -> None:
@@ -64,26 +64,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Quiet(ThreadingHTTPServer):
-    def handle_error(self, *_: object) -> None:
-        """Handshakes that fail are what the tests are about."""
-
-
-def serve(context: ssl.SSLContext | None = None) -> Iterator[str]:
-    server = Quiet(("127.0.0.1", 0), Handler)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http{'s' if context else ''}://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +82,8 @@ def secure(certificates: Certificates, request: pytest.FixtureRequest) -> Iterat
             ssl.TLSVersion.TLSv1_2
         )  # later ones refuse after the handshake, and may be gone before they are heard
         context.load_verify_locations(certificates.ca)
-    yield from serve(context)
+    with serving(Handler, context) as url:
+        yield url
 
 
 def samples(url: str, tls: Tls | None = None) -> list[float]:
@@ -151,5 +132,5 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_distant_server_compresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "is_near", lambda _: False)
-    for url in serve():
+    with serving(Handler) as url:
         assert samples(url) == EXPECTED

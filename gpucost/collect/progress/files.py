@@ -13,10 +13,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from gpucost.collect.base import period_of
 from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
-from gpucost.periods import Period, from_ms, to_ms
+from gpucost.periods import Period, to_ms
 from gpucost.store import runs
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
 
@@ -46,17 +47,15 @@ def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResu
 
     Raises UsageError where a path does not exist, SourceError or DataError where a file cannot be read or used.
     """
-    found = [(path, *_read(path, tz)) for path in _files(paths)]
+    batches = [(path, *_read(path, tz)) for path in _files(paths)]
     results = []
     with store.write() as con:
-        for path, batch, (first, last) in found:
-            source, span = str(path.resolve()), (first, last + 1)
-            run_id = runs.begin(con, KIND, source, span)
+        for path, batch, span in batches:
+            source = str(path.resolve())
             loaded = load_values(con, source, ALWAYS, batch)
-            runs.log_load(con, run_id, KIND, source, span, rows=loaded.values)
-            runs.finish(con, run_id)
+            runs.log_run(con, KIND, source, span, rows=loaded.values)
             own = sorted({series.unit for series in batch.series} - set(UNITS))
-            results.append(FileResult(path, Period(from_ms(span[0]), from_ms(span[1])), loaded, tuple(own)))
+            results.append(FileResult(path, period_of(span), loaded, tuple(own)))
     return results
 
 
@@ -95,21 +94,16 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
             times, amounts = levels(zip(times, amounts, amounts, strict=True), series.marks)
         batch.add(series, np.array(times, dtype=np.int64), np.array(amounts, dtype=np.float64))
     moments = [moment for times, _ in values.values() for moment in times]
-    return batch, (min(moments), max(moments))
+    return batch, (min(moments), max(moments) + 1)
 
 
 def _csv(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.DictReader(file, strict=True)
     try:
-        columns = reader.fieldnames or []
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}") from None
-    missing = [name for name in NEEDED if name not in columns]
-    if missing:
-        raise DataError(
-            f"{path}: there is no column {missing[0]}", f"it needs {', '.join(NEEDED)}; it may have {', '.join(MORE)}"
-        )
-    try:
+        missing = [name for name in NEEDED if name not in (reader.fieldnames or [])]
+        if missing:
+            fix = f"it needs {', '.join(NEEDED)}; it may have {', '.join(MORE)}"
+            raise DataError(f"{path}: there is no column {missing[0]}", fix)
         for row in reader:
             if None in row or None in row.values():
                 raise DataError(f"{path}, line {reader.line_num}: as many fields as columns are needed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Iterator
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import tenacity
+import requests
+from requests.auth import HTTPBasicAuth
 
-from gpucost.collect.base import OVERLAP_MS
+from gpucost import http
+from gpucost.collect.base import OVERLAP_MS, month_start_ms
 from gpucost.collect.progress.mappings import levels
-from gpucost.collect.prometheus.client import is_here
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import SourceError
 from gpucost.periods import Period, from_ms, to_ms
@@ -27,59 +27,26 @@ from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, l
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import requests
-
     from gpucost.config.model import Mlflow
     from gpucost.store.connection import Store
-
-_log = logging.getLogger(__name__)
 
 _PAGE = 1000
 _LONGEST_SECONDS = 600.0
 _LARGEST_MIB = 64
-_ATTEMPTS = 5
-_LONGEST_RETRY_AFTER = 60.0
+_LATER = "collect again later: what was loaded is kept"
 _LOGIN = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
 _ADDRESS = "set url in [mlflow] of gpucost.toml to what stands before /api/2.0"
-
-
-class _Passing(SourceError):
-    """Worth another try, after as many seconds as the server asked for."""
-
-    def __init__(self, message: str, after: float | None = None) -> None:
-        super().__init__(message, "collect again later: what was loaded is kept")
-        self.after = after
 
 
 class MlflowClient:
     """Answers of one server. Raises SourceError, in words, where it gives none; `pause` is the first pause before another try."""
 
     def __init__(self, settings: Mlflow, pause: float = 0.5) -> None:
-        import requests
-
-        self._settings = settings
-        from gpucost.http import TimedAdapter
-
-        self._session = requests.Session()
-        self._session.mount("http://", TimedAdapter(_LONGEST_SECONDS))
-        self._session.mount("https://", TimedAdapter(_LONGEST_SECONDS))
-        self._session.trust_env = not is_here(settings.url or "")
-        self._session.headers["User-Agent"] = "gpucost"
-        self._session.auth = self._log_in  # else requests would take a password from ~/.netrc
-        tls = settings.tls
-        self._session.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
-        for path in (tls.ca_file, tls.cert_file, tls.key_file):
-            if path is not None and not path.is_file():
-                raise SourceError(f"[mlflow.tls] names {path}, which is not there")
-        if tls.cert_file is not None:
-            self._session.cert = (str(tls.cert_file), str(tls.key_file)) if tls.key_file is not None else str(tls.cert_file)
-        self._retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=_waiter(tenacity.wait_exponential(pause, 20 * pause)),
-            before_sleep=_tell,
-            reraise=True,
-        )
+        self._url = settings.url
+        self._pause = pause
+        self._seconds = settings.timeout_seconds
+        self._session = http.session(settings.url or "", _LONGEST_SECONDS, settings.tls, "mlflow")
+        self._session.auth = _log_in
 
     def close(self) -> None:
         """Ends the session."""
@@ -87,114 +54,89 @@ class MlflowClient:
 
     def experiments(self) -> Iterator[dict[str, Any]]:
         """All experiments that are not deleted."""
-        yield from self._pages("POST", "experiments/search", "experiments", {})
+        return self._pages("POST", "experiments/search", "experiments", {})
 
     def runs(self, experiment_id: str, before_ms: int) -> Iterator[dict[str, Any]]:
         """Runs of an experiment that began before a moment and are not deleted."""
-        asked = {
-            "experiment_ids": [experiment_id],
-            "filter": f"attributes.start_time < {before_ms}",
-            "run_view_type": "ACTIVE_ONLY",
-        }
-        yield from self._pages("POST", "runs/search", "runs", asked)
+        began = f"attributes.start_time < {before_ms}"
+        query = {"experiment_ids": [experiment_id], "filter": began, "run_view_type": "ACTIVE_ONLY"}
+        return self._pages("POST", "runs/search", "runs", query)
 
     def history(self, run_id: str, metric: str) -> Iterator[dict[str, Any]]:
         """All logged values of a run's metric: `value`, `timestamp` in milliseconds, `step`."""
-        yield from self._pages("GET", "metrics/get-history", "metrics", {"run_id": run_id, "metric_key": metric})
+        return self._pages("GET", "metrics/get-history", "metrics", {"run_id": run_id, "metric_key": metric})
 
-    def _pages(self, method: str, path: str, key: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def not_mlflow(self) -> SourceError:
+        """What an answer means that MLflow does not give."""
+        return SourceError(f"{self._url} answers with something that is not MLflow's JSON", _ADDRESS)
+
+    def _pages(self, method: str, path: str, key: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        page = {**query, "max_results": _PAGE}
         token = ""
         while True:
-            page = {**asked, "max_results": _PAGE, **({"page_token": token} if token else {})}
-            answer: dict[str, Any] = self._retrying(self._once, method, path, page)
+            try:
+                answer = http.asked_again(
+                    lambda: self._page(method, path, page), attempts=5, initial=self._pause, longest_wait=60.0
+                )
+            except http.Passing as error:
+                raise SourceError(error.message, _LATER) from None
             yield from answer.get(key) or []
             before, token = token, str(answer.get("next_page_token") or "")
             if not token or token == before:
                 return
+            page["page_token"] = token
 
-    def _once(self, method: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
-        import requests
-
-        from gpucost import http
-
-        url = f"{self._settings.url}/api/2.0/mlflow/{path}"
-        sent = {"params": asked} if method == "GET" else {"json": asked}
-        timeout = (min(10.0, self._settings.timeout_seconds), self._settings.timeout_seconds)
+    def _page(self, method: str, path: str, page: dict[str, Any]) -> dict[str, Any]:
+        url, timeout = f"{self._url}/api/2.0/mlflow/{path}", (min(10.0, self._seconds), self._seconds)
+        query = {"params": page} if method == "GET" else {"json": page}
         try:
-            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, stream=True, **sent)  # type: ignore[arg-type]
+            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, stream=True, **query)  # type: ignore[arg-type]
             body = http.hold(response, _LARGEST_MIB << 20)
             if response.status_code != 200:
                 raise self._refused(response, path)
             answer = whole_json(body)
         except requests.exceptions.SSLError:
-            raise SourceError(
-                f"{self._settings.url}: no encrypted connection that is trusted", "name its CA: [mlflow.tls] ca_file = …"
-            ) from None
-        except requests.exceptions.Timeout:
-            raise _Passing(f"{self._settings.url} did not answer within {self._settings.timeout_seconds:g} s") from None
+            fix = "name its CA: [mlflow.tls] ca_file = …"
+            raise SourceError(f"{self._url}: no encrypted connection that is trusted", fix) from None
+        except requests.Timeout:
+            raise http.Passing(f"{self._url} did not answer within {self._seconds:g} s") from None
         except http.TooLarge:
-            raise SourceError(f"{self._settings.url} answers with more than {_LARGEST_MIB} MiB", _ADDRESS) from None
+            raise SourceError(f"{self._url} answers with more than {_LARGEST_MIB} MiB", _ADDRESS) from None
         except Garbled:
             raise self.not_mlflow() from None
-        except requests.exceptions.ConnectionError:
-            raise _Passing(f"nothing answers at {self._settings.url}") from None
-        except requests.exceptions.RequestException as error:
-            raise SourceError(f"{self._settings.url} cannot be asked: {type(error).__name__}", _ADDRESS) from None
+        except requests.ConnectionError:
+            raise http.Passing(f"nothing answers at {self._url}") from None
+        except requests.RequestException as error:
+            raise SourceError(f"{self._url} cannot be asked: {type(error).__name__}", _ADDRESS) from None
         if not isinstance(answer, dict):
             raise self.not_mlflow()
         return answer
 
-    def not_mlflow(self) -> SourceError:
-        """What an answer means that MLflow does not give."""
-        return SourceError(f"{self._settings.url} answers with something that is not MLflow's JSON", _ADDRESS)
-
-    def _refused(self, response: requests.Response, path: str) -> SourceError:
-        url, status = self._settings.url, response.status_code
+    def _refused(self, response: requests.Response, path: str) -> SourceError | http.Passing:
+        url, status = self._url, response.status_code
         if status in (401, 403):
             return SourceError(f"{url} refuses the credentials (HTTP {status})", _LOGIN)
-        if status == 429 or status >= 500 or status == 408:
-            after = response.headers.get("Retry-After", "")
-            return _Passing(f"{url} answered HTTP {status}", float(after) if after.isdigit() else None)
-        if status == 404 and not _said(response):
-            return SourceError(f"{url}/api/2.0/mlflow/{path} is not there (HTTP 404)", _ADDRESS)
+        if status in (408, 429) or status >= 500:
+            return http.Passing(f"{url} answered HTTP {status}", http.retry_after(response.headers))
         if status in (301, 302, 303, 307, 308):
             return SourceError(f"{url} redirects elsewhere (a login page?)", _ADDRESS)
-        return SourceError(f"{url} answered HTTP {status}: {_said(response)}")
-
-    @staticmethod
-    def _log_in(request: requests.PreparedRequest) -> requests.PreparedRequest:
-        from requests.auth import HTTPBasicAuth
-
-        token, user = os.environ.get("MLFLOW_TRACKING_TOKEN"), os.environ.get("MLFLOW_TRACKING_USERNAME")
-        if user:
-            prepared: requests.PreparedRequest = HTTPBasicAuth(user, os.environ.get("MLFLOW_TRACKING_PASSWORD", ""))(request)
-            return prepared
-        if token:
-            request.headers["Authorization"] = f"Bearer {token.strip()}"
-        return request
+        try:
+            document = response.json()
+        except ValueError:
+            document = None
+        text = " ".join(str(document.get("message") or "").split())[:300] if isinstance(document, dict) else ""
+        if status == 404 and not text:
+            return SourceError(f"{url}/api/2.0/mlflow/{path} is not there (HTTP 404)", _ADDRESS)
+        return SourceError(f"{url} answered HTTP {status}: {text}")
 
 
-def _said(response: requests.Response) -> str:
-    try:
-        document = response.json()
-    except ValueError:
-        return ""
-    return " ".join(str(document.get("message") or "").split())[:300] if isinstance(document, dict) else ""
-
-
-def _waiter(backoff: Any) -> Any:
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, _Passing) and error.after is not None:
-            return min(error.after, _LONGEST_RETRY_AFTER)
-        return float(backoff(state))
-
-    return pause
-
-
-def _tell(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    _log.warning("%s: trying again in %.1f s", error, state.upcoming_sleep)
+def _log_in(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    token, user = os.environ.get("MLFLOW_TRACKING_TOKEN"), os.environ.get("MLFLOW_TRACKING_USERNAME")
+    if user:
+        HTTPBasicAuth(user, os.environ.get("MLFLOW_TRACKING_PASSWORD", ""))(request)
+    elif token:
+        request.headers["Authorization"] = f"Bearer {token.strip()}"
+    return request
 
 
 KIND = "progress"
@@ -229,24 +171,21 @@ def collect_mlflow(
     if period is None:
         with store.write() as con:
             loaded = log.loaded(con, KIND, settings.source)
-        month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        start = max((end for _, end in loaded), default=to_ms(month) + OVERLAP_MS) - OVERLAP_MS
+        start = max((end for _, end in loaded), default=month_start_ms(moment, timezone) + OVERLAP_MS) - OVERLAP_MS
         period = Period(from_ms(min(start, to_ms(moment) - 1)), moment)
     client = MlflowClient(settings, pause)
     try:
-        found, batch = _read(client, settings, period)
+        collected, batch = _read(client, settings, period)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise client.not_mlflow() from None
     finally:
         client.close()
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
-        run_id = log.begin(con, KIND, settings.source, span)
-        loaded_now = load_runs(con, settings.source, span, found, batch)
-        log.log_load(con, run_id, KIND, settings.source, span, rows=len(found) + loaded_now.values, dropped=loaded_now.dropped)
-        log.finish(con, run_id)
-    placed = sum(1 for run in found if run.pod or run.workload)
-    return MlflowResult(settings.source, period, len(found), placed, loaded_now.values)
+        load = load_runs(con, settings.source, span, collected, batch)
+        log.log_run(con, KIND, settings.source, span, rows=len(collected) + load.values, dropped=load.dropped)
+    placed = sum(1 for run in collected if run.pod or run.workload)
+    return MlflowResult(settings.source, period, len(collected), placed, load.values)
 
 
 def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[ProgressRun], ProgressBatch]:

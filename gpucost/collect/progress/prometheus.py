@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from gpucost.collect.base import Collector, CollectResult, Finding, Progress, default_spans, halves, whole_hours
+from gpucost.collect.base import CollectResult, Finding, Progress, period_of
 from gpucost.collect.progress.mappings import selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.prometheus.collector import ServerCollector, open_client, server_warnings
 from gpucost.collect.prometheus.failures import TooMuch
-from gpucost.errors import SourceError, UsageError
-from gpucost.periods import Period, from_ms, to_ms
+from gpucost.errors import SourceError
+from gpucost.periods import Period, to_ms
 from gpucost.store import runs
 from gpucost.store.metrics import Answer, LoadResult, MetricSamples
 from gpucost.store.progress import ProgressBatch, load_values
@@ -28,15 +29,13 @@ if TYPE_CHECKING:
 _QUERY_STEP = "60s"
 
 
-class ProgressCollector(Collector[list[tuple["Unit", Answer]]]):
+class ProgressCollector(ServerCollector[list[tuple["Unit", Answer]]]):
     """One server's metrics of work, by the mappings whose metrics it has."""
 
     kind: ClassVar[str] = "progress"
 
     def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[Unit]) -> None:
-        super().__init__(source.source, store, source.concurrency)
-        self._config = source
-        self._client = client
+        super().__init__(source, store, client)
         self._units = units
 
     def keep_known(self, spans: list[Span]) -> list[Unit]:
@@ -54,7 +53,7 @@ class ProgressCollector(Collector[list[tuple["Unit", Answer]]]):
         self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[Unit, Answer]]
     ) -> LoadResult | None:
         """Replaces what the store has of this server's work in the window."""
-        found = ProgressBatch()
+        work = ProgressBatch()
         metrics: dict[str, MetricSamples] = {}
         for unit, answer in batch:
             cuts = np.flatnonzero(np.diff(answer.series_index)) + 1
@@ -63,27 +62,24 @@ class ProgressCollector(Collector[list[tuple["Unit", Answer]]]):
                     continue
                 labels = dict(answer.series[int(answer.series_index[part[0]])])
                 cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
-                found.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
+                work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
             if len(answer.ts_ms):
                 metrics[unit.name] = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
-        loaded = load_values(con, self.source, span, found)
+        loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
         return LoadResult(loaded.values, loaded.new_series, dropped, metrics)
 
     def _fetch(self, unit: Unit, span: Span) -> list[Answer]:
-        start, end = span
         name = unit.metric or unit.name
-        length = f"{end - start}ms"
-        query = f"{selector(unit)}[{length}]" if unit.query is None else f"({unit.query})[{length}:{_QUERY_STEP}]"
-        try:
-            return [self._client.matrix(name, query, end - 1)]
-        except TooMuch as error:
-            parts = halves(span)
-            if len(parts) == 1:
-                raise SourceError(f"one hour of {name} is more than the server will answer: {error.message}", error.fix) from None
-            self.window_hours = max(1, self.window_hours // 2)
-            return [answer for part in parts for answer in self._fetch(unit, part)]
+
+        def query(length: int) -> str:
+            return f"{selector(unit)}[{length}ms]" if unit.query is None else f"({unit.query})[{length}ms:{_QUERY_STEP}]"
+
+        def too_much(_: Span, error: TooMuch) -> list[Answer]:
+            raise SourceError(f"one hour of {name} is more than the server will answer: {error.message}", error.fix) from None
+
+        return self._matrices(name, query, span, too_much)
 
 
 def collect_progress(
@@ -101,30 +97,18 @@ def collect_progress(
     Without a period: the current month so far (in `timezone`) at first, later what is missing since then and the time since
     the last collected moment less two hours. With one: all of it anew. Raises SourceError where the server does not answer.
     """
-    moment = (now or datetime.now(UTC)).astimezone(UTC)
-    now_ms = to_ms(moment)
-    if period is not None and (period.is_empty or period.start_ms >= now_ms):
-        raise UsageError(f"the period {period} is empty, or has not begun")
-    client = PrometheusClient(source, retries)
-    try:
+    with open_client(source, period, now, retries) as (client, moment):
+        now_ms = to_ms(moment)
         client.value("vector(1)", now_ms)
         collector = ProgressCollector(source, store, client, units)
         with store.write() as con:
-            asked, loaded = runs.asked(con, "progress", source.source), runs.loaded(con, "progress", source.source)
-        if period is not None:
-            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
-        else:
-            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
             # of work that was asked for with a clock that was ahead, what is still to come is not there yet
-            spans = default_spans(to_ms(month), now_ms, asked, [(a, min(b, now_ms)) for a, b in loaded])
+            spans = collector.spans(con, period, moment, timezone, now_ms - 1)
         known = collector.keep_known(spans)
-        result = collector.run(spans, period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1])), progress)
+        result = collector.run(spans, period or period_of((spans[0][0], spans[-1][1])), progress)
         if not known:
-            words = f"{source.url} has none of the metrics of work that gpucost knows"
-            result.findings.append(
-                Finding("note", "no_units", words, "name yours under [[units]] in gpucost.toml; see docs/units.md")
-            )
-        result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+            message = f"{source.url} has none of the metrics of work that gpucost knows"
+            fix = "name yours under [[units]] in gpucost.toml; see docs/units.md"
+            result.findings.append(Finding("note", "no_units", message, fix))
+        result.findings += server_warnings(source, client)
         return result
-    finally:
-        client.close()

@@ -6,6 +6,7 @@ pods that live shorter than it.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from gpucost.collect.base import (
+    Batch,
     Collector,
     CollectResult,
     Finding,
@@ -24,6 +26,8 @@ from gpucost.collect.base import (
     intersect,
     late_spans,
     merge,
+    month_start_ms,
+    period_of,
     subtract,
     until,
     whole_hours,
@@ -51,7 +55,7 @@ from gpucost.store.metrics import Answer, LoadResult, SampleWindow, Threshold, l
 from gpucost.store.usage import MEMORY_METRIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import duckdb
 
@@ -63,77 +67,6 @@ if TYPE_CHECKING:
 _ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
 
 
-def findings(
-    con: duckdb.DuckDBPyConnection,
-    result: CollectResult,
-    activity: Activity,
-    data_from_ms: int | None,
-    has_now: Callable[[str], bool],
-) -> list[Finding]:
-    """Metrics and labels that this run did not meet though a report needs them. Reads the stored series.
-
-    `data_from_ms` is where the source's data begins, as far as the store knows; `has_now` asks the server for a metric.
-    """
-    if not result.windows and result.failed_windows:
-        return []
-    source, seen = result.source, set(result.metrics)
-    if not seen and not result.dropped and data_from_ms is not None and result.asked.end_ms <= data_from_ms:
-        return [_before_retention(source, data_from_ms)]
-    found = [*_silence(con, result, activity, has_now)]
-    runs.look(con, stored_needs(activity.device_metric, activity.mig_metric))
-    codes = {finding.code for finding in found}
-    found += [
-        Finding("note" if lack.level == "note" else "warning", lack.code, lack.message, lack.fix)
-        for lack in runs.of_source(con, source, result.asked)
-        if lack.code not in codes
-    ]
-    if result.not_collected is not None and seen and not result.failed_windows:
-        found.append(_before_retention(source, result.not_collected.end_ms))
-    return found
-
-
-def _before_retention(source: str, data_from_ms: int) -> Finding:
-    lost = f"{source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
-    return Finding("warning", "before_retention", lost, "collect every day, before the server forgets: the README says how")
-
-
-def _silence(
-    con: duckdb.DuckDBPyConnection, result: CollectResult, activity: Activity, has_now: Callable[[str], bool]
-) -> list[Finding]:
-    """Exporters of which the server told nothing in this run, and whether they are to be installed or this time alone is lost."""
-    source, seen = result.source, set(result.metrics)
-    found = []
-
-    def at_other_times(*metrics: str) -> bool:
-        return any(_ever(con, source, metric) for metric in metrics) or any(has_now(metric) for metric in metrics)
-
-    if not any(metric.startswith("kube_") for metric in seen):
-        silent = f"{source} holds no sample of {KSM} in this period"
-        if at_other_times(*_ALWAYS_THERE):
-            found.append(Finding("warning", "no_kube_state_metrics", f"{silent}, though at other times; that time is lost"))
-        else:
-            found.append(Finding("warning", "no_kube_state_metrics", silent, KSM_FIX))
-    elif REQUESTS not in seen and _ever(con, source, REQUESTS):
-        found.append(Finding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
-    metrics = {activity.device_metric, activity.mig_metric}
-    if not seen & metrics:
-        neither = f"{source} has neither {activity.device_metric} nor {activity.mig_metric}"
-        spoiled = sorted(metrics & {dropped.metric for dropped in result.dropped})
-        if spoiled:
-            found.append(Finding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"))
-        elif at_other_times(activity.device_metric, activity.mig_metric):
-            lost = f"{neither} in this period, though at other times: {ACTIVITY_LOST}"
-            found.append(Finding("warning", "no_activity", lost))
-        else:
-            found.append(Finding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", DCGM_FIX))
-    return found
-
-
-def _ever(con: duckdb.DuckDBPyConnection, source: str, metric: str) -> bool:
-    rows = con.execute("SELECT 1 FROM series WHERE source = $1 AND metric = $2 LIMIT 1", [source, metric]).fetchall()
-    return bool(rows)
-
-
 _PROBE_MINUTES = 10
 # A newest sample older than this is worth a word.
 _LATE_MS = MS_PER_HOUR
@@ -142,7 +75,64 @@ _LATE_MS = MS_PER_HOUR
 _MEMORY = Threshold(idle=0.0, lowest=0.0, highest=4_194_304.0)
 
 
-class PrometheusCollector(Collector[list[Answer]]):
+class ServerCollector(Collector[Batch]):
+    """What a server that speaks Prometheus' HTTP API holds."""
+
+    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient) -> None:
+        super().__init__(source.source, store, source.concurrency)
+        self._config = source
+        self._client = client
+
+    def spans(
+        self, con: duckdb.DuckDBPyConnection, period: Period | None, moment: datetime, tz: ZoneInfo | None, newest_ms: int | None
+    ) -> list[Span]:
+        """What a run collects: all of `period`, else the month so far (in `tz`) or what is missing since, up to `newest_ms`."""
+        if period is not None:
+            return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
+        so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
+        return default_spans(month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far)
+
+    def _matrices(
+        self, metric: str, query: Callable[[int], str], span: Span, too_much: Callable[[Span, TooMuch], list[Answer]]
+    ) -> list[Answer]:
+        """What `query` of so many milliseconds answers, in parts where that is too much; `too_much` answers for an hour."""
+        start, end = span
+        try:
+            # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
+            # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
+            return [self._client.matrix(metric, query(end - start), end - 1)]
+        except TooMuch as error:
+            parts = halves(span)
+            if len(parts) == 1:
+                return too_much(span, error)
+            self.window_hours = max(1, min(self.window_hours, (end - start) // MS_PER_HOUR // 2))
+            return [answer for part in parts for answer in self._matrices(metric, query, part, too_much)]
+
+
+@contextmanager
+def open_client(
+    source: PrometheusSource, period: Period | None, now: datetime | None, retries: Retries | None
+) -> Iterator[tuple[PrometheusClient, datetime]]:
+    """A client of a server, and the moment of a run that collects `period`.
+
+    Raises UsageError where that has not begun.
+    """
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    if period is not None and (period.is_empty or period.start_ms >= to_ms(moment)):
+        raise UsageError(f"the period {period} is empty, or has not begun")
+    client = PrometheusClient(source, retries)
+    try:
+        yield client, moment
+    finally:
+        client.close()
+
+
+def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[Finding]:
+    """What the server warned of in this run."""
+    return [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+
+
+class PrometheusCollector(ServerCollector[list[Answer]]):
     """One server's samples. `names` are the metric names that it has; None where it does not tell."""
 
     kind: ClassVar[str] = "prometheus"
@@ -157,20 +147,18 @@ class PrometheusCollector(Collector[list[Answer]]):
         now: datetime,
         cost_basis: str = "node",
     ) -> None:
-        super().__init__(source.source, store, source.concurrency)
-        self._config = source
-        self._client = client
+        super().__init__(source, store, client)
         self._selectors = selectors(activity, cost_basis)
+        scales = {activity.mig_metric: activity.mig_scale, activity.device_metric: activity.device_scale}
         self._thresholds = {
-            activity.mig_metric: _threshold(idle, activity.mig_scale),
-            activity.device_metric: _threshold(idle, activity.device_scale),
-            **({MEMORY_METRIC: _MEMORY} if activity.memory else {}),
-        }
+            metric: Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale) for metric, scale in scales.items()
+        } | ({MEMORY_METRIC: _MEMORY} if activity.memory else {})
+        self._activity = activity
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
         self._per_hour = 0.0
-        self._now = now
+        self._now, self._now_ms = now, to_ms(now)
         # what waits for a later sample to be logged: empty windows, and the rest of the last window that held any
         self._silent: list[Span] = []
         self._short: tuple[Span, int] | None = None
@@ -185,7 +173,7 @@ class PrometheusCollector(Collector[list[Answer]]):
 
     def late_spans(self) -> list[Span]:
         """Hours to ask for again: incomplete ones, and those past the newest sample of a target that has sent more since."""
-        now_ms, late_hours = to_ms(self._now), self._config.late_hours
+        now_ms, late_hours = self._now_ms, self._config.late_hours
         if self.newest_ms is None or not late_hours:
             return []
         since, silent_at = now_ms - late_hours * MS_PER_HOUR, min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS
@@ -248,12 +236,12 @@ class PrometheusCollector(Collector[list[Answer]]):
                     continue  # nobody asks for a GPU, so no pod matters
                 selector = among(selector, "namespace", namespaces)
             for name in selector.spelled(self._names):
-                found = self._fetch(selector, name, span)
-                answers += found
+                part = self._fetch(selector, name, span)
+                answers += part
                 if selector.scope in ("activity", "requests", "hosts"):
-                    namespaces.update(_namespaces(found))
+                    namespaces.update(_namespaces(part))
                 if selector == GPU_CAPACITY:
-                    gpu_nodes.update(_nodes(found))
+                    gpu_nodes.update(_nodes(part))
         return answers
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
@@ -310,23 +298,116 @@ class PrometheusCollector(Collector[list[Answer]]):
         self.window_hours = int(self._config.max_samples / per_hour) if per_hour else 24
 
     def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[Answer]:
-        start, end = span
-        # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
-        # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
-        query = f"{selector.text(name)}[{end - start}ms]"
-        try:
-            return [self._client.matrix(selector.metric, query, end - 1)]
-        except TooMuch as error:
-            parts = halves(span)
-            if len(parts) > 1:
-                self.window_hours = max(1, min(self.window_hours, (end - start) // MS_PER_HOUR // 2))
-                return [answer for part in parts for answer in self._fetch(selector, name, part, sharded=sharded)]
+        def too_much(hour: Span, error: TooMuch) -> list[Answer]:
             if not sharded:
-                return [a for shard in selector.shards() for a in self._fetch(shard, name, span, sharded=True)]
+                return [answer for shard in selector.shards() for answer in self._fetch(shard, name, hour, sharded=True)]
             raise SourceError(
                 f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
                 fix="raise the server's limit (Prometheus: --query.max-samples)",
             ) from None
+
+        return self._matrices(selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much)
+
+    def judge(self, result: CollectResult) -> None:
+        """Enters what this run did not meet though a report needs it: time, and metrics and labels. Reads the stored series."""
+        start, end = result.spans[0][0], result.spans[-1][1]
+        first = end if self.data_from_ms is None else min(self.data_from_ms, end)
+        result.not_collected = period_of((start, first)) if start < first else None
+        heard_until = min(end, self._now_ms, (self.newest_ms or 0) + 1)
+        with self.store.read() as con:
+            silences = runs.find_silences(con, self.source, start, heard_until) if start < heard_until else []
+            result.gaps = [
+                MissingTime(silence.cluster, period_of(silence[1:]), "no GPU was measured")
+                for silence in silences
+                if intersect([silence[1:]], result.spans) and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
+            ]
+            if result.windows or not result.failed_windows:
+                result.findings = self._findings(con, result)
+        if end == self._now_ms:
+            result.findings += self._newest()
+        result.findings += server_warnings(self._config, self._client)
+
+    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[Finding]:
+        nothing = not result.metrics and not result.dropped
+        if nothing and self.data_from_ms is not None and result.asked.end_ms <= self.data_from_ms:
+            return [self._before_retention(self.data_from_ms)]
+        findings = self._silence(con, result)
+        runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
+        codes = {finding.code for finding in findings}
+        lacks = [lack for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes]
+        findings += [Finding(lack.level, lack.code, lack.message, lack.fix) for lack in lacks]
+        if result.not_collected is not None and result.metrics and not result.failed_windows:
+            findings.append(self._before_retention(result.not_collected.end_ms))
+        return findings
+
+    def _before_retention(self, data_from_ms: int) -> Finding:
+        lost = f"{self.source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
+        return Finding("warning", "before_retention", lost, "collect every day, before the server forgets: the README says how")
+
+    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[Finding]:
+        """Exporters that were silent in this run, and whether they are to be installed or this time alone is lost."""
+        source, seen = self.source, set(result.metrics)
+
+        def ever(metric: str) -> bool:
+            known = "SELECT 1 FROM series WHERE source = $1 AND metric = $2 LIMIT 1"
+            return bool(con.execute(known, [source, metric]).fetchall())
+
+        def now(metric: str) -> bool:
+            try:
+                return bool(self._client.value(f"count({metric})", self._now_ms))
+            except SourceError:  # a server that does not say has it not
+                return False
+
+        def at_other_times(*metrics: str) -> bool:
+            return any(map(ever, metrics)) or any(map(now, metrics))
+
+        findings = []
+        if not any(metric.startswith("kube_") for metric in seen):
+            is_there = at_other_times(*_ALWAYS_THERE)
+            silent = f"{source} holds no sample of {KSM} in this period"
+            silent += ", though at other times; that time is lost" if is_there else ""
+            findings.append(Finding("warning", "no_kube_state_metrics", silent, None if is_there else KSM_FIX))
+        elif REQUESTS not in seen and ever(REQUESTS):
+            findings.append(Finding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
+        device, mig = self._activity.device_metric, self._activity.mig_metric
+        spoiled = sorted({device, mig} & {dropped.metric for dropped in result.dropped})
+        if seen & {device, mig}:
+            return findings
+        if spoiled:
+            findings.append(Finding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"))
+            return findings
+        is_there = at_other_times(device, mig)
+        neither = f"{source} has neither {device} nor {mig}" + (" in this period, though at other times" if is_there else "")
+        return [*findings, Finding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", None if is_there else DCGM_FIX)]
+
+    def _newest(self) -> list[Finding]:
+        """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
+        newest_ms = self.newest_ms or self._newest_on_server()
+        if newest_ms is None or self._now_ms - newest_ms <= _LATE_MS:
+            return []
+        age = (self._now_ms - newest_ms) / MS_PER_HOUR
+        old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
+        newest = (
+            f"{self.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
+        )
+        fix = f"is {iso(self._now.replace(microsecond=0))} the right time? else see why it lags"
+        return [Finding("warning", "newest_sample", newest, fix)]
+
+    def _newest_on_server(self) -> int | None:
+        """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
+        start, end = self._now_ms - 730 * 24 * MS_PER_HOUR, self._now_ms
+        last: int | None = None
+        for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
+            times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
+            try:
+                answer = self._client.get("query_range", {"query": "count(kube_node_info)", **times})
+                last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
+            except (SourceError, KeyError, TypeError, ValueError, IndexError):
+                return last
+            if last is None:
+                return None
+            start, end = last, min(last + step, self._now_ms)
+        return last
 
 
 def collect_prometheus(
@@ -348,90 +429,24 @@ def collect_prometheus(
     Raises SourceError where the server does not answer as a Prometheus, or the clock is behind what is stored; a window that
     fails is in the result instead.
     """
-    moment = (now or datetime.now(UTC)).astimezone(UTC)
-    now_ms = to_ms(moment)
-    if period is not None and (period.is_empty or period.start_ms >= now_ms):
-        raise UsageError(f"the period {period} is empty, or has not begun")
-    client = PrometheusClient(source, retries)
-    try:
+    with open_client(source, period, now, retries) as (client, moment):
+        now_ms = to_ms(moment)
         if progress is not None:
             progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
         client.value("vector(1)", now_ms)
         collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis)
         with store.write() as con:
             collector.take_stock(con)
-            so_far = runs.asked(con, "prometheus", source.source), runs.loaded(con, "prometheus", source.source)
-        late: list[Span] = []
-        if period is not None:
-            spans = whole_hours([(period.start_ms, period.end_ms)], now_ms)
-        else:
-            month = moment.astimezone(timezone or ZoneInfo("UTC")).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            spans = default_spans(to_ms(month), now_ms, so_far[0], until(so_far[1], collector.newest_ms))
-            late = subtract(whole_hours(collector.late_spans(), now_ms), spans)
-        asked = period or Period(from_ms(spans[0][0]), from_ms(spans[-1][1]))
+            spans = collector.spans(con, period, moment, timezone, collector.newest_ms)
+        late = subtract(whole_hours(collector.late_spans(), now_ms), spans) if period is None else []
+        asked = period or period_of((spans[0][0], spans[-1][1]))
         spans = merge([*spans, *late])
         collector.prepare(spans)
         result = collector.run(spans, asked, progress)
         result.moment, result.spans = moment, spans
         result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
-        result.not_collected = _time_before(collector.data_from_ms, spans)
-        with store.read() as con:
-            result.gaps = _unmeasured(con, source.source, spans, min(now_ms, (collector.newest_ms or 0) + 1))
-            result.findings = findings(con, result, activity, collector.data_from_ms, lambda metric: _has(client, metric, now_ms))
-        if spans[-1][1] == now_ms:
-            result.findings += _newest(source, client, collector.newest_ms, moment)
-        result.findings += [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+        collector.judge(result)
         return result
-    finally:
-        client.close()
-
-
-def _unmeasured(con: duckdb.DuckDBPyConnection, source: str, spans: list[Span], until_ms: int) -> list[MissingTime]:
-    """When no GPU of a cluster was measured though its nodes were there, in what was asked for."""
-    start, end = spans[0][0], min(spans[-1][1], until_ms)
-    if start >= end:
-        return []
-    return [
-        MissingTime(one.cluster, Period(from_ms(one.from_ms), from_ms(one.to_ms)), "no GPU was measured")
-        for one in runs.find_silences(con, source, start, end)
-        if intersect([(one.from_ms, one.to_ms)], spans) and one.to_ms - one.from_ms > runs.SHORT_SILENCE_MS
-    ]
-
-
-def _newest(source: PrometheusSource, client: PrometheusClient, newest_ms: int | None, now: datetime) -> list[Finding]:
-    """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
-    newest_ms = newest_ms or _newest_on(client, to_ms(now))
-    if newest_ms is None or to_ms(now) - newest_ms <= _LATE_MS:
-        return []
-    age = (to_ms(now) - newest_ms) / MS_PER_HOUR
-    old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
-    message = (
-        f"{source.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
-    )
-    return [
-        Finding("warning", "newest_sample", message, f"is {iso(now.replace(microsecond=0))} the right time? else see why it lags")
-    ]
-
-
-def _newest_on(client: PrometheusClient, now_ms: int) -> int | None:
-    """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
-    start, end = now_ms - 730 * 24 * MS_PER_HOUR, now_ms
-    last: int | None = None
-    for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
-        times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
-        try:
-            answer = client.get("query_range", {"query": "count(kube_node_info)", **times})
-            last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
-        except (SourceError, KeyError, TypeError, ValueError, IndexError):
-            return last
-        if last is None:
-            return None
-        start, end = last, min(last + step, now_ms)
-    return last
-
-
-def _threshold(idle: Idle, scale: float) -> Threshold:
-    return Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale)
 
 
 def _namespaces(answers: list[Answer]) -> set[str]:
@@ -458,17 +473,3 @@ def _count(answers: list[Answer], span: Span) -> tuple[dict[int, int], int | Non
 def _nodes(answers: list[Answer]) -> set[str]:
     """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
     return {labels["node"] for answer in answers for labels in answer.series if labels.get("node")}
-
-
-def _has(client: PrometheusClient, metric: str, at_ms: int) -> bool:
-    """Does the server have the metric at a moment? One that does not say has it not."""
-    try:
-        return bool(client.value(f"count({metric})", at_ms))
-    except SourceError:
-        return False
-
-
-def _time_before(data_from_ms: int | None, spans: list[Span]) -> Period | None:
-    start, end = spans[0][0], spans[-1][1]
-    first = end if data_from_ms is None else min(data_from_ms, end)
-    return Period(from_ms(start), from_ms(first)) if start < first else None

@@ -73,11 +73,11 @@ def _values(word: NDArray[np.uint64], length: NDArray[np.int64]) -> tuple[NDArra
     size = np.where(usual, length, 1).astype(np.uint64)
     kept = word & _below(size)
     dotted = (kept ^ _DOTS) & _below(size) | ~_below(size)
-    found = (dotted - _ONES) & ~dotted & _TOPS  # the lowest set bit marks the first dot (a zero byte of `dotted`)
+    dots = (dotted - _ONES) & ~dotted & _TOPS  # the lowest set bit marks the first dot (a zero byte of `dotted`)
     decimals = np.zeros(len(word), dtype=np.int64)
-    if found.any():
-        has = found != 0
-        lowest = found & (~found + np.uint64(1))
+    if dots.any():
+        has = dots != 0
+        lowest = dots & (~dots + np.uint64(1))
         place = np.where(has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size)
         before = _below(place)
         kept = np.where(has, (kept & before) | ((kept >> np.uint64(8)) & ~before), kept)
@@ -152,10 +152,10 @@ class LabelCache:
         """The labels that `text` (a JSON object) says, `__name__` replaced by `metric`. Raises Garbled."""
         known = self._known.get((metric, text))
         if known is None:
-            found = whole_json(text)
-            if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+            document = whole_json(text)
+            if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
                 raise Garbled("the answer holds labels that are none")
-            known = Labels(found)
+            known = Labels(document)
             known["__name__"] = metric
             if len(self._known) >= _CACHE_LIMIT:
                 self._known.clear()
@@ -175,11 +175,10 @@ class MatrixReader:
         self._cache = cache
         self._most_samples = most_samples
         self._samples = 0
-        self._pieces: list[bytes] = []
-        self._waiting = 0
-        self._head: bytes | None = None
-        self._rest = b""
-        self._foreign: bytearray | None = None
+        self._head: bytes | None = None  # what stands before the first series
+        self._text = bytearray()  # what is not parsed yet
+        self._next = _PIECE  # how long that has to be to be looked at
+        self._is_foreign = False
         self._series: list[Labels] = []
         self._parts: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]] = []
         self.warnings: list[str] = []
@@ -187,18 +186,16 @@ class MatrixReader:
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the body."""
-        self._pieces.append(chunk)
-        self._waiting += len(chunk)
-        if self._waiting >= _PIECE:
+        self._text += chunk
+        if len(self._text) >= self._next:
             self._take_in()
 
     def finish(self) -> Answer:
         """The whole answer."""
         self._take_in()
-        if self._foreign is not None:
-            self._whole(bytes(self._foreign))
-        elif self._head is None:
-            self._whole(self._rest)  # empty, or short and laid out with spaces by some proxy
+        if self._head is None:
+            for item in self._series_of(whole_json(bytes(self._text))):  # empty, or laid out with spaces by some proxy
+                self._take_slowly(item)
         else:
             closing = self._last()
             # In place of the series a mark: so they did stand where an answer has them.
@@ -210,41 +207,35 @@ class MatrixReader:
         return Answer(self._series, index, ts_ms, values)
 
     def _take_in(self) -> None:
-        piece, self._pieces, self._waiting = b"".join(self._pieces), [], 0
-        if self._foreign is not None:
-            self._foreign += piece
-        else:
-            self._rest += piece
-            self._take_series()
-        if len(self._rest if self._foreign is None else self._foreign) > _TEXT_LIMIT:
+        text = self._text
+        if self._head is None and not self._is_foreign:
+            at = text.find(_RESULT) + len(_RESULT)
+            if at >= len(_RESULT) and text.startswith(_SERIES, at):
+                self._head = bytes(text[:at])
+                del text[:at]
+            else:
+                self._is_foreign = len(text) > _HEAD_LIMIT
+        if self._head is not None and (last := text.rfind(_SERIES)) > 0:
+            self._take(bytes(text[:last]))
+            del text[:last]
+        if len(text) > _TEXT_LIMIT:
             raise TooMuch(f"the answer holds more than {_TEXT_LIMIT >> 20} MiB that have to be read at once")
-
-    def _take_series(self) -> None:
-        if self._head is None:
-            at = self._rest.find(_RESULT)
-            if at < 0 or not self._rest.startswith(_SERIES, at + len(_RESULT)):
-                if len(self._rest) > _HEAD_LIMIT:
-                    self._foreign, self._rest = bytearray(self._rest), b""
-                return
-            self._head, self._rest = self._rest[: at + len(_RESULT)], self._rest[at + len(_RESULT) :]
-        last = self._rest.rfind(_SERIES)
-        if last > 0:
-            self._take(self._rest[:last])
-            self._rest = self._rest[last:]
+        self._next = len(text) + _PIECE
 
     def _last(self) -> bytes:
         """Takes the last series; returns the bytes after it, which close the document."""
-        values = self._rest.find(_VALUES)
-        end = self._rest.find(_END, values) + len(_END) if values >= 0 else -1
-        if end >= len(_END) and self._rest[end : end + 2] == b"}]":
-            self._take(self._rest[: end + 1] + b",")
-            return self._rest[end + 1 :]
+        text = bytes(self._text)
+        values = text.find(_VALUES)
+        end = text.find(_END, values) + len(_END) if values >= 0 else -1
+        if end >= len(_END) and text[end : end + 2] == b"}]":
+            self._take(text[: end + 1] + b",")
+            return text[end + 1 :]
         try:
-            item, length = json.JSONDecoder().raw_decode(text := self._rest.decode())
+            item, length = json.JSONDecoder().raw_decode(decoded := text.decode())
         except (ValueError, RecursionError) as error:
             raise Garbled("the answer ends in the middle of a series") from error
         self._take_slowly(item)
-        return text[length:].encode()
+        return decoded[length:].encode()
 
     def _take(self, text: bytes) -> None:
         """Parses complete series, each with a comma after it: their labels one by one, all their samples at once."""
@@ -257,7 +248,9 @@ class MatrixReader:
             at = part.find(_VALUES)
             if at < 0 or not part.endswith(_NEXT):
                 self._flush(first, bodies)
-                self._take_listed(part)  # beside native histograms
+                if not part.endswith(b"},"):
+                    raise Garbled("the answer holds something between its series")
+                self._take_slowly(whole_json(_SERIES + part[:-1]))  # beside native histograms
                 first, bodies = len(self._series), []
                 continue
             bodies.append(part[at + len(_VALUES) : 1 - len(_NEXT)])
@@ -279,16 +272,6 @@ class MatrixReader:
         self._samples += len(ts_ms)
         if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
             raise TooMuch(f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more")
-
-    def _take_listed(self, part: bytes) -> None:
-        """Takes one series, without its opening, and with the comma after it."""
-        if not part.endswith(b"},"):
-            raise Garbled("the answer holds something between its series")
-        self._take_slowly(whole_json(_SERIES + part[:-1]))
-
-    def _whole(self, body: bytes) -> None:
-        for item in self._series_of(whole_json(body)):
-            self._take_slowly(item)
 
     def _take_slowly(self, item: object) -> None:
         if not isinstance(item, dict) or not isinstance(item.get("metric"), dict) or not {"values", "histograms"} & item.keys():
@@ -327,11 +310,11 @@ def remarks(document: dict[str, Any]) -> tuple[list[str], bool]:
     warnings, infos = document.get("warnings") or [], document.get("infos") or []
     if not isinstance(warnings, list) or not isinstance(infos, list):
         raise Garbled("the answer holds warnings that are none")
-    said = [str(text) for text in (*warnings, *infos)]
+    texts = [str(text) for text in (*warnings, *infos)]
     is_partial = not all(text.startswith(("PromQL info:", "PromQL warning:")) for text in map(str, warnings))
     if document.get("isPartial") not in (None, False):
-        return [*said, "the server says that its answer is partial"], True
-    return said, is_partial
+        return [*texts, "the server says that its answer is partial"], True
+    return texts, is_partial
 
 
 def whole_json(text: bytes) -> object:
