@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.config.model import Budget, Config
-from gpucost.publish.dashboard import dashboard, expressions
 from gpucost.publish.rules import alerting_rules
 from tests.golden.report_fleet import sample
 from tests.programs import require
 from tests.replay.server import free_port, stop
+from tests.services.test_export_rules import expressions
 
 pytestmark = pytest.mark.services
 
@@ -155,7 +155,7 @@ def test_every_rule_is_healthy_and_no_budget_fires_too_early(prometheus: str) ->
 def test_panels_of_the_dashboard_have_something_to_show(prometheus: str) -> None:
     empty = [
         expr
-        for expr in expressions(json.loads(dashboard(Config()))["panels"])
+        for expr in expressions(Config())
         if not _ask(prometheus, expr.replace("$cluster", ".*").replace("$namespace", ".*"))
     ]
     # no queues, and of DCGM's metrics only the activity
