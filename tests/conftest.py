@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpucost.store.connection import Store
+from tests.golden.report_fleet import alone
 from tests.replay.server import prometheus_over, require_prometheus
 from tests.shared import SHARED
 
@@ -88,6 +89,13 @@ def own_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Output is as wide as it is in a pipe, whatever terminal the tests are started from; tests of widths set COLUMNS."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands find nothing but what the test gives them, and attribute nothing."""
+    alone(tmp_path, monkeypatch)
+    return tmp_path
 
 
 @pytest.fixture
