@@ -154,12 +154,13 @@ def _periods(call: Call) -> list[PeriodViews]:
 
     Raises GpucostError where neither holds data, or not the month that was asked for.
     """
-    found, tz = [], call.tz
+    views: list[PeriodViews] = []
+    tz = call.tz
     month = call.named_period[0] if call.named_period else month_period(call.now.astimezone(tz).date(), tz)
     end = min(call.now, month.end)
     try:
-        found.append(_views(call, "month_to_date", month))
-        end = min(end, found[0].end)
+        views.append(_views(call, "month_to_date", month))
+        end = min(end, views[0].end)
     except GpucostError as error:
         if call.named_period or not _has_no_data(error):
             raise
@@ -167,12 +168,12 @@ def _periods(call: Call) -> list[PeriodViews]:
     last = local_midnight(end.astimezone(tz).date(), tz)
     first = local_midnight((last - timedelta(hours=1)).astimezone(tz).date(), tz)
     try:
-        found.append(_views(call, "last_day", Period(first, last)))
+        views.append(_views(call, "last_day", Period(first, last)))
     except GpucostError as error:
-        if not found or not _has_no_data(error):
+        if not views or not _has_no_data(error):
             raise
         call.note(f"the last day is left out: {error.message}")
-    return found
+    return views
 
 
 def _has_no_data(error: GpucostError) -> bool:
@@ -181,18 +182,16 @@ def _has_no_data(error: GpucostError) -> bool:
 
 
 def _views(call: Call, name: str, period: Period) -> PeriodViews:
+    from gpucost import pipeline
     from gpucost.publish.openmetrics import PeriodViews
 
-    by_team = _report(call, period, "team")
+    def report(*by: str) -> ReportView:
+        query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
+        return pipeline.report(call.settings, call.store, query)
+
+    by_team = report("team")
     reached = by_team.coverage.collected_to or period.end
-    return PeriodViews(name, period, by_team, _report(call, period, "gpu_model", "capacity_type"), end=min(reached, period.end))
-
-
-def _report(call: Call, period: Period, *by: str) -> ReportView:
-    from gpucost import pipeline
-
-    query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
-    return pipeline.report(call.settings, call.store, query)
+    return PeriodViews(name, period, by_team, report("gpu_model", "capacity_type"), end=min(reached, period.end))
 
 
 @command("output")
