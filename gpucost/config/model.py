@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from gpucost.periods import MS_PER_HOUR, from_ms, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
 
 class Section(BaseModel):
@@ -354,21 +354,16 @@ def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> lis
     """When the cluster is declared off, [from, to) in milliseconds; hours of the week from 40 days before `seen` to 400 after."""
     off = [(_EVER[0], instant_ms(cluster.start, tz))] if cluster.start else []
     off += [(instant_ms(cluster.until, tz), _EVER[1])] if cluster.until else []
-    weekly = cluster.weekly()
-    if not weekly:
-        return off
-    day = (from_ms(seen[0]) - _BEFORE).astimezone(tz).date()
-    last = (from_ms(seen[1]) + _AFTER).astimezone(tz).date()
-    at = instant_ms(day, tz)
-    while day <= last:
-        for days, start, end in sorted(weekly, key=lambda one: one[1]):
-            if day.weekday() in days:
-                ends = day if end > start else day + timedelta(days=1)
-                opens, closes = (instant_ms(datetime.combine(*one), tz) for one in ((day, start), (ends, end)))
+    weekly = sorted(cluster.weekly(), key=lambda span: span[1])
+    days = list(local_days(Period(from_ms(seen[0]) - _BEFORE, from_ms(seen[1]) + _AFTER), tz)) if weekly else []
+    at = instant_ms(days[0], tz) if days else 0
+    for day in days:
+        for weekdays, start, end in weekly:
+            if day.weekday() in weekdays:
+                opens = instant_ms(datetime.combine(day, start), tz)
                 if opens > at:
                     off.append((at, opens))
-                at = max(at, closes)
-        day += timedelta(days=1)
+                at = max(at, instant_ms(datetime.combine(day + timedelta(days=end <= start), end), tz))
     return off
 
 

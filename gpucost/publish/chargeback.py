@@ -207,80 +207,53 @@ _LINES = {
 
 def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
     """The index for people who read text; names cannot break out of their cells."""
-    return markdown_environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_in_words(manifest, coverage))
+    return markdown_environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_context(manifest, coverage))
 
 
 def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
     """The index as one page that needs nothing else, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
-    return environment().get_template("index.html.j2").render(_in_words(manifest, coverage) | {"blocks": parts} | frame())
+    return environment().get_template("index.html.j2").render(_context(manifest, coverage) | {"blocks": parts} | frame())
 
 
-def _in_words(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
-    """What the templates print: every figure in words."""
-    currency, totals, invoice = manifest["currency"], manifest["totals"], manifest["invoice"]
-    replaces = manifest["replaces"] or {"state": "", "teams": [], "totals": {}}
-    adjusted = {change["team"]: change["adjustment"] for change in replaces["teams"]}
+def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
+    """What the templates have besides the manifest: how money is written, and tables by column."""
+    currency, totals, replaces = manifest["currency"], manifest["totals"], manifest["replaces"]
+    adjusted = {change["team"]: change["adjustment"] for change in replaces["teams"]} if replaces else {}
 
     def money(value: float | None, *, signed: bool = False) -> str:
         text = figure_text(value, "money", currency, 2)
         return f"+{text}" if signed and value and value > 0 and text.strip("0.,-").strip() else text
 
-    def cells(row: dict[str, Any], adjustment: float | None) -> dict[str, str]:
+    def ratio(value: float | None) -> str:
+        return figure_text(value, "ratio", "", 1)
+
+    def cells(row: dict[str, Any], adjustment: float) -> dict[str, str]:
         whole = totals["charge"]
-        share = float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None
         return {
             "GPU-hours": figure_text(row["allocated_gpu_hours"], "hours", "", 1),
             "Charged": money(row["charge"]),
             **({"Cost": money(row["cost"]), "Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
-            "Share": figure_text(share, "ratio", "", 1),
+            "Share": ratio(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
             "Estimate": money(row["estimated_cost"]),
             "Idle cost": money(row["idle_cost"]),
-            "Efficiency": figure_text(row["efficiency"], "ratio", "", 1),
-            "Spot": figure_text(row["spot_ratio"], "ratio", "", 1),
-            **({"Adjustment": money(adjustment or 0.0, signed=True)} if manifest["replaces"] else {}),
+            "Efficiency": ratio(row["efficiency"]),
+            "Spot": ratio(row["spot_ratio"]),
+            **({"Adjustment": money(adjustment, signed=True)} if replaces else {}),
         }
 
-    changes = replaces["totals"]
     # of what teams are charged; the total beside it is of all nodes
     estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), Decimal(0)))
-    total = cells(totals | {"estimated_cost": estimated}, changes["charge"]["adjustment"] if changes else None)
+    total = cells(totals | {"estimated_cost": estimated}, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0)
     return manifest | {
+        "money": money,
         "period": f"{manifest['from']} to {manifest['to']}, {manifest['timezone']}",
         "titles": list(total),
-        "teams": [
-            {"name": team["team"], "file": team["file"], "cells": cells(team, adjusted.get(team["team"])).values()}
-            for team in manifest["teams"]
-        ],
+        "rows": [(team, cells(team, adjusted.get(team["team"], 0.0)).values()) for team in manifest["teams"]],
         "total": total.values(),
-        "gone": [
-            {"name": team, "adjustment": money(adjustment, signed=True)}
-            for team, adjustment in adjusted.items()
-            if team not in {one["team"] for one in manifest["teams"]}
-        ],
-        "unallocated": money(totals["unallocated_cost"]),
-        "unseen": money(totals["not_collected_cost"]) if totals["not_collected_cost"] else None,
-        "node_cost": money(totals["node_cost"]),
-        "estimated": money(totals["estimated_cost"]),
-        "invoice": [
-            {"what": what, "rows": "" if rows is None else f"{rows:,}", "cost": money(float(cost))}
-            for what, rows, cost in _invoice_lines(invoice)
-        ],
-        "invoice_total": invoice and {"rows": f"{invoice['rows']:,}", "cost": money(invoice["billed_cost"])},
-        "replaced_state": replaces["state"],
-        "adjustments": [
-            {
-                "what": what,
-                "before": money(change["before"]),
-                "after": money(change["after"]),
-                "adjustment": money(change["adjustment"], signed=True),
-            }
-            for name, what in _ADJUSTED.items()
-            if (change := changes.get(name))
-        ],
-        "coverage": [line for line in coverage_lines(coverage, currency) if line[0] != "Reconciled"],
-        "reconciliation": (manifest["reconciliation"] or {}).get("sentence"),
-        "warnings": manifest["coverage"]["warnings"],
+        "invoice_lines": _invoice_lines(manifest["invoice"]),
+        "adjusted": _ADJUSTED,
+        "coverage_lines": [line for line in coverage_lines(coverage, currency) if line[0] != "Reconciled"],
     }
 
 

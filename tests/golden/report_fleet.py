@@ -207,14 +207,20 @@ def sample(*, hours: int = 744) -> Fleet:
     return fleet
 
 
-def stored(hours: int, **rows: list[tuple[Any, ...]]) -> Any:
-    """A fixture: the path of the sample's store, with `rows` in place of those of some tables; one for all tests of a module."""
+def stored(hours: int, team: str | None = None, **rows: list[tuple[Any, ...]]) -> Any:
+    """A fixture, one for all tests of a module: the path of the sample's store, with `rows` in place of those of some tables.
+
+    `team` is what the first who cost anything is called.
+    """
 
     @pytest.fixture(scope="module")
     def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = tmp_path_factory.mktemp("sample") / "store.duckdb"
         fleet = sample(hours=hours)
         fleet.rows |= rows
+        if team is not None:
+            kind, *others = fleet.rows["cost_hourly"][0]
+            fleet.rows["cost_hourly"][0] = (kind, *others[:4], team, *others[5:])
         fleet.write(path)
         return path
 

@@ -18,21 +18,12 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.publish.dashboard import dashboard
 from gpucost.publish.rules import literal, quoted
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import sample, stored
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("export") / "store.duckdb"
-    fleet = sample(hours=60)
-    hostile = ["allocated", *fleet.rows["cost_hourly"][0][1:]]
-    assert hostile[5] == "research"
-    hostile[5] = NAME
-    fleet.rows["cost_hourly"][0] = tuple(hostile)
-    fleet.write(path)
-    return path
+store = stored(hours=60, team=NAME)
 
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
