@@ -68,7 +68,6 @@ _PACKAGE = "gpucost.publish.focus"
 class FocusTotals(NamedTuple):
     """What a file adds up to. `billed_rows` are parts of charges; costs of them are by the bill's currency, as are estimates."""
 
-    month: str
     charges: int
     billed_rows: int
     estimated_rows: int
@@ -96,7 +95,6 @@ def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
     billed = [row for row in sums if not row[0]]
     estimated = [row for row in sums if row[0]]
     return FocusTotals(
-        month=month,
         charges=charges,
         billed_rows=sum(row[2] for row in billed),
         estimated_rows=sum(row[2] for row in estimated),
