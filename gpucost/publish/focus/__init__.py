@@ -83,8 +83,8 @@ def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
     """
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
     run_stage(con, _PACKAGE, "10_charges", {"month": month})
-    for name in ("20_machine_periods", "30_holders", "40_splits"):
-        run_stage(con, _PACKAGE, name)
+    run_stage(con, _PACKAGE, "20_holders")
+    run_stage(con, _PACKAGE, "40_splits")
     rows = {"month": month, "currency": currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
     run_stage(con, _PACKAGE, "60_rows", rows)
     (charges,) = con.execute("SELECT count(*) FROM focus_charges").fetchall()[0]
