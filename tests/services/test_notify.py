@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.periods import month_name
-from tests.golden.report_fleet import alone, stored
+from tests.golden.report_fleet import stored
 from tests.programs import require
 from tests.replay.server import free_port
 
@@ -35,7 +35,11 @@ store = stored(hours=48, team=HOSTILE)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    alone(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr("gpucost.http._PAUSES_SECONDS", (0.01, 0.01, 0.01))
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
     monkeypatch.setattr("gpucost.publish.notify._PAUSES", (0.01, 0.01))
