@@ -16,35 +16,33 @@ Times = npt.NDArray[np.int64]
 
 def percent(profile: str, times: Times, start: int, end: int, dice: np.random.Generator) -> Floats:
     """Whole percents of utilization at `times` (Unix seconds) for a pod that runs in [start, end)."""
-    count = len(times)
-    hour_of_day = times % 86_400 / 3600
+
+    def normal(mean: float, spread: float) -> Floats:
+        return dice.normal(mean, spread, len(times))
+
+    hour = times % 86_400 / 3600
+    rhythm = np.sin((hour - 9) / 24 * 2 * np.pi)
+    ended = {"hung": 0.45, "forgotten": 0.2}.get(profile, 1)
+    busy: Floats = np.zeros(len(times))
     if profile in ("training", "narrow", "patchy"):
-        stalls = 0.34 if profile == "patchy" else 0.14
-        busy = np.clip(dice.normal(74 if profile == "patchy" else 91, 5, count), 6, 100)
+        mean, stalls = (74, 0.34) if profile == "patchy" else (91, 0.14)
+        busy = np.maximum(normal(mean, 5), 6)
         busy[_stretches(times, 3600, dice) < stalls] = 2
         busy[times < start + 600] = 0  # images, data, warm-up
     elif profile == "hung":
-        busy = np.clip(dice.normal(88, 5, count), 6, 100)
-        busy[times > start + (end - start) * 0.45] = 0
+        busy = np.maximum(normal(88, 5), 6)
     elif profile in ("notebook", "forgotten"):
-        weekday = (times // 86_400 + 3) % 7 < 5
-        desk_hours = weekday & (hour_of_day > 9) & (hour_of_day < 19)
-        busy = np.where(desk_hours & (_stretches(times, 5400, dice) < 0.42), dice.normal(46, 18, count), 0)
-        busy = np.clip(busy, 0, 100)
-        if profile == "forgotten":
-            busy[times > start + (end - start) * 0.2] = 0
+        at_desk = ((times // 86_400 + 3) % 7 < 5) & (hour > 9) & (hour < 19)
+        busy = np.where(at_desk & (_stretches(times, 5400, dice) < 0.42), normal(46, 18), 0)
     elif profile == "sparse":
-        busy = np.clip(9 + 3 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi) + dice.normal(0, 1, count), 5, 100)
+        busy = np.maximum(9 + 3 * rhythm + normal(0, 1), 5)
     elif profile == "serving":
-        load = 34 + 30 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi)
-        busy = np.clip(load + dice.normal(0, 4, count), 0, 100)
-        busy[(hour_of_day > 0) & (hour_of_day < 6.5)] *= 0.25
+        busy = np.clip(34 + 30 * rhythm + normal(0, 4), 0, 100)
+        busy[(hour > 0) & (hour < 6.5)] *= 0.25
     elif profile == "tests":
-        busy = np.where(_stretches(times, 600, dice) < 0.7, dice.normal(40, 15, count), 1)
-        busy = np.clip(busy, 0, 100)
-    else:
-        busy = np.zeros(count)
-    rounded: Floats = np.rint(busy)
+        busy = np.where(_stretches(times, 600, dice) < 0.7, normal(40, 15), 1)
+    busy[times > start + (end - start) * ended] = 0
+    rounded: Floats = np.rint(np.clip(busy, 0, 100))
     return rounded
 
 
