@@ -426,7 +426,7 @@ SECRET_HEADERS = ("authorization", "token", "secret", "password", "cookie", "api
 
 def shown_url(url: str) -> str:
     """`url` as it may be shown: user name and password, whatever characters they hold, are masked."""
-    return re.sub(r"^([A-Za-z][\w+.-]*://)?.*@", lambda found: f"{found[1] or ''}***@", url)
+    return re.sub(r"^([A-Za-z][\w+.-]*://)?.*@", lambda match: f"{match[1] or ''}***@", url)
 
 
 def base_url(value: str, password_goes: str) -> str:

@@ -320,23 +320,23 @@ def mail(config: Email, subject: str, text: str, html: str) -> EmailMessage:
     if not config.sender or not config.recipients:
         missing = "recipients" if config.sender else "sender"
         raise ConfigError(f"[notify.email] names no {missing}", f"set {missing} under [notify.email] in gpucost.toml")
-    made = EmailMessage()
+    letter = EmailMessage()
     try:
-        made["Subject"] = subject
-        made["From"] = config.sender
-        made["To"] = ", ".join(config.recipients)
+        letter["Subject"] = subject
+        letter["From"] = config.sender
+        letter["To"] = ", ".join(config.recipients)
     except ValueError:
         raise ConfigError("a header of the mail would hold a line break, which is refused") from None
-    made["Date"] = formatdate()
-    made["Message-ID"] = make_msgid("gpucost", domain=config.sender.rpartition("@")[2])
-    made["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
-    made.set_content(text)
-    made.add_alternative(html, subtype="html")
-    return made
+    letter["Date"] = formatdate()
+    letter["Message-ID"] = make_msgid("gpucost", domain=config.sender.rpartition("@")[2])
+    letter["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
+    letter.set_content(text)
+    letter.add_alternative(html, subtype="html")
+    return letter
 
 
-def send_mail(config: Email, made: EmailMessage) -> None:
-    """Hand `made` to the server of [notify.email], again where it asks for patience or cannot be reached.
+def send_mail(config: Email, letter: EmailMessage) -> None:
+    """Hand `letter` to the server of [notify.email], again where it asks for patience or cannot be reached.
 
     Raises ConfigError without a server, or where a password would travel in clear; GpucostError where the mail is not taken.
     """
@@ -349,7 +349,7 @@ def send_mail(config: Email, made: EmailMessage) -> None:
         )
     for pause in (*_PAUSES, None):
         try:
-            _send(config, made, password)
+            _send(config, letter, password)
             return
         except (OSError, smtplib.SMTPException) as error:
             if pause is None or not _is_passing(error):
@@ -358,7 +358,7 @@ def send_mail(config: Email, made: EmailMessage) -> None:
             time.sleep(pause)
 
 
-def _send(config: Email, made: EmailMessage, password: str | None) -> None:
+def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
     trusted = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
     host = config.host or ""
     connect = (
@@ -371,7 +371,7 @@ def _send(config: Email, made: EmailMessage, password: str | None) -> None:
             connect.starttls(context=trusted)
         if config.username is not None and password is not None:
             connect.login(config.username, password)
-        refused = connect.send_message(made)
+        refused = connect.send_message(letter)
     finally:
         # the server may be gone by now: whether the mail was taken is known already
         with contextlib.suppress(OSError, smtplib.SMTPException):

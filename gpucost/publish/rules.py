@@ -48,7 +48,7 @@ def quoted(text: object) -> str:
     """`text` in double quotes with JSON's escapes, which YAML and PromQL both read, on one line."""
     # YAML takes these for line breaks or refuses them, and JSON leaves them as they are
     return re.sub(
-        "[\x7f-\x9f\u2028\u2029\ufeff]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(str(text), ensure_ascii=False)
+        "[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False)
     )
 
 
