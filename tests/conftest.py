@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpucost.store.connection import Store
-from tests.golden.report_fleet import alone
 from tests.replay.server import prometheus_over, require_prometheus
 from tests.shared import SHARED
 
@@ -94,6 +93,8 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Commands find nothing but what the test gives them, and attribute nothing."""
+    from tests.golden.report_fleet import alone  # slow to import
+
     alone(tmp_path, monkeypatch)
     return tmp_path
 
