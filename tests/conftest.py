@@ -91,6 +91,15 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands find nothing but what the test gives them, and attribute nothing."""
+    from tests.golden.report_fleet import alone  # slow to import
+
+    alone(tmp_path, monkeypatch)
+    return tmp_path
+
+
+@pytest.fixture
 def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str]]:
     """A function from a described fleet to the URL of a real Prometheus that scraped it.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command, option, parameters
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period, local_midnight, month_period, name_of
 
@@ -34,38 +35,41 @@ def export_alerts(call: Call) -> None:
     call.deliver(alerting_rules(call.settings, call.now.astimezone(call.tz).date()), "alerting rules")
 
 
-@command("* output", without="store")
-def export_cronjob(
-    call: Call,
-    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Image that the Dockerfile of gpucost makes.")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CronJob.")] = "gpucost",
-    namespace: Annotated[str, typer.Option("--namespace", metavar="NAME", help="Namespace of everything.")] = "gpucost",
-    schedule: Annotated[str, typer.Option("--schedule", metavar="CRON", help="When it runs.")] = "30 2 * * *",
-    run: Annotated[
-        list[str] | None,
-        option(
-            "--run",
-            "COMMAND",
-            "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
+def _named(name: str, metavar: str, help: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help)
+
+
+_MANIFEST = parameters(
+    {
+        "image": (str, _named("--image", "IMAGE", "Image that the Dockerfile of gpucost makes."), ...),
+        "name": (str, _named("--name", "NAME", "Name of the CronJob."), "gpucost"),
+        "namespace": (str, _named("--namespace", "NAME", "Namespace of everything."), "gpucost"),
+        "schedule": (str, _named("--schedule", "CRON", "When it runs."), "30 2 * * *"),
+        "run": (
+            list[str] | None,
+            option(
+                "--run",
+                "COMMAND",
+                "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
+            ),
         ),
-    ] = None,
-    claim: Annotated[
-        str, typer.Option("--claim", metavar="NAME", help="Persistent volume claim that the store lies on.")
-    ] = "gpucost-data",
-    claim_size: Annotated[str, typer.Option("--claim-size", metavar="SIZE", help="How large a claim to make.")] = "10Gi",
-    existing_claim: Annotated[bool, typer.Option("--existing-claim", help="The claim is there: make none.")] = False,
-    storage_class: Annotated[
-        str | None, option("--storage-class", "NAME", "Storage class of the claim; else the default.")
-    ] = None,
-    config_map: Annotated[
-        str, typer.Option("--config-map", metavar="NAME", help="Config map that holds gpucost.toml.")
-    ] = "gpucost-config",
-    secret: Annotated[str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")] = None,
-    service_account: Annotated[
-        str | None, option("--service-account", "NAME", "Service account, for a cloud's workload identity.")
-    ] = None,
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory that it asks for, and may use.")] = "2Gi",
-) -> None:
+        "claim": (str, _named("--claim", "NAME", "Persistent volume claim that the store lies on."), "gpucost-data"),
+        "claim_size": (str, _named("--claim-size", "SIZE", "How large a claim to make."), "10Gi"),
+        "existing_claim": (bool, typer.Option("--existing-claim", help="The claim is there: make none."), False),
+        "storage_class": (str | None, option("--storage-class", "NAME", "Storage class of the claim; else the default.")),
+        "config_map": (str, _named("--config-map", "NAME", "Config map that holds gpucost.toml."), "gpucost-config"),
+        "secret": (str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")),
+        "service_account": (
+            str | None,
+            option("--service-account", "NAME", "Service account, for a cloud's workload identity."),
+        ),
+        "memory": (str, _named("--memory", "SIZE", "Memory that it asks for, and may use."), "2Gi"),
+    }
+)
+
+
+@command(f"{' '.join(_MANIFEST)} output", without="store", more=_MANIFEST)
+def export_cronjob(call: Call) -> None:
     """Print a Kubernetes CronJob, and the claim for its store.
 
     It runs without root, without capabilities, on a file system that cannot be written outside of the store and /tmp. The
@@ -77,30 +81,15 @@ def export_cronjob(
       gpucost export cronjob --image gpucost:1.0 --secret gpucost --run "collect prometheus" --run "notify slack"
       gpucost export cronjob --image gpucost:1.0 --schedule "0 6 2 * *" --existing-claim
     """
-    from gpucost.publish.cronjob import CronJobOptions, cronjob
+    from gpucost.publish.cronjob import cronjob
 
-    timezone = call.settings.timezone
-    runs = tuple(run or ("collect prometheus",))
+    timezone, size = call.settings.timezone, None if call.more["existing_claim"] else call.more["claim_size"]
+    runs = call.more["run"] or ["collect prometheus"]
     _check_commands(runs)
-    options = CronJobOptions(
-        image=image,
-        name=name,
-        namespace=namespace,
-        schedule=schedule,
-        timezone=timezone,
-        runs=runs,
-        claim=claim,
-        claim_size=None if existing_claim else claim_size,
-        storage_class=storage_class,
-        config_map=config_map,
-        secret=secret,
-        service_account=service_account,
-        memory=memory,
-    )
-    call.deliver(cronjob(options), "manifest")
+    call.deliver(cronjob({**call.more, "timezone": timezone, "claim_size": size}, runs), "manifest")
 
 
-def _check_commands(runs: tuple[str, ...]) -> None:
+def _check_commands(runs: Sequence[str]) -> None:
     """Raises UsageError for a command that gpucost does not have: better now than at 2:30."""
     import typer.main
 
@@ -165,12 +154,13 @@ def _periods(call: Call) -> list[PeriodViews]:
 
     Raises GpucostError where neither holds data, or not the month that was asked for.
     """
-    found, tz = [], call.tz
+    views: list[PeriodViews] = []
+    tz = call.tz
     month = call.named_period[0] if call.named_period else month_period(call.now.astimezone(tz).date(), tz)
     end = min(call.now, month.end)
     try:
-        found.append(_views(call, "month_to_date", month))
-        end = min(end, found[0].end)
+        views.append(_views(call, "month_to_date", month))
+        end = min(end, views[0].end)
     except GpucostError as error:
         if call.named_period or not _has_no_data(error):
             raise
@@ -178,12 +168,12 @@ def _periods(call: Call) -> list[PeriodViews]:
     last = local_midnight(end.astimezone(tz).date(), tz)
     first = local_midnight((last - timedelta(hours=1)).astimezone(tz).date(), tz)
     try:
-        found.append(_views(call, "last_day", Period(first, last)))
+        views.append(_views(call, "last_day", Period(first, last)))
     except GpucostError as error:
-        if not found or not _has_no_data(error):
+        if not views or not _has_no_data(error):
             raise
         call.note(f"the last day is left out: {error.message}")
-    return found
+    return views
 
 
 def _has_no_data(error: GpucostError) -> bool:
@@ -192,18 +182,16 @@ def _has_no_data(error: GpucostError) -> bool:
 
 
 def _views(call: Call, name: str, period: Period) -> PeriodViews:
+    from gpucost import pipeline
     from gpucost.publish.openmetrics import PeriodViews
 
-    by_team = _report(call, period, "team")
+    def report(*by: str) -> ReportView:
+        query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
+        return pipeline.report(call.settings, call.store, query)
+
+    by_team = report("team")
     reached = by_team.coverage.collected_to or period.end
-    return PeriodViews(name, period, by_team, _report(call, period, "gpu_model", "capacity_type"), end=min(reached, period.end))
-
-
-def _report(call: Call, period: Period, *by: str) -> ReportView:
-    from gpucost import pipeline
-
-    query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
-    return pipeline.report(call.settings, call.store, query)
+    return PeriodViews(name, period, by_team, report("gpu_model", "capacity_type"), end=min(reached, period.end))
 
 
 @command("output")

@@ -67,12 +67,12 @@ def notify_email(call: Call) -> None:
 
     server = call.settings.notify.email
     message, _ = summary(call)
-    made = mail(server, message.title, as_text(message), as_html(message))
+    letter = mail(server, message.title, as_text(message), as_html(message))
     if call.more["dry_run"]:
-        put(f"To: {made['To']}\nFrom: {made['From']}\nSubject: {message.title}\n\n{as_text(message)}", nl=False)
+        put(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}\n\n{as_text(message)}", nl=False)
         return
-    send_mail(server, made)
-    call.note(f"{message.title}: sent to {made['To']}")
+    send_mail(server, letter)
+    call.note(f"{message.title}: sent to {letter['To']}")
 
 
 @command(_LAYOUT, more=_ABOUT)

@@ -1,4 +1,4 @@
-"""`gpucost config show`: every setting in force and where it comes from."""
+"""What sets gpucost up and looks inside it: config show, demo, doctor, init, schema, sql, store info."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.doctor import Check
     from gpucost.periods import Period
-    from gpucost.store.schema import StoreInfo
 
 
 @command("written")
@@ -49,7 +47,26 @@ def config_show(call: Call) -> None:
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 
 
-_TEAM = "research"
+_NEXT = """
+next:
+  gpucost demo --keep ./gpucost-demo    to look around in it
+  gpucost init                          for your own fleet"""
+_NEXT_KEPT = """
+next:
+  cd {folder}
+  gpucost report --team product
+  gpucost report --by namespace,gpu_model
+  gpucost reconcile --month {billed}      where each dollar of the bill went
+  gpucost chargeback --month {billed} --out chargeback
+  gpucost whatif reserve
+  gpucost budget check
+  gpucost unit epoch
+  gpucost unit tokens
+  gpucost waste
+  gpucost findings
+  gpucost queue
+  gpucost sql "from charges"
+  change prices.csv or gpucost.toml, and report again"""
 
 
 @command(without="config store")
@@ -73,22 +90,13 @@ def demo(
 
     period = last_months(call.now)
     billed, estimated = months(period)
-    with _folder(keep) as folder:
-        config = build(folder, period, call.note)
+    with nullcontext(keep.expanduser()) if keep else TemporaryDirectory(prefix="gpucost-demo-") as folder:
+        config = build(Path(folder), period, call.note)
         call.note("attributing every GPU-hour")
         _report(config, estimated)
         put()
-        _report(config, estimated, _TEAM)
-    call.note(_next(keep, f"{billed.start:%Y-%m}"))
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        yield keep.expanduser()
-        return
-    with TemporaryDirectory(prefix="gpucost-demo-") as folder:
-        yield Path(folder)
+        _report(config, estimated, "research")
+    call.note(_NEXT_KEPT.format(folder=shlex.quote(str(keep)), billed=f"{billed.start:%Y-%m}") if keep else _NEXT)
 
 
 def _report(config: Config, month: Period, *teams: str) -> None:
@@ -99,35 +107,6 @@ def _report(config: Config, month: Period, *teams: str) -> None:
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
     write_report(pipeline.report(config, Store(config.store), query), ReportFormat.table, None)
-
-
-def _next(keep: Path | None, billed: str) -> str:
-    if keep is None:
-        steps = [
-            "gpucost demo --keep ./gpucost-demo    to look around in it",
-            "gpucost init                          for your own fleet",
-        ]
-    else:
-        steps = [
-            f"cd {shlex.quote(str(keep))}",
-            "gpucost report --team product",
-            "gpucost report --by namespace,gpu_model",
-            f"gpucost reconcile --month {billed}      where each dollar of the bill went",
-            f"gpucost chargeback --month {billed} --out chargeback",
-            "gpucost whatif reserve",
-            "gpucost budget check",
-            "gpucost unit epoch",
-            "gpucost unit tokens",
-            "gpucost waste",
-            "gpucost findings",
-            "gpucost queue",
-            'gpucost sql "from charges"',
-            "change prices.csv or gpucost.toml, and report again",
-        ]
-    return "\n".join(["", "next:", *(f"  {step}" for step in steps)])
-
-
-MARKS = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}
 
 
 @command()
@@ -167,15 +146,13 @@ def doctor(
 
 
 def _print(check: Check) -> None:
-    mark, color = MARKS[check.status]
+    mark, color = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}[check.status]
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         mark = f"\033[{color}m{mark}\033[0m"
-    first, *rest = check.found.splitlines() or [""]
-    typer.echo(f"  {mark} {check.status:<4}  {check.subject}: {first}")
-    for line in rest:
-        typer.echo(f"          {line}")
+    lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
-        typer.echo(f"          fix: {check.fix}")
+        lines.append(f"fix: {check.fix}")
+    typer.echo("\n          ".join([f"  {mark} {check.status:<4}  {check.subject}: {lines[0]}", *lines[1:]]))
 
 
 @command()
@@ -195,6 +172,8 @@ def init(
       gpucost init --yes --url https://prometheus.example.com
       gpucost init --config ~/.config/gpucost/gpucost.toml
     """
+    from pydantic import ValidationError
+
     from gpucost import discover
     from gpucost.config.load import FILE_NAME
     from gpucost.config.model import PrometheusSource, shown_url
@@ -213,12 +192,30 @@ def init(
         server = discover.probe(chosen.rstrip("/"))
     try:
         chosen = PrometheusSource(url=chosen).url
-    except ValueError as error:
-        raise ConfigError(f"{shown_url(chosen)} cannot be used: {_first_reason(error)}", "give --url http://HOST:PORT") from None
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{shown_url(chosen)} cannot be used: {reason}", "give --url http://HOST:PORT") from None
     _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")})
     put(f"wrote {target}")
-    call.note(_about(server, chosen))
-    call.note(_advice(target, server.retention if server else None))
+    if server is None:
+        call.note(f"note: nothing that speaks Prometheus' API answers at {chosen} yet")
+    elif server.needs_login:
+        call.note(f"note: {chosen} wants a login; name a token file or password under [prometheus]")
+    else:
+        call.note(f"found {chosen}" + (f", version {server.version}" if server.version else ""))
+    forgets = f" after {server.retention}" if server and server.retention else ", by default after 15 days"
+    cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
+    call.note(_ADVICE.format(forgets=forgets, cron=cron))
+
+
+_ADVICE = """
+Prometheus forgets{forgets}: collect every day, by cron for example:
+  {cron}
+
+next:
+  gpucost doctor
+  gpucost collect prometheus
+  gpucost report"""
 
 
 def _write(target: Path, answers: dict[str, str]) -> None:
@@ -230,30 +227,6 @@ def _write(target: Path, answers: dict[str, str]) -> None:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}", "--config names another file") from None
-
-
-def _first_reason(error: ValueError) -> str:
-    from pydantic import ValidationError
-
-    reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    return reason.removeprefix("Value error, ")
-
-
-def _about(server: object, url: str) -> str:
-    from gpucost.discover import Server
-
-    if not isinstance(server, Server):
-        return f"note: nothing that speaks Prometheus' API answers at {url} yet"
-    if server.needs_login:
-        return f"note: {url} wants a login; name a token file or password under [prometheus]"
-    return f"found {url}" + (f", version {server.version}" if server.version else "")
-
-
-def _advice(target: Path, retention: str | None) -> str:
-    forgets = f"Prometheus forgets after {retention}" if retention else "Prometheus forgets, by default after 15 days"
-    cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
-    steps = "\n  ".join(["next:", "gpucost doctor", "gpucost collect prometheus", "gpucost report"])
-    return f"\n{forgets}: collect every day, by cron for example:\n  {cron}\n\n{steps}"
 
 
 @command("* output", without="config store")
@@ -307,46 +280,38 @@ def store_info(call: Call) -> None:
       gpucost store info --store october.duckdb --format json
       gpucost store info --format csv -o sources.csv
     """
+    from gpucost.render.schema import table, to_json
+
     answer = call.store.info()
-    if call.format is RowFormat.json:
-        from gpucost.render.schema import to_json
-
-        call.write(to_json(answer, "store"))
-    elif call.format is RowFormat.table:
-        call.write(_text(answer, verbose=call.verbose))
-    else:
-        columns = ("source", "kind", "from", "to", "loads", "samples", "dropped", "last_loaded_at")
-        call.write_rows(columns, _sources(answer))
-
-
-def _sources(answer: StoreInfo) -> list[tuple[Any, ...]]:
-    return [
+    sources = [
         (s.source, s.kind, s.start, s.end, s.loads, s.rows, s.dropped, s.last_loaded_at.replace(microsecond=0))
         for s in answer.sources
     ]
-
-
-def _text(answer: StoreInfo, *, verbose: bool) -> str:
+    columns = ("source", "kind", "from", "to", "loads", "samples", "dropped")
+    if call.format is RowFormat.json:
+        call.write(to_json(answer, "store"))
+        return
+    if call.format is not RowFormat.table:
+        call.write_rows((*columns, "last_loaded_at"), sources)
+        return
     merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
-    parts = [
-        f"store    {answer.path}\n",
-        f"size     {size(answer.size)}{merged}\n",
-        f"version  schema {answer.schema_version}, file format {answer.storage_version}\n",
-        f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n",
-    ]
-    if answer.sources:
-        columns = ("source", "kind", "from", "to", "loads", "samples", "dropped", "last load")
-        rows = [[iso(value) if isinstance(value, datetime) else value for value in row] for row in _sources(answer)]
-        parts.append(render_rows(columns, rows, RowFormat.table))
+    text = (
+        f"store    {answer.path}\n"
+        f"size     {size(answer.size)}{merged}\n"
+        f"version  schema {answer.schema_version}, file format {answer.storage_version}\n"
+        f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
+    )
+    if sources:
+        rows = [[iso(value) if isinstance(value, datetime) else value for value in row] for row in sources]
+        text += render_rows((*columns, "last load"), rows, RowFormat.table)
     else:
-        parts.append("nothing was collected yet: gpucost collect prometheus\n")
+        text += "nothing was collected yet: gpucost collect prometheus\n"
     if answer.dropped:
-        dropped = [(d.source, d.reason, d.metric, d.samples) for d in answer.dropped]
-        parts += ["\nleft out as impossible:\n", render_rows(("source", "reason", "metric", "samples"), dropped, RowFormat.table)]
-    if verbose:
-        tables = [(table.name, table.rows) for table in answer.tables]
-        parts += ["\n", render_rows(("table", "rows"), tables, RowFormat.table)]
-    return "".join(parts)
+        text += "\nleft out as impossible:\n" + render_rows(*table(answer.dropped), RowFormat.table)
+    if call.verbose:
+        tables = [(one.name, one.rows) for one in answer.tables]
+        text += "\n" + render_rows(("table", "rows"), tables, RowFormat.table)
+    call.write(text)
 
 
 def size(count: int) -> str:

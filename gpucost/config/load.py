@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
+from gpucost.suggest import did_you_mean
 
 FILE_NAME = "gpucost.toml"
 PREFIX = "GPUCOST_"
@@ -41,83 +41,71 @@ _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.\s]+))\s*""")
 
 @dataclass
 class Settings:
-    """Raw settings, not validated, and where each came from: a line of the file, a variable or an option."""
+    """Raw settings, not validated. `origins` has the line, 0 for none, and the words for where each key was set."""
 
     path: Path | None
     base: Path
     values: dict[str, Any] = field(default_factory=dict)
-    lines: dict[Key, int] = field(default_factory=dict)
-    overrides: dict[Key, str] = field(default_factory=dict)
+    origins: dict[Key, tuple[int, str]] = field(default_factory=dict)
 
-    def put(self, key: Key, value: Any, origin: str, base: Path, *, only_if_missing: bool = False) -> None:
+    def put(self, key: Key, value: Any, origin: str, base: Path) -> None:
         """Set `key`, coming from `origin`; relative paths are taken from `base`."""
         table: Any = self.values
         for part in key[:-1]:
             table = table[part] if isinstance(part, int) else table.setdefault(part, {})
-        if only_if_missing and key[-1] in table:
-            return
         table[key[-1]] = absolute(value, base, key[-1])
-        self.overrides[key] = origin
+        self.origins[key] = (self.origin(key)[0], origin)
 
-    def origin(self, key: Key) -> str | None:
-        """Where `key`, or else the nearest table around it, was set; None for a default."""
-        for end in range(len(key), 0, -1):
-            if key[:end] in self.overrides:
-                return self.overrides[key[:end]]
-            if key[:end] in self.lines:
-                return f"{self.path}:{self.lines[key[:end]]}"
-        return next((origin for inner, origin in self.overrides.items() if inner[: len(key)] == key), None)
+    def origin(self, key: Key) -> tuple[int, str]:
+        """Line and words for where `key`, else the nearest table around it, else a key in it was set; (0, "") for a default."""
+        around = [key[:end] for end in range(len(key), 0, -1)]
+        inside = [other for other in self.origins if other[: len(key)] == key]
+        return next((self.origins[other] for other in (*around, *inside) if other in self.origins), (0, ""))
 
-    def line(self, key: Key) -> int:
-        """The line of `key`, or else of the nearest table around it; 0 where it is not from the file."""
-        return next((self.lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in self.lines), 0)
-
-    def origins(self) -> dict[str, str]:
+    def origin_names(self) -> dict[str, str]:
         """Where each key was set, by its dotted name, deepest first; tables only where they stand on one line."""
-        keys = sorted({*self.lines, *self.overrides}, key=len, reverse=True)
-        tables = {key[:end] for key in keys for end in range(1, len(key))}
-        return {dotted(key): self.origin(key) or "" for key in keys if key not in tables}
+        tables = {key[:end] for key in self.origins for end in range(1, len(key))}
+        keys = sorted(self.origins.keys() - tables, key=len, reverse=True)
+        return {dotted(key): self.origins[key][1] for key in keys}
 
 
-def read(path: Path | None, environ: Mapping[str, str], cwd: Path, *, known: frozenset[str]) -> Settings:
+def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
     """The settings of the config file, if there is one, under those of the environment.
 
-    `known` are the names of the top level. Raises ConfigError where a file that was asked for is missing or broken.
+    Raises ConfigError where a file that was asked for is missing or broken.
     """
-    found = find(path, environ, cwd)
-    settings = Settings(found, found.parent if found else cwd)
-    if found:
-        settings.values, settings.lines = _parse(found)
-    settings.values = absolute(settings.values, settings.base)
-    if isinstance(settings.values.get("prometheus"), dict):
-        settings.values["prometheus"] = [settings.values["prometheus"]]
-        settings.lines = {_in_first(key): line for key, line in settings.lines.items()}
+    file = find(path, environ, cwd)
+    settings = Settings(file, file.parent if file else cwd)
+    if file:
+        values, lines = _parse(file)
+        settings.values = absolute(values, settings.base)
+        is_one_server = isinstance(values.get("prometheus"), dict)
+        if is_one_server:
+            settings.values["prometheus"] = [settings.values["prometheus"]]
+        for key, line in lines.items():
+            place = ("prometheus", 0, *key[1:]) if is_one_server and key[0] == "prometheus" else key
+            settings.origins[place] = (line, f"{file}:{line}")
     for name in sorted(environ):
-        _overlay(settings, name, environ[name], cwd, known)
+        _overlay(settings, name, environ[name], cwd)
     return settings
 
 
 def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
     """The config file in force, absolute; None where there is none. Raises ConfigError if one was named and is not there."""
-    named = environ.get(f"{PREFIX}CONFIG")
-    for given, by in ((path, "option --config"), (Path(named) if named else None, f"variable {PREFIX}CONFIG")):
-        if given is not None:
-            wanted = cwd / given.expanduser()
-            if wanted.is_dir() and wanted.name != FILE_NAME:
-                wanted = wanted / FILE_NAME
-            if wanted.is_dir():
-                raise _directory(wanted)
-            if not wanted.exists():
-                raise ConfigError(f"no config file at {wanted} ({by})", "gpucost init writes one; --config names another")
-            return wanted
-    found = next((place for place in places(environ, cwd) if place.exists()), None)
-    if found and found.is_dir():
-        raise _directory(found)
-    return found
-
-
-def _directory(path: Path) -> ConfigError:
-    return ConfigError(f"{path} is a directory, not a config file", "move it away, or name a file with --config")
+    variable = f"{PREFIX}CONFIG"
+    named = path or (Path(environ[variable]) if environ.get(variable) else None)
+    if named is None:
+        file = next((place for place in places(environ, cwd) if place.exists()), None)
+    else:
+        file = cwd / named.expanduser()
+        if file.is_dir() and file.name != FILE_NAME:
+            file = file / FILE_NAME
+        if not file.exists():
+            by = f"variable {variable}" if path is None else "option --config"
+            raise ConfigError(f"no config file at {file} ({by})", "gpucost init writes one; --config names another")
+    if file and file.is_dir():
+        raise ConfigError(f"{file} is a directory, not a config file", "move it away, or name a file with --config")
+    return file
 
 
 def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
@@ -185,31 +173,26 @@ def _indexed(name: Key, counts: dict[Key, int], *, is_new: bool) -> Key:
     return key
 
 
-def _in_first(key: Key) -> Key:
-    return ("prometheus", 0, *key[1:]) if key[0] == "prometheus" else key
-
-
-def _overlay(settings: Settings, name: str, text: str, cwd: Path, known: frozenset[str]) -> None:
+def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
     """Lay one variable over the settings; an empty one counts as unset.
 
     Variables that are none of ours are left alone (Kubernetes makes GPUCOST_PORT).
     """
     if not text or not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG":
         return
-    parts = name.removeprefix(PREFIX).lower().split("__")
-    if parts[0] not in known:
-        near = difflib.get_close_matches(parts[0], known, 1, 0.79)
-        if near:
-            raise ConfigError(f"variable {name} is no setting", f"did you mean {PREFIX}{near[0].upper()}?")
+    key: Key = tuple(name.removeprefix(PREFIX).lower().split("__"))
+    if key[0] not in Config.model_fields:
+        hint = did_you_mean(str(key[0]), Config.model_fields, cutoff=0.79, shown=lambda known: PREFIX + known.upper())
+        if hint:
+            raise ConfigError(f"variable {name} is no setting", hint)
         return
-    key: Key = tuple(parts)
-    if parts[0] == "prometheus" and len(parts) > 1:
+    if key[0] == "prometheus" and len(key) > 1:
         if not settings.values.get("prometheus"):
             settings.values["prometheus"] = [{}]
         if len(settings.values["prometheus"]) > 1:
             message = f"variable {name} does not say which of several [[prometheus]] it means"
             raise ConfigError(message, f"set it in {settings.path}")
-        key = ("prometheus", 0, *parts[1:])
+        key = ("prometheus", 0, *key[1:])
     try:
         value = json.loads(text) if text.startswith(("[", "{")) else text
         settings.put(key, value, f"variable {name}", cwd)
@@ -239,58 +222,50 @@ PLAIN_WORDS = {
 }
 
 
-def explain(error: ValidationError, settings: Settings, model: type[BaseModel]) -> tuple[str, str]:
-    """The message and the fix for all that `error` found in `settings`, one line for each wrong key."""
-    found = sorted(error.errors(include_url=False), key=lambda detail: settings.line(detail["loc"]))
-    lines = [f"{dotted(detail['loc']) or 'config'}{_place(detail['loc'], settings)}: {_wrong(detail, model)}" for detail in found]
+def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
+    """The message and the fix for all that `error` names in `settings`, one line for each wrong key."""
+    lines = []
+    for detail in sorted(error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0]):
+        place = settings.origin(detail["loc"])[1]
+        lines.append(f"{dotted(detail['loc']) or 'config'}{f' ({place})' if place else ''}: {_wrong(detail)}")
     count = "a wrong setting" if len(lines) == 1 else f"{len(lines)} wrong settings"
     return "\n  ".join([count, *lines]), "docs/config.md lists every key; gpucost init writes a file to start from"
 
 
-def _place(loc: Key, settings: Settings) -> str:
-    origin = settings.origin(loc)
-    return f" ({origin})" if origin else ""
+def _wrong(detail: ErrorDetails) -> str:
+    loc, kind, value = detail["loc"], detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        return _unknown(loc)
+    if kind == "list_type" and isinstance(value, dict) and keys_at(loc):
+        return f"write [[{'.'.join(str(part) for part in loc if isinstance(part, str))}]]"
+    if kind in PLAIN_WORDS:
+        return PLAIN_WORDS[kind]
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    # what could hold a credential by mistake is not shown
+    may_be_shown = not {"url", "headers", "headers_env", "basic_auth", "bearer_token_env"} & set(loc)
+    if may_be_shown and isinstance(value, str | int | float) and repr(value) not in message:
+        message += f", got {value!r}"
+    return message[:1].lower() + message[1:]
 
 
-def _wrong(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    if detail["type"] == "extra_forbidden":
-        return _unknown(detail["loc"], model)
-    if detail["type"] == "list_type" and isinstance(detail["input"], dict) and keys_at(detail["loc"], model):
-        return f"write [[{'.'.join(str(part) for part in detail['loc'] if isinstance(part, str))}]]"
-    if detail["type"] in PLAIN_WORDS:
-        return PLAIN_WORDS[detail["type"]]
-    said = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    value = detail["input"]
-    if _may_be_shown(detail["loc"]) and isinstance(value, str | int | float) and repr(value) not in said:
-        said += f", got {value!r}"
-    return said[:1].lower() + said[1:]
-
-
-def _may_be_shown(loc: Key) -> bool:
-    """Values that could hold a credential by mistake stay out of messages."""
-    return not {"url", "headers", "headers_env", "basic_auth", "bearer_token_env"} & set(loc)
-
-
-def _unknown(loc: Key, model: type[BaseModel]) -> str:
+def _unknown(loc: Key) -> str:
     name = str(loc[-1])
     if name.lower() in SECRET_KEYS:
         return f"secrets are not written here; use {SECRET_KEYS[name.lower()]}"
-    siblings = keys_at(loc[:-1], model)
+    siblings = keys_at(loc[:-1])
     same = [key for key in siblings if any({key, name} <= keys for keys in SAME_KEYS)]
-    near = same or difflib.get_close_matches(name, siblings, 1, 0.6)
-    if near:
-        return f"no such key; did you mean {dotted((*loc[:-1], near[0]))}?"
-    elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == name]
-    return f"no such key; did you mean {elsewhere[0]}?" if elsewhere else "no such key"
+    elsewhere = [f"did you mean {key}?" for key in all_keys(Config) if key.rpartition(".")[2] == name]
+    hint = did_you_mean(same[0] if same else name, siblings, "".join(elsewhere[:1]), shown=lambda key: dotted((*loc[:-1], key)))
+    return f"no such key; {hint}" if hint else "no such key"
 
 
-def keys_at(loc: Key, model: type[BaseModel]) -> list[str]:
+def keys_at(loc: Key) -> list[str]:
     """The keys that the table at `loc` may hold."""
-    section: type[BaseModel] | None = model
+    section: type[BaseModel] | None = Config
     for part in loc:
         if isinstance(part, str):
-            annotation = fields_of(section)[part].annotation if section and part in fields_of(section) else None
-            section = section_of(annotation)
+            known = fields_of(section) if section else {}
+            section = section_of(known[part].annotation) if part in known else None
     return list(fields_of(section)) if section else []
 
 
@@ -330,16 +305,17 @@ def load_config(
     Raises ConfigError, naming every wrong key with its file and line or its variable.
     """
     cwd = cwd or Path.cwd()
-    settings = read(path, environ, cwd, known=frozenset(Config.model_fields))
-    settings.put(("store",), str(Config.model_fields["store"].default), "default", settings.base, only_if_missing=True)
+    settings = read(path, environ, cwd)
     if store is not None:
         settings.put(("store",), str(store), "option --store", cwd)
+    elif "store" not in settings.values:
+        settings.put(("store",), str(Config.model_fields["store"].default), "default", settings.base)
     try:
         config = Config.model_validate(settings.values)
     except ValidationError as error:
-        raise ConfigError(*explain(error, settings, Config)) from None
+        raise ConfigError(*explain(error, settings)) from None
     config._path = settings.path
-    config._origins = settings.origins()
+    config._origins = settings.origin_names()
     return config
 
 
@@ -347,12 +323,9 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
     """Rows of (key, value, where it comes from) for every setting. Secrets are not read; values of headers are hidden."""
     rows = []
     for key, value in _leaves("", config.model_dump(by_alias=True)):
-        origin = next(
-            (text for known, text in config._origins.items() if (key + ".").startswith((f"{known}.", f"{known}["))), "default"
-        )
-        hidden = ".headers." in key
-        value = shown_url(value) if key.endswith(".url") else value
-        rows.append((key, "(hidden)" if hidden else as_toml(value), origin))
+        places = (place for known, place in config._origins.items() if f"{key}.".startswith((f"{known}.", f"{known}[")))
+        shown = "(hidden)" if ".headers." in key else as_toml(shown_url(value) if key.endswith(".url") else value)
+        rows.append((key, shown, next(places, "default")))
     return rows
 
 

@@ -1,15 +1,30 @@
--- reads: machines and prices of a month, bound as one list per column; the terms of the contract
+-- reads: the fleet's machines of a month, bound as one list per column; the terms of the contract
 -- writes: cur, the month's charges as AWS would deliver them in a CUR 2.0 export
 -- invariant: one row per line item; unblended costs add up to the invoice; the same machines give the same rows
 CREATE OR REPLACE TEMP TABLE cur AS
 WITH machines AS (
     SELECT unnest($id::VARCHAR[]) AS id, unnest($instance_type::VARCHAR[]) AS instance_type, unnest($option::VARCHAR[]) AS option,
-        unnest($zone::VARCHAR[]) AS zone, unnest($account::VARCHAR[]) AS account,
-        unnest($from_s::BIGINT[]) AS from_s, unnest($to_s::BIGINT[]) AS to_s
+        unnest($zone::VARCHAR[]) AS zone, $main_account AS account, unnest($from_s::BIGINT[]) AS from_s, unnest($to_s::BIGINT[]) AS to_s
+    UNION ALL
+    SELECT id, instance_type, option, zone, account, epoch($from::TIMESTAMP)::BIGINT + after_s,
+        coalesce(epoch($from::TIMESTAMP)::BIGINT + until_s, epoch($to::TIMESTAMP)::BIGINT)
+    FROM (VALUES
+        ('i-0aa17e3f9c2d4b601', 'm6i.2xlarge', 'on_demand', 'us-east-1a', $main_account, 0, NULL),
+        ('i-0aa17e3f9c2d4b602', 'm6i.2xlarge', 'on_demand', 'us-east-1b', $main_account, 0, NULL),
+        -- it never joined its cluster
+        ('i-0dead51b3c0f2a771', 'p5.48xlarge', 'spot', 'us-east-1c', $main_account, 11 * 86400 + 40000, 11 * 86400 + 40840),
+        -- somebody's own machine, over a weekend too
+        ('i-0c0ffee19d2b6a443', 'g5.4xlarge', 'on_demand', 'us-east-1d', '777788889999', 6 * 86400 + 32400, 10 * 86400 + 34260),
+        ('cr-0d4f81e2', 'p5.48xlarge', 'unused', 'us-east-1a', $main_account, 24 * 86400, 25 * 86400)
+    ) AS others (id, instance_type, option, zone, account, after_s, until_s)
 ),
+-- per node-hour, before the discount
 prices AS (
-    SELECT unnest($priced_type::VARCHAR[]) AS instance_type, unnest($on_demand::VARCHAR[])::DECIMAL(12, 4) AS on_demand,
-        unnest($spot::VARCHAR[])::DECIMAL(12, 4) AS spot
+    SELECT instance_type, on_demand::DECIMAL(12, 4) AS on_demand, spot::DECIMAL(12, 4) AS spot
+    FROM (VALUES
+        ('p4d.24xlarge', 21.96, 10.40), ('p5.48xlarge', 55.04, 23.60), ('g4dn.12xlarge', 3.91, 1.45), ('g5.12xlarge', 5.67, 2.30),
+        ('g5.4xlarge', 1.624, 0.65), ('m6i.2xlarge', 0.384, 0.15)
+    ) AS list (instance_type, on_demand, spot)
 ),
 hours AS (
     SELECT *, to_timestamp(hour * 3600)::TIMESTAMP AS starts, to_timestamp(hour * 3600 + 3600)::TIMESTAMP AS ends,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,70 +23,14 @@ from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import Answer, SampleWindow, Threshold, load_window
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
+CLUSTER = SOURCE = "demo"
+_WINDOW_MS = 31 * 24 * MS_PER_HOUR
 _MARK = "# The sample fleet of `gpucost demo`."
-
-#: What on-demand machines of a type cost where a commitment pays for them: (instance type, purchase option, $ per node-hour).
-_COMMITTED = (
-    # the mean of two machines, of which the plan pays for one and a half
-    (bill.PLAN_TYPE, "savings_plan", "17.32"),
-    (bill.RESERVED_TYPE, "reserved", bill.RESERVED_AMORTIZED),
+_TEAMS = "\n".join(
+    f"\n[[teams]]\nname = {json.dumps(name)}\nnamespaces = {json.dumps(list(namespaces))}" for name, namespaces in TEAMS.items()
 )
-#: From the middle of the month H100s in one zone are scarce.
-_DEARER = ("p5.48xlarge", "us-east-1c", "23.60", "27.90")
-
-
-def prepare(folder: Path) -> None:
-    """Makes `folder` an empty place for a demo; what an earlier demo left there goes.
-
-    Raises UsageError where the folder holds anything else, or cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        found = {entry.name for entry in folder.iterdir()}
-        config = folder / CONFIG
-        is_demo = config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{folder} cannot hold a demo: {error}", "gpucost demo --keep ./gpucost-demo") from None
-    if found and not is_demo:
-        raise UsageError(
-            f"{folder} is not empty and holds no earlier demo: {', '.join(sorted(found)[:3])}",
-            "name a new directory, or empty this one",
-        )
-    for path in (*(folder / name for name in (STORE, f"{STORE}.wal", CONFIG, BOOK)), *folder.glob(bill.FILES)):
-        path.unlink(missing_ok=True)
-
-
-def write(folder: Path, month: Period) -> Path:
-    """Writes configuration and price book, which is for a month that no bill is there of; returns the configuration's path."""
-    (folder / BOOK).write_text(_book(month), encoding="utf-8")
-    config = folder / CONFIG
-    config.write_text(_config(), encoding="utf-8")
-    return config
-
-
-def _book(month: Period) -> str:
-    rows = ["provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"]
-    committed = {instance_type: (option, price) for instance_type, option, price in _COMMITTED}
-    for instance_type, on_demand, spot in bill.PRICES:
-        option, price = committed.get(instance_type, ("on_demand", on_demand))
-        rows.append(f"aws,us-east-1,,{instance_type},{option},{price},USD,")
-        rows.append(f"aws,us-east-1,,{instance_type},spot,{spot},USD,")
-    instance_type, zone, before, after = _DEARER
-    rows.append(f"aws,us-east-1,{zone},{instance_type},spot,{before},USD,")
-    rows.append(f"aws,us-east-1,{zone},{instance_type},spot,{after},USD,{iso(month.start + timedelta(days=16, hours=9))}")
-    return "\n".join(rows) + "\n"
-
-
-def _config() -> str:
-    teams = "\n".join(
-        f"\n[[teams]]\nname = {json.dumps(name)}\nnamespaces = {json.dumps(list(namespaces))}"
-        for name, namespaces in TEAMS.items()
-    )
-    return f"""{_MARK} Nothing here is real; change it and run `gpucost report` again.
+_CONFIG = f"""{_MARK} Nothing here is real; change it and run `gpucost report` again.
 store = "{STORE}"
 timezone = "UTC"
 currency = "USD"
@@ -100,7 +42,7 @@ book = "{BOOK}"
 
 # the enterprise agreement; a bill has it already
 [[prices.discounts]]
-percent = {Decimal(bill.DISCOUNT) * 100:.0f}
+percent = 10
 provider = "aws"
 
 [idle]
@@ -118,12 +60,40 @@ amount = 85000
 name = "team research"
 team = "research"
 amount = 25000
-{teams}
+{_TEAMS}
 """
+# The prices of the bill. Where a commitment pays for on-demand machines, what they cost under it: of the plan's type the mean
+# of two, of which it pays for one and a half. From the middle of the month H100s in one zone are scarce.
+_BOOK = """provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start
+aws,us-east-1,,p4d.24xlarge,savings_plan,17.32,USD,
+aws,us-east-1,,p4d.24xlarge,spot,10.40,USD,
+aws,us-east-1,,p5.48xlarge,on_demand,55.04,USD,
+aws,us-east-1,,p5.48xlarge,spot,23.60,USD,
+aws,us-east-1,,g4dn.12xlarge,on_demand,3.91,USD,
+aws,us-east-1,,g4dn.12xlarge,spot,1.45,USD,
+aws,us-east-1,,g5.12xlarge,reserved,3.57,USD,
+aws,us-east-1,,g5.12xlarge,spot,2.30,USD,
+aws,us-east-1,us-east-1c,p5.48xlarge,spot,23.60,USD,
+aws,us-east-1,us-east-1c,p5.48xlarge,spot,27.90,USD,"""
 
 
-CLUSTER = SOURCE = "demo"
-_WINDOW_HOURS = 31 * 24
+def prepare(folder: Path) -> None:
+    """Makes `folder` an empty place for a demo; what an earlier demo left there goes.
+
+    Raises UsageError where the folder holds anything else, or cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(entry.name for entry in folder.iterdir())
+        config = folder / CONFIG
+        is_demo = config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{folder} cannot hold a demo: {error}", "gpucost demo --keep ./gpucost-demo") from None
+    if names and not is_demo:
+        message = f"{folder} is not empty and holds no earlier demo: {', '.join(names[:3])}"
+        raise UsageError(message, "name a new directory, or empty this one")
+    for path in (*(folder / name for name in (STORE, f"{STORE}.wal", CONFIG, BOOK)), *folder.glob(bill.FILES)):
+        path.unlink(missing_ok=True)
 
 
 def last_months(now: datetime) -> Period:
@@ -136,34 +106,31 @@ def last_months(now: datetime) -> Period:
 def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Config:
     """Fills `folder` with store, bills, price book and configuration of the sample fleet; returns the configuration.
 
-    `period` is whole months: of the last one there is no bill yet, its prices are the price book's. `progress` is told in words
+    `period` is whole months: of the last one there is no bill yet, its prices are the price book's. `progress` gets in words
     what is going on. Raises UsageError where the folder is in other use.
     """
     folder = folder.absolute()
     prepare(folder)
     *billed, estimated = months(period)
-    config = load_config(write(folder, estimated), environ={}, cwd=folder)
+    scarce = iso(estimated.start + timedelta(days=16, hours=9))
+    (folder / BOOK).write_text(f"{_BOOK}{scarce}\n", encoding="utf-8")
+    (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
+    config = load_config(folder / CONFIG, environ={}, cwd=folder)
     store = Store(config.store)
     progress("planning nodes and pods")
     fleet = plan(period)
     series = list(samples(fleet))
     count = sum(len(one.times) for one in series)
     progress(f"loading {count:,} samples of {len(series):,} series")
+    activity, idle = config.activity, config.idle.threshold_percent
+    scales = {activity.device_metric: activity.device_scale, activity.mig_metric: activity.mig_scale}
+    thresholds = {metric: Threshold(idle / scale, 0.0, 100 / scale) for metric, scale in scales.items()}
     with store.write() as con:
         run = runs.begin(con, "prometheus", SOURCE, (period.start_ms, period.end_ms))
-        for start in range(period.start_ms, period.end_ms, _WINDOW_HOURS * MS_PER_HOUR):
-            end = min(start + _WINDOW_HOURS * MS_PER_HOUR, period.end_ms)
-            window = SampleWindow(
-                source=SOURCE,
-                run_id=run,
-                from_ms=start,
-                to_ms=end,
-                cluster_label="cluster",
-                default_cluster=CLUSTER,
-                activity=_thresholds(config),
-                answers=list(_answers(series, start, end)),
-            )
-            load_window(con, window)
+        for start in range(period.start_ms, period.end_ms, _WINDOW_MS):
+            end = min(start + _WINDOW_MS, period.end_ms)
+            answers = list(_answers(series, start, end))
+            load_window(con, SampleWindow(SOURCE, run, start, end, "cluster", CLUSTER, thresholds, answers))
         runs.finish(con, run)
         load_work(con, fleet, SOURCE, CLUSTER)
     if billed:
@@ -174,27 +141,17 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
     return config
 
 
-def _thresholds(config: Config) -> Mapping[str, Threshold]:
-    activity, idle = config.activity, config.idle.threshold_percent
-    return {
-        metric: Threshold(idle / scale, 0.0, 100 / scale)
-        for metric, scale in ((activity.device_metric, activity.device_scale), (activity.mig_metric, activity.mig_scale))
-    }
-
-
 def _answers(series: list[Series], start: int, end: int) -> Iterator[Answer]:
     """One answer per metric, as a server gives them."""
-    by_metric: dict[str, list[tuple[Series, slice]]] = {}
-    for one in series:
-        if not len(one.times) or one.times[-1] * 1000 < start or one.times[0] * 1000 >= end:
-            continue
-        low, high = np.searchsorted(one.times, [start // 1000, end // 1000])
+    by_metric: dict[str, list[Series]] = {}
+    for labels, times, values in series:
+        low, high = np.searchsorted(times, [start // 1000, end // 1000])
         if high > low:
-            by_metric.setdefault(one.labels["__name__"], []).append((one, slice(int(low), int(high))))
-    for found in by_metric.values():
+            by_metric.setdefault(labels["__name__"], []).append(Series(labels, times[low:high], values[low:high]))
+    for parts in by_metric.values():
         yield Answer(
-            series=[one.labels for one, _ in found],
-            series_index=np.repeat(np.arange(len(found), dtype=np.int32), [part.stop - part.start for _, part in found]),
-            ts_ms=np.concatenate([one.times[part] for one, part in found]) * 1000,
-            values=np.concatenate([one.values[part] for one, part in found]),
+            series=[part.labels for part in parts],
+            series_index=np.repeat(np.arange(len(parts), dtype=np.int32), [len(part.times) for part in parts]),
+            ts_ms=np.concatenate([part.times for part in parts]) * 1000,
+            values=np.concatenate([part.values for part in parts]),
         )

@@ -8,43 +8,41 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from gpucost.demo.fleet import Device, Fleet, Node, Pod, Profile, Series
+from gpucost.demo.fleet import Device, Fleet, Pod, Series
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
 
 
-def percent(profile: Profile, times: Times, start: int, end: int, dice: np.random.Generator) -> Floats:
+def percent(profile: str, times: Times, start: int, end: int, dice: np.random.Generator) -> Floats:
     """Whole percents of utilization at `times` (Unix seconds) for a pod that runs in [start, end)."""
-    count = len(times)
-    hour_of_day = times % 86_400 / 3600
+
+    def normal(mean: float, spread: float) -> Floats:
+        return dice.normal(mean, spread, len(times))
+
+    hour = times % 86_400 / 3600
+    rhythm = np.sin((hour - 9) / 24 * 2 * np.pi)
+    ended = {"hung": 0.45, "forgotten": 0.2}.get(profile, 1)
+    busy: Floats = np.zeros(len(times))
     if profile in ("training", "narrow", "patchy"):
-        stalls = 0.34 if profile == "patchy" else 0.14
-        busy = np.clip(dice.normal(74 if profile == "patchy" else 91, 5, count), 6, 100)
+        mean, stalls = (74, 0.34) if profile == "patchy" else (91, 0.14)
+        busy = np.maximum(normal(mean, 5), 6)
         busy[_stretches(times, 3600, dice) < stalls] = 2
         busy[times < start + 600] = 0  # images, data, warm-up
     elif profile == "hung":
-        busy = np.clip(dice.normal(88, 5, count), 6, 100)
-        busy[times > start + (end - start) * 0.45] = 0
+        busy = np.maximum(normal(88, 5), 6)
     elif profile in ("notebook", "forgotten"):
-        weekday = (times // 86_400 + 3) % 7 < 5
-        desk_hours = weekday & (hour_of_day > 9) & (hour_of_day < 19)
-        busy = np.where(desk_hours & (_stretches(times, 5400, dice) < 0.42), dice.normal(46, 18, count), 0)
-        busy = np.clip(busy, 0, 100)
-        if profile == "forgotten":
-            busy[times > start + (end - start) * 0.2] = 0
+        at_desk = ((times // 86_400 + 3) % 7 < 5) & (hour > 9) & (hour < 19)
+        busy = np.where(at_desk & (_stretches(times, 5400, dice) < 0.42), normal(46, 18), 0)
     elif profile == "sparse":
-        busy = np.clip(9 + 3 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi) + dice.normal(0, 1, count), 5, 100)
+        busy = np.maximum(9 + 3 * rhythm + normal(0, 1), 5)
     elif profile == "serving":
-        load = 34 + 30 * np.sin((hour_of_day - 9) / 24 * 2 * np.pi)
-        busy = np.clip(load + dice.normal(0, 4, count), 0, 100)
-        busy[(hour_of_day > 0) & (hour_of_day < 6.5)] *= 0.25
+        busy = np.clip(34 + 30 * rhythm + normal(0, 4), 0, 100)
+        busy[(hour > 0) & (hour < 6.5)] *= 0.25
     elif profile == "tests":
-        busy = np.where(_stretches(times, 600, dice) < 0.7, dice.normal(40, 15, count), 1)
-        busy = np.clip(busy, 0, 100)
-    else:
-        busy = np.zeros(count)
-    rounded: Floats = np.rint(busy)
+        busy = np.where(_stretches(times, 600, dice) < 0.7, normal(40, 15), 1)
+    busy[times > start + (end - start) * ended] = 0
+    rounded: Floats = np.rint(np.clip(busy, 0, 100))
     return rounded
 
 
@@ -58,52 +56,51 @@ def _stretches(times: Times, seconds: int, dice: np.random.Generator) -> Floats:
 
 
 _STEP = 600
-_KUEUE = {"job": "kueue-controller-manager", "instance": "10.10.5.4:8443", "replica_role": "leader"}
 #: (ClusterQueue, namespaces, quota in GPUs, borrowing limit)
 _QUEUES = (
     ("research", ("ml-research", "nlp-experiments"), 12, math.inf),
     ("vision", ("vision-training", "vision-video"), 16, 4.0),
     ("product", ("recsys",), 16, 0.0),
 )
-_BOUNDS = (1.0, 2.5, *(5.0 * 2**n for n in range(12)))
+_BOUNDS = (1.0, 2.5, *(5.0 * 2**n for n in range(12)), math.inf)
+
+
+def _of_queue(metric: str, queue: str, times: Times, values: Floats | float, **labels: str) -> Series:
+    kueue = {"job": "kueue-controller-manager", "instance": "10.10.5.4:8443", "replica_role": "leader"}
+    name = {"__name__": f"kueue_{metric}", **kueue, "cluster_queue": queue}
+    return Series(name | labels, times, np.broadcast_to(np.asarray(values, dtype=float), times.shape))
 
 
 def kueue(fleet: Fleet) -> Iterator[Series]:
     """Its gauges, and the histogram of waits for admission, of jobs."""
     times = np.arange(fleet.start + 23, fleet.end, _STEP, dtype=np.int64)
     dice = np.random.default_rng([fleet.start, 7])
-    for name, namespaces, quota, limit in _QUEUES:
+    for queue, namespaces, quota, limit in _QUEUES:
         jobs = [pod for pod in fleet.pods if pod.namespace in namespaces and pod.owner[0] == "Job"]
         waits = [pod.waits or float(dice.exponential(900)) for pod in jobs]
         used = _sum(times, [(pod.start, pod.end, len(pod.devices)) for pod in jobs])
         waiting = _sum(times, [(pod.start - int(wait), pod.start, 1) for pod, wait in zip(jobs, waits, strict=True)])
-        of = {"cluster_queue": name, "cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
-        gauges = {"nominal_quota": quota, "borrowing_limit": limit}
-        for what, value in gauges.items():
-            yield Series({"__name__": f"kueue_cluster_queue_{what}", **_KUEUE, **of}, times, np.full(len(times), float(value)))
-        yield Series({"__name__": "kueue_cluster_queue_resource_usage", **_KUEUE, **of}, times, used)
-        pending = {"__name__": "kueue_pending_workloads", **_KUEUE, "cluster_queue": name, "status": "active"}
-        yield Series(pending, times, waiting)
-        yield from _histogram(name, times, jobs, np.array(waits))
+        flavor = {"cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
+        for metric, values in (("nominal_quota", quota), ("borrowing_limit", limit), ("resource_usage", used)):
+            yield _of_queue(f"cluster_queue_{metric}", queue, times, values, **flavor)
+        yield _of_queue("pending_workloads", queue, times, waiting, status="active")
+        yield from _histogram(queue, times, jobs, np.array(waits))
 
 
-def _histogram(name: str, times: Times, jobs: list[Pod], waits: Floats) -> Iterator[Series]:
+def _histogram(queue: str, times: Times, jobs: list[Pod], waits: Floats) -> Iterator[Series]:
     starts = np.array([pod.start for pod in jobs])
     order = np.argsort(starts)
     starts, waits = starts[order], waits[order]
-    passed = np.searchsorted(starts, times, side="right")
-    base = {**_KUEUE, "cluster_queue": name}
-    metric = "kueue_admission_wait_time_seconds"
+    admitted = np.searchsorted(starts, times, side="right")
 
-    def counted(weights: Floats) -> Floats:
-        sums: Floats = np.concatenate(([0.0], np.cumsum(weights)))[passed]
-        return sums
+    def series(suffix: str, weights: Floats, **labels: str) -> Series:
+        totals: Floats = np.concatenate(([0.0], np.cumsum(weights)))[admitted]
+        return _of_queue(f"admission_wait_time_seconds_{suffix}", queue, times, totals, **labels)
 
-    yield Series({"__name__": f"{metric}_sum", **base}, times, counted(waits))
-    yield Series({"__name__": f"{metric}_count", **base}, times, counted(np.ones(len(waits))))
-    for bound in (*_BOUNDS, math.inf):
-        le = "+Inf" if math.isinf(bound) else f"{bound:g}"
-        yield Series({"__name__": f"{metric}_bucket", **base, "le": le}, times, counted((waits <= bound).astype(float)))
+    yield series("sum", waits)
+    yield series("count", np.ones(len(waits)))
+    for bound in _BOUNDS:
+        yield series("bucket", (waits <= bound).astype(float), le="+Inf" if math.isinf(bound) else f"{bound:g}")
 
 
 def _sum(times: Times, spans: list[tuple[int, int, int]]) -> Floats:
@@ -117,7 +114,6 @@ def _sum(times: Times, spans: list[tuple[int, int, int]]) -> Floats:
     return summed
 
 
-SCRAPE_SECONDS = 600
 _KSM = {"job": "kube-state-metrics", "instance": "10.10.3.17:8080"}
 _KSM_OFFSET = 17
 
@@ -131,20 +127,19 @@ def samples(fleet: Fleet) -> Iterator[Series]:
 
 
 def _ticks(offset: int, start: int, end: int) -> Times:
-    first = start + (offset - start) % SCRAPE_SECONDS
-    return np.arange(first, end, SCRAPE_SECONDS, dtype=np.int64)
+    return np.arange(start + (offset - start) % _STEP, end, _STEP, dtype=np.int64)
 
 
-def _state(name: str, labels: dict[str, str], start: int, end: int, value: float = 1) -> Series:
+def _state(name: str, start: int, end: int, value: float = 1, /, **labels: str) -> Series:
     times = _ticks(_KSM_OFFSET, start, end)
-    return Series({"__name__": name, **_KSM, **labels}, times, np.full(len(times), float(value)))
+    return Series({"__name__": f"kube_{name}", **_KSM, **labels}, times, np.full(len(times), float(value)))
 
 
 def _nodes(fleet: Fleet) -> Iterator[Series]:
     for node in fleet.nodes:
-        pool, name, span = node.pool, {"node": node.name}, (node.start, node.end)
-        yield _state("kube_node_info", {**name, "provider_id": node.machine, "kubelet_version": "v1.34.2"}, *span)
-        yield _state("kube_node_created", name, *span, value=node.start)
+        pool, name, span = node.pool, node.name, (node.start, node.end)
+        yield _state("node_info", *span, node=name, provider_id=node.machine, kubelet_version="v1.34.2")
+        yield _state("node_created", *span, node.start, node=name)
         labels = {
             "label_node_kubernetes_io_instance_type": pool.instance_type,
             "label_topology_kubernetes_io_region": pool.zone[:-1],
@@ -153,57 +148,52 @@ def _nodes(fleet: Fleet) -> Iterator[Series]:
             "label_nvidia_com_gpu_product": pool.gpu_model.replace(" ", "-") + ("-SHARED" if pool.replicas > 1 else ""),
             "label_nvidia_com_gpu_count": str(pool.gpus),
             "label_nvidia_com_gpu_replicas": str(pool.replicas),
+            **({"label_nvidia_com_mig_strategy": "mixed"} if pool.mig else {}),
         }
-        if pool.mig:
-            labels["label_nvidia_com_mig_strategy"] = "mixed"
-        yield _state("kube_node_labels", {**name, **labels}, *span)
-        offered = {"nvidia_com_gpu": (pool.gpus - pool.cut_gpus) * pool.replicas}
-        for _, profile in pool.mig:
-            resource = "nvidia_com_mig_" + profile.replace(".", "_")
-            offered[resource] = offered.get(resource, 0) + pool.cut_gpus
+        yield _state("node_labels", *span, node=name, **labels)
         if node.cordoned is not None:
-            yield _state("kube_node_spec_unschedulable", name, node.cordoned, node.end)
+            yield _state("node_spec_unschedulable", node.cordoned, node.end, node=name)
+        offered = {pool.resource(None): (pool.gpus - pool.cut_gpus) * pool.replicas}
+        for instance, _ in pool.mig:
+            resource = pool.resource(instance)
+            offered[resource] = offered.get(resource, 0) + pool.cut_gpus
         for resource, units in offered.items():
             for what in ("capacity", "allocatable"):
-                yield _state(f"kube_node_status_{what}", {**name, "resource": resource, "unit": "integer"}, *span, value=units)
+                yield _state(f"node_status_{what}", *span, units, node=name, resource=resource, unit="integer")
 
 
 def _pods(fleet: Fleet) -> Iterator[Series]:
-    owners: dict[tuple[str, str, str], tuple[Pod, int, int]] = {}
+    owners: dict[tuple[str, str, str], tuple[tuple[str, str], int, int]] = {}
     for pod in fleet.pods:
-        ident = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
-        span = (pod.start, pod.gone)
-        owner = {"owner_kind": pod.owner[0], "owner_name": pod.owner[1], "owner_is_controller": "true"}
-        asked = {"container": "main", "node": pod.node.name, "resource": pod.resource, "unit": "integer"}
-        yield _state("kube_pod_info", {**ident, "node": pod.node.name, "created_by_kind": pod.owner[0]}, *span)
-        yield _state("kube_pod_owner", {**ident, **owner}, *span)
-        yield _state("kube_pod_container_resource_requests", {**ident, **asked}, *span, value=len(pod.devices))
-        yield _state("kube_pod_status_scheduled_time", ident, *span, value=pod.start)
+        pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
+        span, queued, started = (pod.start, pod.gone), pod.start - pod.waits, pod.start + pod.pulls
+        kind, name = pod.owner
+        gpus = len(pod.devices)
+        request = {"resource": pod.node.pool.resource(pod.devices[0][1]), "unit": "integer"}
+        yield _state("pod_info", *span, **pod_labels, node=pod.node.name, created_by_kind=kind)
+        yield _state("pod_owner", *span, **pod_labels, owner_kind=kind, owner_name=name, owner_is_controller="true")
+        requests = "pod_container_resource_requests"
+        yield _state(requests, *span, gpus, **pod_labels, container="main", node=pod.node.name, **request)
+        yield _state("pod_status_scheduled_time", *span, pod.start, **pod_labels)
         if pod.waits:
-            begin = pod.start - pod.waits
-            unbound = {name: value for name, value in asked.items() if name != "node"}
-            yield _state("kube_pod_container_resource_requests", {**ident, **unbound}, begin, pod.start, value=len(pod.devices))
+            yield _state(requests, queued, pod.start, gpus, **pod_labels, container="main", **request)
         if pod.waits or pod.pulls:
-            yield _state("kube_pod_status_phase", {**ident, "phase": "Pending"}, pod.start - pod.waits, pod.start + pod.pulls)
-        yield _state("kube_pod_status_phase", {**ident, "phase": "Running"}, pod.start + pod.pulls, pod.end)
+            yield _state("pod_status_phase", queued, started, **pod_labels, phase="Pending")
+        yield _state("pod_status_phase", started, pod.end, **pod_labels, phase="Running")
         if pod.gone > pod.end:
-            yield _state("kube_pod_status_phase", {**ident, "phase": pod.phase}, pod.end, pod.gone)
-            yield _state("kube_pod_completion_time", ident, pod.end, pod.gone, value=pod.end)
+            yield _state("pod_status_phase", pod.end, pod.gone, **pod_labels, phase=pod.phase)
+            yield _state("pod_completion_time", pod.end, pod.gone, pod.end, **pod_labels)
         if pod.parent:
-            key = (pod.namespace, *pod.owner)
-            _, start, end = owners.get(key, (pod, pod.start, pod.gone))
-            owners[key] = (pod, min(start, pod.start), max(end, pod.gone))
-    for (namespace, kind, name), (pod, start, end) in owners.items():
-        if pod.parent:
-            named = {"replicaset": name} if kind == "ReplicaSet" else {"job_name": name}
-            above = {
-                "namespace": namespace,
-                **named,
-                "owner_kind": pod.parent[0],
-                "owner_name": pod.parent[1],
-                "owner_is_controller": "true",
-            }
-            yield _state("kube_replicaset_owner" if kind == "ReplicaSet" else "kube_job_owner", above, start, end)
+            key = (pod.namespace, kind, name)
+            _, start, end = owners.get(key, (pod.parent, *span))
+            owners[key] = (pod.parent, min(start, pod.start), max(end, pod.gone))
+    for (namespace, kind, name), (parent, start, end) in owners.items():
+        metric, label = ("replicaset_owner", "replicaset") if kind == "ReplicaSet" else ("job_owner", "job_name")
+        labels = {"namespace": namespace, label: name, "owner_kind": parent[0], "owner_name": parent[1]}
+        yield _state(metric, start, end, **labels, owner_is_controller="true")
+
+
+_WHOLE, _SLICE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 def _devices(fleet: Fleet) -> Iterator[Series]:
@@ -213,28 +203,23 @@ def _devices(fleet: Fleet) -> Iterator[Series]:
             held.setdefault((id(pod.node), device), []).append(pod)
     for number, node in enumerate(fleet.nodes):
         dice = np.random.default_rng([fleet.start, number])
-        times = _ticks(37 * number % SCRAPE_SECONDS, node.start, node.end)
-        silence = fleet.silent.get(node.name)
-        if silence:
-            times = times[(times < silence[0]) | (times >= silence[1])]
+        times = _ticks(37 * number % _STEP, node.start, node.end)
+        silent_from, silent_to = fleet.silent.get(node.name, (0, 0))
+        times = times[(times < silent_from) | (times >= silent_to)]
         for gpu in range(node.pool.gpus):
-            for instance, profile in node.pool.mig if gpu < node.pool.cut_gpus else ((None, None),):
-                labels = _device_labels(node, gpu, instance, profile)
+            for instance, profile in node.pool.mig if gpu < node.pool.cut_gpus else ((None, ""),):
+                labels = {
+                    "__name__": _WHOLE if instance is None else _SLICE,
+                    "job": "dcgm-exporter",
+                    "instance": f"{node.name}:9400",
+                    "Hostname": node.name,
+                    "gpu": str(gpu),
+                    "UUID": node.uuids[gpu],
+                    "device": f"nvidia{gpu}",
+                    "modelName": node.pool.gpu_model,
+                    **({} if instance is None else {"GPU_I_ID": str(instance), "GPU_I_PROFILE": profile}),
+                }
                 yield from _device(labels, times, held.get((id(node), (gpu, instance)), []), (gpu, instance), dice)
-
-
-def _device_labels(node: Node, gpu: int, instance: int | None, profile: str | None) -> dict[str, str]:
-    labels = {
-        "__name__": "DCGM_FI_DEV_GPU_UTIL" if instance is None else "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "job": "dcgm-exporter",
-        "instance": f"{node.name}:9400",
-        "Hostname": node.name,
-        "gpu": str(gpu),
-        "UUID": node.uuids[gpu],
-        "device": f"nvidia{gpu}",
-        "modelName": node.pool.gpu_model,
-    }
-    return labels if instance is None else {**labels, "GPU_I_ID": str(instance), "GPU_I_PROFILE": str(profile)}
 
 
 def _device(labels: dict[str, str], times: Times, pods: list[Pod], device: Device, dice: np.random.Generator) -> Iterator[Series]:
@@ -249,7 +234,7 @@ def _device(labels: dict[str, str], times: Times, pods: list[Pod], device: Devic
             busy[:] = 0
         values[low:high] = np.maximum(values[low:high], busy)
         free[low:high] = False
-    if labels["__name__"] == "DCGM_FI_PROF_GR_ENGINE_ACTIVE":
+    if labels["__name__"] == _SLICE:
         values /= 100
     for pod, span in spans:
         if span.stop > span.start:

@@ -88,11 +88,11 @@ def _tokens(batch: ProgressBatch, pod: Pod, cluster: str, dice: np.random.Genera
 def _trained(pods: list[Pod], dice: np.random.Generator) -> tuple[list[ProgressRun], ProgressBatch]:
     """A run of the tracker per job, with the epochs that it logged."""
     batch = ProgressBatch()
-    found = []
+    tracked = []
     for number, pod in enumerate(pods, start=1):
         run_id, job = f"{0xF000 + number:032x}", f"Job/{pod.owner[1]}"
         status = "FAILED" if pod.phase == "Failed" else "FINISHED"
-        found.append(
+        tracked.append(
             ProgressRun(
                 run_id, "", "llama", pod.owner[1], status, pod.start * 1000, pod.end * 1000, cluster="", namespace=pod.namespace,
                 pod="", workload=job, planned_epochs=_PLANNED, metrics={},
@@ -101,7 +101,7 @@ def _trained(pods: list[Pod], dice: np.random.Generator) -> tuple[list[ProgressR
         times, values = _epochs(pod, dice)
         series = ProgressSeries("mlflow", "epoch", "gauge", (), "", pod.namespace, "", job, run_id=run_id)
         batch.add(series, np.array(times, dtype=np.int64) * 1000, np.array(values, dtype=np.float64))
-    return found, batch
+    return tracked, batch
 
 
 def _sweep(pods: list[Pod], dice: np.random.Generator) -> list[ProgressRun]:
@@ -110,14 +110,14 @@ def _sweep(pods: list[Pod], dice: np.random.Generator) -> list[ProgressRun]:
         return []
     start, end = min(pod.start for pod in pods) * 1000, max(pod.end for pod in pods) * 1000
     parent = "0" * 32
-    found = [ProgressRun(parent, "", "tokenizers", _SWEEP, "FINISHED", start, end, "", "", "", "", 0.0, {})]
+    tracked = [ProgressRun(parent, "", "tokenizers", _SWEEP, "FINISHED", start, end, "", "", "", "", 0.0, {})]
     for number, pod in enumerate(sorted(pods, key=lambda pod: pod.start), start=1):
         failed = pod.phase == "Failed"
         metrics = {} if failed else {"val_loss": round(float(2.9 - 0.5 * dice.random()), 4)}
-        found.append(
+        tracked.append(
             ProgressRun(
                 f"{number:032x}", parent, "tokenizers", f"vocab-{8 * number}k", "FAILED" if failed else "FINISHED",
                 pod.start * 1000, pod.end * 1000, "", pod.namespace, "", f"Job/{pod.owner[1]}", 0.0, metrics,
             )
         )  # fmt: skip
-    return found
+    return tracked

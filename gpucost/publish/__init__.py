@@ -1,3 +1,1 @@
 """What other tools read: rules and a dashboard for Prometheus and Grafana, metrics, a Kubernetes manifest."""
-
-from __future__ import annotations

@@ -13,12 +13,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period, slots
@@ -52,45 +51,32 @@ if TYPE_CHECKING:
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """`reasons` say why the figures are an estimate; `missing` is what a closed month lacks: data, or a bill."""
+class State(NamedTuple):
+    """`reasons` say why the figures are an estimate, none where nothing will change them; `missing` what a closed month lacks."""
 
-    is_over: bool
+    name: Literal["final", "estimate"]
     reasons: tuple[str, ...]
     missing: tuple[str, ...]
-
-    @property
-    def is_final(self) -> bool:
-        """Nothing will change them any more."""
-        return not self.reasons
-
-    @property
-    def name(self) -> Literal["final", "estimate"]:
-        return "final" if self.is_final else "estimate"
 
 
 def state_of(is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]) -> State:
     """The state of a month; `expected` are the bills that should be there and are not."""
     gaps = missing_text(coverage.gaps)
-    bills = [f"the bill of {_NAMES.get(name, name)} is missing" for name in expected]
-    reasons = [
-        *([] if is_over else ["the month is not over"]),
-        *([gaps] if gaps else []),
-        *bills,
-        *(["no bill was collected: prices are those of the price book, spot history and list"] if account is None else []),
-        *(["the bill is not final yet"] if account and not account.is_final else []),
-        *(["a part of the cost is on no bill"] if account and coverage.estimated_cost else []),
-        *(account.problems if account else ()),
-    ]
-    missing = [*([gaps] if gaps else []), *bills] if is_over else []
-    return State(is_over, tuple(reasons), tuple(missing))
+    lacking = [*([gaps] if gaps else []), *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected)]
+    reasons = [] if is_over else ["the month is not over"]
+    reasons += lacking
+    if account is None:
+        reasons.append("no bill was collected: prices are those of the price book, spot history and list")
+    else:
+        reasons += [] if account.is_final else ["the bill is not final yet"]
+        reasons += ["a part of the cost is on no bill"] if coverage.estimated_cost else []
+        reasons += account.problems
+    return State("estimate" if reasons else "final", tuple(reasons), tuple(lacking if is_over else ()))
 
 
 def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[str]:
     """Bills of the billing period `month` that are configured, or that the month before had, and that are not there."""
-    year, number = int(month[:4]), int(month[5:])
-    before = f"{year - (number == 1)}-{(number + 10) % 12 + 1:02}"
+    before = f"{date.fromisoformat(f'{month}-01') - timedelta(days=1):%Y-%m}"
     rows = con.execute(
         "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($month, $before)",
         {"month": month, "before": before},
@@ -112,8 +98,7 @@ _COLLECT = "--collect collects what the store lacks of the month; gpucost store 
 LEDGER_BY = ("team", "cluster", "namespace", "workload", "day", "gpu_model", "capacity_type")
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A month (`2026-10`), as a local period and by name; `now` is the moment up to which data can be expected.
 
     A month that is over is told as of its end, whenever that is asked: the same input gives the same bytes.
@@ -131,8 +116,7 @@ class Ask:
         return self.now >= self.period.end
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(NamedTuple):
     """What a month's files say. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
 
     `waste` is the whole fleet's, also by team; `units` what units of work cost, where progress was collected.
@@ -190,20 +174,11 @@ def build(
     totals = focus.prepare(con, ask.month, config.currency)
     for kind in ("csv", "parquet"):
         focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
-    account = _account(con, ask.month, config.currency)
-    expected = missing_bills(con, config, ask.month)
-    return Bundle(
-        ask=ask,
-        timezone=config.timezone,
-        overview=overview,
-        teams=teams,
-        ledger=ledger,
-        waste=waste,
-        units=units,
-        account=account,
-        focus=totals,
-        state=state_of(ask.is_over, overview.coverage, account, expected),
-    )
+    account = None
+    with suppress(IncompleteError):
+        account = reconcile(con, ask.month, config.currency)
+    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
+    return Bundle(ask, config.timezone, overview, teams, ledger, waste, units, account, totals, state)
 
 
 def charge(row: Row) -> Decimal:
@@ -213,13 +188,13 @@ def charge(row: Row) -> Decimal:
     return row.measures.cost + (row.shared.unallocated_cost or Decimal(0)) + row.shared.shared_cost
 
 
-def _account(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliation | None:
-    try:
-        return reconcile(con, month, currency)
-    except IncompleteError:
-        return None
-
-
+# Totals of which an adjustment is told.
+_ADJUSTED = {
+    "charge": "charged to teams",
+    "unallocated_cost": "unallocated",
+    "not_collected_cost": "not collected",
+    "node_cost": "all nodes",
+}
 # What stands between the charge and the invoice, besides the classes of the bill's rows.
 _LINES = {
     "charged": "charged to teams",
@@ -232,101 +207,53 @@ _LINES = {
 
 def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
     """The index for people who read text; names cannot break out of their cells."""
-    return markdown_environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_told(manifest, coverage))
+    return markdown_environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_context(manifest, coverage))
 
 
 def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
     """The index as one page that needs nothing else, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
-    return environment().get_template("index.html.j2").render(_told(manifest, coverage) | {"blocks": parts} | frame())
+    return environment().get_template("index.html.j2").render(_context(manifest, coverage) | {"blocks": parts} | frame())
 
 
-def _told(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
-    """What the templates print: every figure in words."""
-    currency, totals = manifest["currency"], manifest["totals"]
-    replaces = manifest["replaces"] or {"state": "", "teams": [], "totals": {}}
-    adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
-    gone = [one for one in replaces["teams"] if one["team"] not in {team["team"] for team in manifest["teams"]}]
+def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
+    """What the templates have besides the manifest: how money is written, and tables by column."""
+    currency, totals, replaces = manifest["currency"], manifest["totals"], manifest["replaces"]
+    adjusted = {change["team"]: change["adjustment"] for change in replaces["teams"]} if replaces else {}
 
     def money(value: float | None, *, signed: bool = False) -> str:
         text = figure_text(value, "money", currency, 2)
         return f"+{text}" if signed and value and value > 0 and text.strip("0.,-").strip() else text
 
-    def line(one: dict[str, Any], adjustment: float | None) -> list[str]:
-        return [
-            figure_text(one["allocated_gpu_hours"], "hours", "", 1),
-            money(one["charge"]),
-            *([money(one["cost"]), money(one["shared_cost"])] if totals["shared_cost"] else []),
-            figure_text(_ratio(one["charge"], totals["charge"]), "ratio", "", 1),
-            money(one["estimated_cost"]),
-            money(one["idle_cost"]),
-            figure_text(one["efficiency"], "ratio", "", 1),
-            figure_text(one["spot_ratio"], "ratio", "", 1),
-            *([money(adjustment or 0.0, signed=True)] if manifest["replaces"] else []),
-        ]
+    def ratio(value: float | None) -> str:
+        return figure_text(value, "ratio", "", 1)
 
-    whole = replaces["totals"]
-    return {
-        "month": manifest["month"],
+    def cells(row: dict[str, Any], adjustment: float) -> dict[str, str]:
+        whole = totals["charge"]
+        return {
+            "GPU-hours": figure_text(row["allocated_gpu_hours"], "hours", "", 1),
+            "Charged": money(row["charge"]),
+            **({"Cost": money(row["cost"]), "Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
+            "Share": ratio(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
+            "Estimate": money(row["estimated_cost"]),
+            "Idle cost": money(row["idle_cost"]),
+            "Efficiency": ratio(row["efficiency"]),
+            "Spot": ratio(row["spot_ratio"]),
+            **({"Adjustment": money(adjustment, signed=True)} if replaces else {}),
+        }
+
+    # of what teams are charged; the total beside it is of all nodes
+    estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), Decimal(0)))
+    total = cells(totals | {"estimated_cost": estimated}, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0)
+    return manifest | {
+        "money": money,
         "period": f"{manifest['from']} to {manifest['to']}, {manifest['timezone']}",
-        "currency": currency,
-        "state": manifest["state"],
-        "reasons": manifest["reasons"],
-        "missing": manifest["missing"],
-        "titles": [
-            "GPU-hours",
-            "Charged",
-            *(["Cost", "Shared"] if totals["shared_cost"] else []),
-            "Share",
-            "Estimate",
-            "Idle cost",
-            "Efficiency",
-            "Spot",
-            *(["Adjustment"] if manifest["replaces"] else []),
-        ],
-        "teams": [
-            {"name": team["team"], "file": team["file"], "cells": line(team, adjusted.get(team["team"]))}
-            for team in manifest["teams"]
-        ],
-        "gone": [{"name": one["team"], "adjustment": money(one["adjustment"], signed=True)} for one in gone],
-        # of what teams are charged; the total beside it is of all nodes
-        "total": line(
-            totals | {"estimated_cost": _sum(manifest["teams"], "estimated_cost")},
-            whole["charge"]["adjustment"] if whole else None,
-        ),
-        "unallocated": money(totals["unallocated_cost"]),
-        "unseen": money(totals["not_collected_cost"]) if totals["not_collected_cost"] else None,
-        "node_cost": money(totals["node_cost"]),
-        "estimated": money(totals["estimated_cost"]),
-        "invoice": [
-            {"what": what, "rows": "" if rows is None else f"{rows:,}", "cost": money(float(cost))}
-            for what, rows, cost in _invoice_lines(manifest["invoice"])
-        ],
-        "invoice_total": manifest["invoice"]
-        and {
-            "rows": f"{manifest['invoice']['rows']:,}",
-            "cost": money(manifest["invoice"]["billed_cost"]),
-        },
-        "replaced_state": replaces["state"],
-        "adjustments": [
-            {
-                "what": what,
-                "before": money(one["before"]),
-                "after": money(one["after"]),
-                "adjustment": money(one["adjustment"], signed=True),
-            }
-            for what, one in (
-                ("charged to teams", whole.get("charge")),
-                ("unallocated", whole.get("unallocated_cost")),
-                ("not collected", whole.get("not_collected_cost")),
-                ("all nodes", whole.get("node_cost")),
-            )
-            if one
-        ],
-        "coverage": [line for line in coverage_lines(coverage, currency) if line[0] != "Reconciled"],
-        "reconciliation": (manifest["reconciliation"] or {}).get("sentence"),
-        "warnings": manifest["coverage"]["warnings"],
-        "focus": manifest["focus"],
+        "titles": list(total),
+        "rows": [(team, cells(team, adjusted.get(team["team"], 0.0)).values()) for team in manifest["teams"]],
+        "total": total.values(),
+        "invoice_lines": _invoice_lines(manifest["invoice"]),
+        "adjusted": _ADJUSTED,
+        "coverage_lines": [line for line in coverage_lines(coverage, currency) if line[0] != "Reconciled"],
     }
 
 
@@ -334,23 +261,14 @@ def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None
     """From the charge to the invoice, in cents that add up."""
     if invoice is None:
         return []
-    lines = [(one["line"], one["rows"], Decimal(str(one["cost"]))) for one in invoice["lines"]]
-    shown = [
-        (_LINES.get(name) or class_words(name, "effective"), rows, cost)
-        for name, rows, cost in lines
-        if name != "rounding" and (rows or abs(cost) >= CENT)
-    ]
+    shown = []
+    for line in invoice["lines"]:
+        name, rows, cost = line["line"], line["rows"], Decimal(str(line["cost"]))
+        if name != "rounding" and (rows or abs(cost) >= CENT):
+            shown.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
     difference = Decimal(str(invoice["difference"]))
     shown += [("not explained", None, difference)] if difference else []
     return in_cents(shown, Decimal(str(invoice["billed_cost"])))
-
-
-def _sum(rows: list[dict[str, Any]], name: str) -> float:
-    return float(sum((Decimal(str(row[name])) for row in rows), Decimal(0)))
-
-
-def _ratio(part: float, whole: float) -> float | None:
-    return float(Decimal(str(part)) / Decimal(str(whole))) if whole else None
 
 
 _LONGEST = 60
@@ -363,15 +281,13 @@ def file_names(teams: Iterable[str]) -> dict[str, str]:
     team's file is called the same whichever other teams there are.
     """
     names: dict[str, str] = {}
-    taken: set[str] = set()
     for team in sorted(set(teams), key=lambda team: (not _is_safe(team), team)):
         name = team
         if not _is_safe(team):
             digest = sha256(team.encode("utf-8", "surrogatepass")).hexdigest()
             rest = re.sub(r"[^a-z0-9_]+", "-", team.lower()).strip("-")[:_LONGEST].strip("-") or "team"
-            name = next(made for size in (8, 16, 64) if (made := f"{rest}-{digest[:size]}") not in taken)
+            name = next(name for size in (8, 16, 64) if (name := f"{rest}-{digest[:size]}") not in names.values())
         names[team] = name
-        taken.add(name)
     return names
 
 
@@ -534,22 +450,23 @@ def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, An
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
     same, whatever that one differed from, so that running again changes nothing.
     """
-    view, ask = bundle.overview, bundle.ask
-    made = Index(
+    view, ask, account = bundle.overview, bundle.ask, bundle.account
+    teams = _teams(bundle)
+    index = Index(
         month=ask.month,
         period=view.period,
         timezone=bundle.timezone,
         currency=view.currency,
         share_unallocated=ask.share_unallocated,
         state=bundle.state.name,
-        is_over=bundle.state.is_over,
+        is_over=ask.is_over,
         reasons=bundle.state.reasons,
         missing=bundle.state.missing,
-        teams=_teams(bundle),
-        totals=_totals(bundle),
+        teams=teams,
+        totals=_totals(view, teams),
         coverage=view.coverage,
-        invoice=_invoice(bundle),
-        reconciliation=_reconciliation(bundle),
+        invoice=_invoice(account, teams) if account else None,
+        reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)}) if account else None,
         focus=Focus(
             version=ask.focus_version,
             charges=bundle.focus.charges,
@@ -561,8 +478,8 @@ def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, An
         replaces=None,
         files=(),
     )
-    plain: dict[str, Any] = json.loads(to_json(made, "chargeback"))
-    return plain | {"replaces": _replaces(plain, previous)}
+    manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
+    return manifest | {"replaces": _replaces(manifest, previous)}
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -573,115 +490,93 @@ def read(folder: Path) -> dict[str, Any] | None:
     if not folder.exists():
         return None
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise GpucostError(f"{folder} is there and was not written by gpucost chargeback", "move it away, or name another --out")
-    return found
+    return manifest
 
 
 def _teams(bundle: Bundle) -> list[TeamCharge]:
     names = file_names(bundle.teams)
-    by_team: dict[str, TeamCharge] = {}
+    teams = []
     for row in bundle.overview.rows:
-        team = row.keys["team"]
-        if team is None:
-            continue
+        team, measures = row.keys["team"], row.measures
         # a team without GPUs has a row of kind 'shared'; none has two
-        by_team[team] = TeamCharge(
-            team=team,
-            file=f"teams/{names[team]}",
-            charge=charge(row),
-            cost=row.measures.cost,
-            shared_cost=charge(row) - row.measures.cost,
-            estimated_cost=row.measures.estimated_cost,
-            idle_cost=row.measures.idle_cost,
-            allocated_gpu_hours=row.measures.allocated_gpu_hours,
-            efficiency=row.measures.efficiency,
-            spot_ratio=row.measures.spot_ratio,
-            measured_ratio=row.measures.measured_ratio,
-        )
-    return sorted(by_team.values(), key=lambda one: (-one.charge, one.team))
+        if team is not None:
+            charged = charge(row)
+            teams.append(
+                TeamCharge(
+                    team,
+                    f"teams/{names[team]}",
+                    charged,
+                    measures.cost,
+                    charged - measures.cost,
+                    **{each.name: getattr(measures, each.name) for each in fields(TeamCharge)[5:]},
+                )
+            )
+    return sorted(teams, key=lambda team: (-team.charge, team.team))
 
 
-def _totals(bundle: Bundle) -> ChargeTotals:
-    view, nodes = bundle.overview, bundle.overview.node_totals
-    charged = sum((charge(row) for row in view.rows if row.keys["team"] is not None), Decimal(0))
+def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
+    totals, nodes = view.totals, view.node_totals
+    charged = sum((team.charge for team in teams), Decimal(0))
     return ChargeTotals(
         charge=charged,
-        cost=view.totals.cost,
-        shared_cost=charged - view.totals.cost,
-        idle_cost=view.totals.idle_cost,
+        cost=totals.cost,
+        shared_cost=charged - totals.cost,
+        idle_cost=totals.idle_cost,
         unallocated_cost=nodes.unallocated_cost if nodes else None,
         not_collected_cost=nodes.not_collected_cost if nodes else None,
         node_cost=nodes.node_cost if nodes else None,
-        estimated_cost=view.totals.estimated_cost,
-        allocated_gpu_hours=view.totals.allocated_gpu_hours,
+        estimated_cost=totals.estimated_cost,
+        allocated_gpu_hours=totals.allocated_gpu_hours,
         capacity_gpu_hours=nodes.capacity_gpu_hours if nodes else None,
-        efficiency=view.totals.efficiency,
-        spot_ratio=view.totals.spot_ratio,
+        efficiency=totals.efficiency,
+        spot_ratio=totals.spot_ratio,
     )
 
 
-def _reconciliation(bundle: Bundle) -> Account | None:
-    account = bundle.account
-    return Account(**{one.name: getattr(account, one.name) for one in fields(Account)}) if account else None
-
-
-def _invoice(bundle: Bundle) -> InvoiceBridge | None:
+def _invoice(account: Reconciliation, teams: list[TeamCharge]) -> InvoiceBridge | None:
     """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
-    if bundle.account is None:
-        return None
-    whole = {one.basis: one for one in bundle.account.statements if one.currency == bundle.account.currency}
+    whole = {statement.basis: statement for statement in account.statements if statement.currency == account.currency}
     if not whole:
         return None
     billed, effective = whole["billed"], whole["effective"]
-    rows = [row for row in bundle.overview.rows if row.keys["team"] is not None]
-    charged = sum((charge(row) for row in rows), Decimal(0))
-    estimated = sum((row.measures.estimated_cost for row in rows), Decimal(0))
-    shared = sum((charge(row) - row.measures.cost for row in rows), Decimal(0))
+    charged = sum((team.charge for team in teams), Decimal(0))
+    estimated = sum((team.estimated_cost for team in teams), Decimal(0))
+    shared = sum((team.shared_cost for team in teams), Decimal(0))
     attributed = [row for row in effective.classes if row.name == "attributed"]
     other = sum((row.cost for row in attributed), Decimal(0)) - (charged - estimated - shared)
-    lines: list[tuple[str, int | None, Decimal]] = [
-        ("charged", sum(row.rows for row in attributed), charged),
-        ("estimated", None, -estimated),
-        ("shared", None, -shared),
+    lines = [
+        InvoiceLine("charged", sum(row.rows for row in attributed), charged),
+        InvoiceLine("estimated", None, -estimated),
+        InvoiceLine("shared", None, -shared),
         # the hours of a month are not the same in any time zone, and a bill of another month may price some
-        ("other_bills" if abs(other) >= CENT else "rounding", None, other),
-        *((row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
-        ("billed_less_effective", None, billed.cost - effective.cost),
+        InvoiceLine("other_bills" if abs(other) >= CENT else "rounding", None, other),
+        *(InvoiceLine(row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
+        InvoiceLine("billed_less_effective", None, billed.cost - effective.cost),
     ]
-    shown = [InvoiceLine(name, count, cost) for name, count, cost in lines if count or cost]
+    shown = [line for line in lines if line.rows or line.cost]
     return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, shown)
 
 
-def sentence(bundle: Bundle) -> str:
-    """The reconciliation in one line: where the bill of GPU machines went."""
-    if bundle.account is None:
-        return f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
-    return bundle.account.sentence
-
-
-def _replaces(made: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:
-    if previous is None or previous.get("currency") != made["currency"]:
+def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:
+    if previous is None or previous.get("currency") != manifest["currency"]:
         return None
-    if all(previous.get(key) == made[key] for key in _FIGURES):
+    if all(previous.get(key) == manifest[key] for key in _FIGURES):
         return previous.get("replaces")
     if not previous.get("is_over"):
         return None  # a month that was still running was no statement
-    before = {one["team"]: one["charge"] for one in previous["teams"]}
-    after = {one["team"]: one["charge"] for one in made["teams"]}
-    differences = [
+    before, after = ({team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest))
+    teams = [
         TeamChange(team, before.get(team, 0.0), after.get(team, 0.0), _minus(after.get(team), before.get(team)))
         for team in sorted({*before, *after})
     ]
-    sums = {
-        name: (previous["totals"].get(name), made["totals"][name])
-        for name in ("charge", "unallocated_cost", "not_collected_cost", "node_cost")
-    }
-    totals = {name: Change(*sides, _minus(sides[1], sides[0])) for name, sides in sums.items()}
-    return to_dict(Replaced(previous["state"], differences, totals))
+    sums = {name: (previous["totals"].get(name), manifest["totals"][name]) for name in _ADJUSTED}
+    totals = {name: Change(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
+    return to_dict(Replaced(previous["state"], teams, totals))
 
 
 def _minus(after: float | None, before: float | None) -> float:
@@ -716,9 +611,10 @@ def write(
 
 
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
-    state = bundle.state
-    told = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence(bundle))
-    return replace(view, subtitle=f"{view.subtitle}; {state.name}", coverage=told)
+    state, account = bundle.state, bundle.account
+    sentence = account.sentence if account else f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
+    coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)
+    return replace(view, subtitle=f"{view.subtitle}; {state.name}", coverage=coverage)
 
 
 def _report(stem: Path, view: ReportView, lines: ReportView, blocks: Sequence[Block]) -> None:
@@ -756,10 +652,10 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]]) -> Iterator[Pat
         with _made(above), _alone(above), _ended_in_order():
             for left in above.glob(f".????-??{_MARK}*"):
                 shutil.rmtree(left, ignore_errors=True)
-            part = Path(mkdtemp(dir=above, prefix=f".{target.name}{_MARK}"))
+            part = above / f".{target.name}{_MARK}{os.getpid()}"
+            part.mkdir()
             try:
                 yield part
-                part.chmod(0o777 & ~_umask())
                 if target.exists():
                     _carry_over(target, part, keeps(target))
                 _swap(part, target)
@@ -851,9 +747,3 @@ def _exchange(one: Path, other: Path) -> bool:
     except AttributeError:  # another C library
         return False
     return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -12,7 +12,7 @@ SELECT instance_type,
     CASE WHEN instance_type IS NOT NULL THEN region END AS region,
     CASE WHEN instance_type IS NOT NULL THEN capacity_type END AS capacity_type,
     CASE WHEN instance_type IS NULL THEN node END AS node,
-    avg(price_per_hour)::DECIMAL(38, 9) AS price_per_hour
+    avg(price_per_hour)::DECIMAL(38, 9) AS per_hour
 FROM recent
 GROUP BY ALL
 ORDER BY ALL;

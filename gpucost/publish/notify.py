@@ -60,46 +60,48 @@ class Message:
 def message_of(view: ReportView, config: Config, link: str | None, top: int) -> Message:
     """The message on `view`, whose rows are by one dimension: its totals and the `top` rows that cost most."""
     rows = [row for row in view.rows if row.kind == "allocated"]
-    shown = rows[:top]
-    left = len(rows) - len(shown)
-    of = "unit" if not view.by else view.by[0].replace("_", " ")
+    left = len(rows) - top
+    warnings = view.coverage.warnings
+    notices = [_shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
+    if len(warnings) > _MOST_NOTICES:
+        notices.append(f"{len(warnings) - _MOST_NOTICES} more warnings: see the report")
     return Message(
         title=_shortened(view.title, _LONGEST_TITLE),
         subtitle=_plain(view.subtitle),
         figures=tuple(_figures(view, config)),
-        lines_title=f"Cost by {of}",
-        lines=tuple(_line(row, view) for row in shown),
-        more=f"and {left:,} more" if left and shown else "",
-        notices=_notices(view),
+        lines_title=f"Cost by {view.by[0].replace('_', ' ') if view.by else 'unit'}",
+        lines=tuple(_line(row, view) for row in rows[:top]),
+        more=f"and {left:,} more" if left > 0 and top else "",
+        notices=tuple(notices),
         link=link,
     )
 
 
 def _figures(view: ReportView, config: Config) -> list[Line]:
-    totals, nodes = view.totals, view.node_totals
+    totals, nodes, coverage, targets = view.totals, view.node_totals, view.coverage, config.targets
+    whole = nodes.node_cost if nodes else totals.cost
+
+    def cost(name: str, amount: Decimal) -> Line:
+        return name, _money(amount, view), _share(amount, whole)
+
+    def ratio_of(name: str, value: float | None, target: Decimal, *, is_known: bool = True) -> Line:
+        status: Status = "unknown" if value is None or not is_known else "met" if value >= float(target) else "missed"
+        return name, figure_text(value, "ratio", "", 1), f"target > {float(target) * 100:.3g} %, {status}"
+
     figures: list[Line] = []
-    if nodes is not None:
-        estimated = view.coverage.estimated_cost
-        is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
-        remark = "" if not is_billed or not estimated else f"{_money(estimated, view)} of it estimated"
-        figures.append(("GPU nodes", _money(nodes.node_cost, view), remark))
-    whole = totals.cost if nodes is None else nodes.node_cost
+    if nodes:
+        is_billed = any(source.name == "bill" for source in coverage.price_sources)
+        estimate = f"{_money(coverage.estimated_cost, view)} of it estimated" if is_billed and coverage.estimated_cost else ""
+        figures.append(("GPU nodes", _money(nodes.node_cost, view), estimate))
     figures.append(("Allocated", _money(totals.cost, view), f"{totals.allocated_gpu_hours:,.1f} GPU-hours"))
-    figures.append(("Idle", _money(totals.idle_cost, view), _share(totals.idle_cost, whole)))
-    if nodes is not None:
-        figures.append(("Unallocated", _money(nodes.unallocated_cost, view), _share(nodes.unallocated_cost, whole)))
-        if nodes.not_collected_cost:
-            figures.append(("Not collected", _money(nodes.not_collected_cost, view), _share(nodes.not_collected_cost, whole)))
-    targets = config.targets
+    figures.append(cost("Idle", totals.idle_cost))
+    if nodes:
+        figures.append(cost("Unallocated", nodes.unallocated_cost))
+        figures += [cost("Not collected", nodes.not_collected_cost)] if nodes.not_collected_cost else []
     is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
-    figures.append(_targeted("Efficiency", totals.efficiency, float(targets.efficiency), is_known=is_measured))
-    figures.append(_targeted("Spot", totals.spot_ratio, float(targets.spot_ratio), is_known=True))
+    figures.append(ratio_of("Efficiency", totals.efficiency, targets.efficiency, is_known=is_measured))
+    figures.append(ratio_of("Spot", totals.spot_ratio, targets.spot_ratio))
     return figures
-
-
-def _targeted(label: str, value: float | None, target: float, *, is_known: bool) -> Line:
-    status: Status = "unknown" if value is None or not is_known else "met" if value >= target else "missed"
-    return label, figure_text(value, "ratio", "", 1), f"target > {target * 100:.3g} %, {status}"
 
 
 def _line(row: Row, view: ReportView) -> Line:
@@ -107,14 +109,6 @@ def _line(row: Row, view: ReportView) -> Line:
     share = _share(row.measures.idle_cost, row.measures.cost)
     idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share.removesuffix(' of cost')}" if share else "")
     return _shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
-
-
-def _notices(view: ReportView) -> tuple[str, ...]:
-    warnings = view.coverage.warnings
-    shown = [_shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
-    if len(warnings) > len(shown):
-        shown.append(f"{len(warnings) - len(shown)} more warnings: see the report")
-    return tuple(shown)
 
 
 def _money(value: Decimal, view: ReportView) -> str:
@@ -272,46 +266,39 @@ _SLACK_FIXES = {
 def send_to_slack(config: Slack, body: dict[str, Any]) -> None:
     """POST `body` to the webhook of [notify.slack]. Raises ConfigError without one, GpucostError where Slack refuses."""
     url = secret("notify.slack", "webhook_url", config.webhook_url_file, config.webhook_url_env)
-    if url is None:
-        raise ConfigError(
-            "[notify.slack] names no webhook", "set webhook_url_env or webhook_url_file under [notify.slack] in gpucost.toml"
-        )
-    answer = _post(_checked(url, "notify.slack"), body, {}, "Slack")
+    answer = _post("notify.slack", url, "webhook", "webhook_url_env or webhook_url_file", body, {}, "Slack")
     if answer.status != 200:
-        word = answer.text.split(":")[0].strip()
-        raise _refused("Slack", answer, _SLACK_FIXES.get(word, "check the webhook's URL"))
+        raise _refused("Slack", answer, _SLACK_FIXES.get(answer.text.split(":")[0].strip(), "check the webhook's URL"))
 
 
 def send_to_webhook(config: Webhook, body: dict[str, Any]) -> None:
     """POST `body` to the server of [notify.webhook]. Raises ConfigError without one, GpucostError where it refuses."""
     url = config.url or secret("notify.webhook", "url", config.url_file, config.url_env)
-    if url is None:
-        raise ConfigError(
-            "[notify.webhook] names no server", "set url, url_env or url_file under [notify.webhook] in gpucost.toml"
-        )
     headers = {
         name: from_variable("notify.webhook", f"headers_env.{name}", variable) for name, variable in config.headers_env.items()
     }
-    answer = _post(_checked(url, "notify.webhook"), body, headers, "the webhook")
+    answer = _post("notify.webhook", url, "server", "url, url_env or url_file", body, headers, "the webhook")
     if not 200 <= answer.status < 300:
-        fixes = {
-            401: "set headers_env under [notify.webhook], for example { Authorization = \"NAME_OF_VARIABLE\" }",
-            403: "the credentials under [notify.webhook] are not allowed to do this",
-            404: "check the URL under [notify.webhook]",
-        }  # fmt: skip
-        raise _refused("the webhook", answer, fixes.get(answer.status, "check the URL under [notify.webhook]"))
+        raise _refused("the webhook", answer, _WEBHOOK_FIXES.get(answer.status, "check the URL under [notify.webhook]"))
 
 
-def _post(url: str, body: dict[str, Any], headers: dict[str, str], what: str) -> Response:
-    payload = json.dumps(body, ensure_ascii=False).encode()
-    return send(Request("POST", url, payload, {"Content-Type": "application/json; charset=utf-8", **headers}, what=what))
+_WEBHOOK_FIXES = {
+    401: 'set headers_env under [notify.webhook], for example { Authorization = "NAME_OF_VARIABLE" }',
+    403: "the credentials under [notify.webhook] are not allowed to do this",
+    404: "check the URL under [notify.webhook]",
+}
 
 
-def _checked(url: str, section: str) -> str:
+def _post(
+    section: str, url: str | None, target: str, keys: str, body: dict[str, Any], headers: dict[str, str], what: str
+) -> Response:
+    if url is None:
+        raise ConfigError(f"[{section}] names no {target}", f"set {keys} under [{section}] in gpucost.toml")
     # the URL is a secret: it is not repeated
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
         raise ConfigError(f"[{section}] the URL should begin with http:// or https:// and hold no blanks")
-    return url
+    headers = {"Content-Type": "application/json; charset=utf-8", **headers}
+    return send(Request("POST", url, json.dumps(body, ensure_ascii=False).encode(), headers, what))
 
 
 def _refused(what: str, answer: Response, fix: str) -> GpucostError:
@@ -330,26 +317,26 @@ def mail(config: Email, subject: str, text: str, html: str) -> EmailMessage:
 
     Raises ConfigError where [notify.email] lacks an address, or where a header would hold a line break.
     """
-    if config.sender is None or not config.recipients:
-        missing = "sender" if config.sender is None else "recipients"
+    if not config.sender or not config.recipients:
+        missing = "recipients" if config.sender else "sender"
         raise ConfigError(f"[notify.email] names no {missing}", f"set {missing} under [notify.email] in gpucost.toml")
-    made = EmailMessage()
+    letter = EmailMessage()
     try:
-        made["Subject"] = subject
-        made["From"] = config.sender
-        made["To"] = ", ".join(config.recipients)
+        letter["Subject"] = subject
+        letter["From"] = config.sender
+        letter["To"] = ", ".join(config.recipients)
     except ValueError:
         raise ConfigError("a header of the mail would hold a line break, which is refused") from None
-    made["Date"] = formatdate()
-    made["Message-ID"] = make_msgid("gpucost", domain=config.sender.rpartition("@")[2])
-    made["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
-    made.set_content(text)
-    made.add_alternative(html, subtype="html")
-    return made
+    letter["Date"] = formatdate()
+    letter["Message-ID"] = make_msgid("gpucost", domain=config.sender.rpartition("@")[2])
+    letter["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
+    letter.set_content(text)
+    letter.add_alternative(html, subtype="html")
+    return letter
 
 
-def send_mail(config: Email, made: EmailMessage) -> None:
-    """Hand `made` to the server of [notify.email], again where it asks for patience or cannot be reached.
+def send_mail(config: Email, letter: EmailMessage) -> None:
+    """Hand `letter` to the server of [notify.email], again where it asks for patience or cannot be reached.
 
     Raises ConfigError without a server, or where a password would travel in clear; GpucostError where the mail is not taken.
     """
@@ -362,16 +349,16 @@ def send_mail(config: Email, made: EmailMessage) -> None:
         )
     for pause in (*_PAUSES, None):
         try:
-            _send(config, made, password)
+            _send(config, letter, password)
             return
         except (OSError, smtplib.SMTPException) as error:
             if pause is None or not _is_passing(error):
-                raise _told(config, error) from None
-            _log.warning("%s: trying again in %.1f s", _told(config, error), pause)
+                raise _explained(config, error) from None
+            _log.warning("%s: trying again in %.1f s", _explained(config, error), pause)
             time.sleep(pause)
 
 
-def _send(config: Email, made: EmailMessage, password: str | None) -> None:
+def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
     trusted = ssl.create_default_context(cafile=str(config.ca_file) if config.ca_file else None)
     host = config.host or ""
     connect = (
@@ -384,7 +371,7 @@ def _send(config: Email, made: EmailMessage, password: str | None) -> None:
             connect.starttls(context=trusted)
         if config.username is not None and password is not None:
             connect.login(config.username, password)
-        refused = connect.send_message(made)
+        refused = connect.send_message(letter)
     finally:
         # the server may be gone by now: whether the mail was taken is known already
         with contextlib.suppress(OSError, smtplib.SMTPException):
@@ -399,41 +386,40 @@ def _send(config: Email, made: EmailMessage, password: str | None) -> None:
 
 def _is_passing(error: Exception) -> bool:
     """Whether the mail was surely not taken, and may be in a moment."""
-    if isinstance(error, smtplib.SMTPAuthenticationError):
-        return False
-    if isinstance(error, smtplib.SMTPResponseException):
-        return 400 <= error.smtp_code < 500
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        return all(400 <= code < 500 for code, _ in error.recipients.values())
+    match error:
+        case smtplib.SMTPAuthenticationError():
+            return False
+        case smtplib.SMTPResponseException():
+            return 400 <= error.smtp_code < 500
+        case smtplib.SMTPRecipientsRefused():
+            return all(400 <= code < 500 for code, _ in error.recipients.values())
     return isinstance(error, ConnectionRefusedError)
 
 
-def _told(config: Email, error: Exception) -> GpucostError:
-    where = f"the mail server {config.host}:{config.port}"
-    if isinstance(error, smtplib.SMTPAuthenticationError):
-        return GpucostError(f"{where} refused the user name or password", "check username and password_env or password_file")
-    if isinstance(error, smtplib.SMTPNotSupportedError):
-        return GpucostError(
-            f"{where} cannot do what was asked: {error}", "check port, encryption and username under [notify.email]"
-        )
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        said = "; ".join(f"{name}: {_words(text)}" for name, (_, text) in sorted(error.recipients.items()))
-        return GpucostError(f"{where} refused every recipient: {said}", "check sender and recipients under [notify.email]")
-    if isinstance(error, smtplib.SMTPResponseException):
-        return GpucostError(
-            f"{where} answered {error.smtp_code}: {_words(error.smtp_error)}", "check [notify.email] in gpucost.toml"
-        )
-    if isinstance(error, smtplib.SMTPServerDisconnected):
-        return GpucostError(f"{where} broke off: {error}; the mail may have arrived", "look there before you send it again")
-    if isinstance(error, ssl.SSLError):
-        hint = "check ca_file, and whether the port wants encryption = \"tls\" (465) or \"starttls\" (587)"  # fmt: skip
-        return GpucostError(f"{where} cannot be spoken to encrypted: {error.reason or error}", hint)
-    if isinstance(error, FileNotFoundError) and config.ca_file:
-        return GpucostError(f"[notify.email] ca_file: cannot read {config.ca_file}")
-    reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
-    return GpucostError(f"{where} cannot be reached: {reason}", "check host and port under [notify.email]")
+def _explained(config: Email, error: Exception) -> GpucostError:
+    match error:
+        case smtplib.SMTPAuthenticationError():
+            what, fix = "refused the user name or password", "check username and password_env or password_file"
+        case smtplib.SMTPNotSupportedError():
+            what, fix = f"cannot do what was asked: {error}", "check port, encryption and username under [notify.email]"
+        case smtplib.SMTPRecipientsRefused():
+            reasons = "; ".join(f"{name}: {_words(text)}" for name, (_, text) in sorted(error.recipients.items()))
+            what, fix = f"refused every recipient: {reasons}", "check sender and recipients under [notify.email]"
+        case smtplib.SMTPResponseException():
+            what, fix = f"answered {error.smtp_code}: {_words(error.smtp_error)}", "check [notify.email] in gpucost.toml"
+        case smtplib.SMTPServerDisconnected():
+            what, fix = f"broke off: {error}; the mail may have arrived", "look there before you send it again"
+        case ssl.SSLError():
+            what = f"cannot be spoken to encrypted: {error.reason or error}"
+            fix = 'check ca_file, and whether the port wants encryption = "tls" (465) or "starttls" (587)'
+        case FileNotFoundError() if config.ca_file:
+            return GpucostError(f"[notify.email] ca_file: cannot read {config.ca_file}")
+        case _:
+            reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+            what, fix = f"cannot be reached: {reason}", "check host and port under [notify.email]"
+    return GpucostError(f"the mail server {config.host}:{config.port} {what}", fix)
 
 
 def _words(text: bytes | str) -> str:
-    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())[:200]
+    words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())[:200]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from gpucost import __version__
@@ -16,13 +15,14 @@ from gpucost.periods import Period, to_ms
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from gpucost.render.view import ReportView, Row
+    from gpucost.render.view import ReportView
 
 # What OpenMetrics calls units: a name ends with its unit. Money has none, since its currency is a label.
 _UNITS = ("seconds", "ratio", "gpu_hours")
+_MONEY = ("_cost", "_price_per_hour")
 
 Labels = dict[str, str]
-Sample = tuple[str, Labels, "Decimal | float"]
+Figures = Mapping[str, "Decimal | float | None"]
 
 _HELP = {
     "gpucost_build_info": "Version of gpucost that wrote this.",
@@ -53,119 +53,99 @@ _HELP = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodViews:
+class PeriodViews(NamedTuple):
     """The two reports that the metrics of one period come from, and the period as a whole: `by_team` may end before it does."""
 
     name: str
     whole: Period
     by_team: ReportView
     by_gpu: ReportView
-    end: datetime = field(kw_only=True)
+    end: datetime
 
 
 def openmetrics(periods: list[PeriodViews]) -> str:
     """The metrics of all `periods` as text; figures are those of the reports. Ends with `# EOF`, a comment to others."""
-    samples: dict[str, list[Sample]] = {name: [] for name in _HELP}
-    for sample in _samples(periods):
-        samples[sample[0]].append(sample)
+    groups: list[tuple[Labels, Figures]] = [({"version": __version__}, {"gpucost_build_info": 1.0})]
+    for views in periods:
+        groups += [*_of_period(views), *_of_teams(views), *_of_gpus(views)]
+    if periods:
+        groups.append(({}, {"gpucost_collected_timestamp_seconds": to_ms(max(views.end for views in periods)) / 1000}))
     lines = []
-    for name, found in samples.items():
-        if found:
-            unit = next((f"# UNIT {name} {unit}" for unit in _UNITS if name.endswith(f"_{unit}")), None)
-            about = [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *([unit] if unit else [])]
-            lines += about + [_line(*sample) for sample in found]
+    for name, meaning in _HELP.items():
+        money = {"currency": periods[0].by_team.currency} if periods and name.endswith(_MONEY) else {}
+        samples = [(labels | money, value) for labels, figures in groups if (value := figures.get(name)) is not None]
+        if samples:
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
+            lines += [f"# UNIT {name} {unit}" for unit in _UNITS if name.endswith(f"_{unit}")]
+            lines += [_line(name, *sample) for sample in samples]
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _samples(periods: list[PeriodViews]) -> Iterator[Sample]:
-    yield "gpucost_build_info", {"version": __version__}, 1.0
-    for views in periods:
-        yield from _of_period(views)
-        for row in views.by_team.rows:
-            if row.kind == "allocated":
-                yield from _of_team(row, views)
-            if row.kind != "unallocated" and row.keys["team"] and row.shared and row.shared.costs:
-                of = {"team": row.keys["team"], "period": views.name, "currency": views.by_team.currency}
-                yield "gpucost_team_shared_cost", of, row.shared.shared_cost
-        for row in views.by_gpu.rows:
-            yield from _of_gpus(row, views)
-        yield from _prices(views)
-    ends = [views.end for views in periods]
-    if ends:
-        yield "gpucost_collected_timestamp_seconds", {}, to_ms(max(ends)) / 1000
+def _of_period(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
+    view, whole, nodes = views.by_team, views.whole, views.by_team.node_totals
+    figures: dict[str, Decimal | float | None] = {
+        "gpucost_period_start_timestamp_seconds": whole.start_ms / 1000,
+        "gpucost_period_end_timestamp_seconds": to_ms(views.end) / 1000,
+        "gpucost_period_elapsed_ratio": round((views.end - whole.start) / (whole.end - whole.start), 9),
+        "gpucost_not_collected_seconds": round(view.coverage.not_collected_hours * 3600, 3),
+        "gpucost_bridged_seconds": round(view.coverage.bridged_hours * 3600, 3),
+        "gpucost_fleet_idle_cost": view.totals.idle_cost,
+        "gpucost_fleet_estimated_cost": view.coverage.estimated_cost,
+        "gpucost_fleet_efficiency_ratio": view.totals.efficiency,
+        "gpucost_fleet_spot_ratio": view.totals.spot_ratio,
+        "gpucost_measured_ratio": view.coverage.measured_ratio,
+    }
+    if nodes:
+        figures |= {
+            "gpucost_fleet_cost": nodes.node_cost,
+            "gpucost_fleet_unallocated_cost": nodes.unallocated_cost,
+            "gpucost_fleet_not_collected_cost": nodes.not_collected_cost,
+            "gpucost_fleet_capacity_gpu_hours": nodes.capacity_gpu_hours,
+        }
+    yield {"period": views.name}, figures
 
 
-def _of_period(views: PeriodViews) -> Iterator[Sample]:
-    view, period = views.by_team, {"period": views.name}
-    money = period | {"currency": view.currency}
-    elapsed = (views.end - views.whole.start) / (views.whole.end - views.whole.start)
-    yield "gpucost_period_start_timestamp_seconds", period, views.whole.start_ms / 1000
-    yield "gpucost_period_end_timestamp_seconds", period, to_ms(views.end) / 1000
-    yield "gpucost_period_elapsed_ratio", period, round(elapsed, 9)
-    yield "gpucost_not_collected_seconds", period, round(view.coverage.not_collected_hours * 3600, 3)
-    yield "gpucost_bridged_seconds", period, round(view.coverage.bridged_hours * 3600, 3)
-    if view.node_totals is not None:
-        yield "gpucost_fleet_cost", money, view.node_totals.node_cost
-        yield "gpucost_fleet_unallocated_cost", money, view.node_totals.unallocated_cost
-        yield "gpucost_fleet_not_collected_cost", money, view.node_totals.not_collected_cost
-        yield "gpucost_fleet_capacity_gpu_hours", period, view.node_totals.capacity_gpu_hours
-    yield "gpucost_fleet_idle_cost", money, view.totals.idle_cost
-    yield "gpucost_fleet_estimated_cost", money, view.coverage.estimated_cost
-    for name, value in (
-        ("gpucost_fleet_efficiency_ratio", view.totals.efficiency),
-        ("gpucost_fleet_spot_ratio", view.totals.spot_ratio),
-        ("gpucost_measured_ratio", view.coverage.measured_ratio),
-    ):
-        if value is not None:
-            yield name, period, value
+def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
+    for row in views.by_team.rows:
+        labels, measures = {"team": row.keys["team"] or "", "period": views.name}, row.measures
+        if row.kind == "allocated":
+            yield (
+                labels,
+                {
+                    "gpucost_team_cost": measures.cost,
+                    "gpucost_team_idle_cost": measures.idle_cost,
+                    "gpucost_team_efficiency_ratio": measures.efficiency,
+                    "gpucost_team_spot_ratio": measures.spot_ratio,
+                },
+            )
+            yield labels | {"state": "active"}, {"gpucost_team_gpu_hours": measures.active_gpu_hours}
+            yield labels | {"state": "idle"}, {"gpucost_team_gpu_hours": measures.idle_gpu_hours}
+            yield labels | {"state": "unmeasured"}, {"gpucost_team_gpu_hours": measures.unmeasured_gpu_hours}
+        if row.kind != "unallocated" and row.keys["team"] and row.shared and row.shared.costs:
+            yield labels, {"gpucost_team_shared_cost": row.shared.shared_cost}
 
 
-def _of_team(row: Row, views: PeriodViews) -> Iterator[Sample]:
-    labels = {"team": row.keys["team"] or "", "period": views.name}
-    money = labels | {"currency": views.by_team.currency}
-    yield "gpucost_team_cost", money, row.measures.cost
-    yield "gpucost_team_idle_cost", money, row.measures.idle_cost
-    for state, hours in (
-        ("active", row.measures.active_gpu_hours),
-        ("idle", row.measures.idle_gpu_hours),
-        ("unmeasured", row.measures.unmeasured_gpu_hours),
-    ):
-        yield "gpucost_team_gpu_hours", labels | {"state": state}, hours
-    if row.measures.efficiency is not None:
-        yield "gpucost_team_efficiency_ratio", labels, row.measures.efficiency
-    if row.measures.spot_ratio is not None:
-        yield "gpucost_team_spot_ratio", labels, row.measures.spot_ratio
-
-
-def _of_gpus(row: Row, views: PeriodViews) -> Iterator[Sample]:
-    if row.unallocated is None:
-        return
-    labels = _gpu(row) | {"period": views.name}
-    yield "gpucost_unallocated_cost", labels | {"currency": views.by_gpu.currency}, row.unallocated.unallocated_cost
-    yield "gpucost_unallocated_gpu_hours", labels, row.unallocated.unallocated_gpu_hours
-
-
-def _prices(views: PeriodViews) -> Iterator[Sample]:
-    """Cost of held and of free GPUs over their hours, by model and capacity type."""
+def _of_gpus(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
+    """What nobody held, and what held and free GPUs cost over their hours, by model and capacity type."""
     sums: dict[tuple[str, str], tuple[Decimal, float]] = {}
     for row in views.by_gpu.rows:
-        gpu = _gpu(row)
-        cost, hours = sums.get((gpu["gpu_model"], gpu["capacity_type"]), (Decimal(0), 0.0))
+        gpu = (row.keys["gpu_model"] or "unknown", row.keys["capacity_type"] or "unknown")
+        cost, hours = sums.get(gpu, (Decimal(0), 0.0))
         cost += row.measures.cost
         hours += row.measures.allocated_gpu_hours
-        if row.unallocated is not None:
-            cost += row.unallocated.unallocated_cost
-            hours += row.unallocated.unallocated_gpu_hours
-        sums[gpu["gpu_model"], gpu["capacity_type"]] = cost, hours
-    for (model, capacity_type), (cost, hours) in sorted(sums.items()):
+        if free := row.unallocated:
+            cost += free.unallocated_cost
+            hours += free.unallocated_gpu_hours
+            yield _gpu(gpu, views), {"gpucost_unallocated_cost": free.unallocated_cost}
+            yield _gpu(gpu, views), {"gpucost_unallocated_gpu_hours": free.unallocated_gpu_hours}
+        sums[gpu] = cost, hours
+    for gpu, (cost, hours) in sorted(sums.items()):
         if hours:
-            labels = {"gpu_model": model, "capacity_type": capacity_type, "period": views.name, "currency": views.by_gpu.currency}
-            yield "gpucost_gpu_price_per_hour", labels, round(cost / Decimal(repr(hours)), 9)
+            yield _gpu(gpu, views), {"gpucost_gpu_price_per_hour": round(cost / Decimal(repr(hours)), 9)}
 
 
-def _gpu(row: Row) -> Labels:
-    return {"gpu_model": row.keys["gpu_model"] or "unknown", "capacity_type": row.keys["capacity_type"] or "unknown"}
+def _gpu(gpu: tuple[str, str], views: PeriodViews) -> Labels:
+    return {"gpu_model": gpu[0], "capacity_type": gpu[1], "period": views.name}
 
 
 def _line(name: str, labels: Labels, value: Decimal | float) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -49,7 +48,7 @@ def quoted(text: object) -> str:
     """`text` in double quotes with JSON's escapes, which YAML and PromQL both read, on one line."""
     # YAML takes these for line breaks or refuses them, and JSON leaves them as they are
     return re.sub(
-        "[\x7f-\x9f\u2028\u2029\ufeff]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(str(text), ensure_ascii=False)
+        "[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False)
     )
 
 
@@ -65,28 +64,6 @@ def number(value: float | Decimal) -> str:
 
 GPU_RESOURCE = f'resource=~"{GPU_RESOURCES}"'
 
-# How inventory tells capacity types (gpucost/inventory/26_node_facts.sql): the first of these that a node carries …
-_BOUGHT = (
-    "label_karpenter_sh_capacity_type",
-    "label_eks_amazonaws_com_capacityType",
-    "label_eks_amazonaws_com_capacity_type",
-    "label_cloud_google_com_gke_provisioning",
-    "label_kubernetes_azure_com_scalesetpriority",
-    "label_node_kubernetes_io_lifecycle",
-    "label_node_lifecycle",
-)
-# … or any of these.
-_RESERVED = (
-    "label_karpenter_k8s_aws_capacity_reservation_id",
-    "label_eks_amazonaws_com_capacity_reservation_id",
-    "label_cloud_google_com_reservation_name",
-    "label_karpenter_sh_capacity_reservation_id",
-)
-_BLOCKS = ("label_karpenter_k8s_aws_capacity_reservation_type", "label_eks_amazonaws_com_capacity_reservation_type")
-_TYPES = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
-_REGIONS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
-_FIRST = ";*([^;]*).*"  # of values that label_join joined by ";"
-
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -101,17 +78,14 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
         "recording-rules.yml.j2",
         cluster_label=cluster_label(config),
         gpu_resource=GPU_RESOURCE,
-        node_info=_node_info(),
         device_metric=_metric(activity.device_metric),
         device_scale=number(activity.device_scale),
         mig_metric=_metric(activity.mig_metric),
         mig_scale=number(activity.mig_scale),
         same_metric=activity.device_metric == activity.mig_metric,
         idle_threshold=number(config.idle.threshold_percent),
+        prices=prices.prices,
         prices_from=prices.source,
-        price_keys=("instance_type", "region", "capacity_type") if prices.by_region else ("instance_type", "capacity_type"),
-        instance_prices=[price for price in prices.prices if price.instance_type is not None],
-        node_prices=[price for price in prices.prices if price.node is not None],
     )
 
 
@@ -148,39 +122,7 @@ def _metric(name: str) -> str:
     return name
 
 
-def _node_info() -> str:
-    """PromQL: kube_node_labels with labels instance_type, region and capacity_type, as inventory reads them."""
-    said = ("bought", "instance_type", "region", "label_kubernetes_io_hostname", "label_nvidia_com_gpu_product")
-    steps = (
-        ("label_join", "instance_type", ";", *_TYPES),
-        ("label_replace", "instance_type", "$1", "instance_type", _FIRST),
-        ("label_join", "region", ";", *_REGIONS),
-        ("label_replace", "region", "$1", "region", _FIRST),
-        ("label_join", "bought", ";", *_BOUGHT),
-        ("label_replace", "bought", "$1", "bought", _FIRST),
-        ("label_replace", "capacity_type", "on_demand", "", ""),
-        ("label_replace", "capacity_type", "reserved", "bought", "(?i)(reserved|reservation)"),
-        ("label_replace", "capacity_type", "spot", "bought", "(?i)(spot|preemptible|ec2spot)"),
-        ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_spot", "true"),
-        ("label_replace", "capacity_type", "spot", "label_cloud_google_com_gke_preemptible", "true"),
-        ("label_join", "reservation", ";", "capacity_type", *_RESERVED),
-        ("label_replace", "capacity_type", "reserved", "reservation", "on_demand;.*[^;].*"),
-        # each of these says more than that capacity is reserved
-        ("label_join", "special", ";", "capacity_type", "bought", *_BLOCKS, "label_cloud_google_com_gke_flex_start"),
-        ("label_replace", "capacity_type", "flex_start", "special", "(?i)(on_demand|reserved);(flex[-_]start;.*|.*;true)"),
-        ("label_replace", "capacity_type", "capacity_block", "special", "(?i)(on_demand|reserved);(.*;)?capacity[-_]block;.*"),
-        # a node that exports no labels: nothing says how it was bought
-        ("label_join", "said", ";", "capacity_type", *said),
-        ("label_replace", "capacity_type", "unknown", "said", "on_demand;*"),
-    )
-    text = "kube_node_labels"
-    for function, *arguments in steps:
-        text = f"{function}({text},\n  {', '.join(quoted(argument) for argument in arguments)})"
-    return text
-
-
-@dataclass(frozen=True, slots=True)
-class RulePrice:
+class RulePrice(NamedTuple):
     """The price of a whole node an hour: by instance type and capacity type, or by `node`, its name, where it has no type.
 
     `region` None: wherever it is.
@@ -193,23 +135,17 @@ class RulePrice:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RulePrices:
+class RulePrices(NamedTuple):
     """All prices of a set of rules, and in words where they are from."""
 
     prices: tuple[RulePrice, ...]
     source: str
 
-    @property
-    def by_region(self) -> bool:
-        """Whether the prices hold for one region each."""
-        return any(price.region is not None for price in self.prices)
-
 
 def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
     """The prices that the nodes in the store had last, in the report's currency; None where no node has one."""
-    found = _prices(answer_rows(con, __package__, "current_prices"))
-    return RulePrices(found, "what the nodes in the store cost last") if found else None
+    prices = tuple(RulePrice(**row) for row in answer_rows(con, __package__, "current_prices"))
+    return RulePrices(prices, "what the nodes in the store cost last") if prices else None
 
 
 # The median over regions, each of which counts once.
@@ -219,8 +155,7 @@ WITH fitting AS (
     FROM price_offers AS p JOIN purchase_fits AS f ON f.purchase_option = p.purchase_option AND f.is_list
     WHERE p.is_of_region AND p.term_years = 0 GROUP BY ALL
 )
-SELECT type_name AS instance_type, NULL AS region, NULL AS node, capacity_type,
-    median(price_per_hour)::DECIMAL(38, 9) AS price_per_hour
+SELECT type_name AS instance_type, capacity_type, median(price_per_hour)::DECIMAL(38, 9) AS per_hour
 FROM fitting WHERE instance_type IN (SELECT lower(instance_type) FROM catalog_instances WHERE gpu_count > 0)
 GROUP BY ALL ORDER BY ALL"""
 
@@ -228,15 +163,5 @@ GROUP BY ALL ORDER BY ALL"""
 def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
     """Today's list prices by capacity type, in the middle over regions."""
     load_offers(con, config)
-    found = _prices(dicts(con.execute(_LISTED)))
-    return RulePrices(found, "list prices of the catalog, the median over regions: nothing is collected yet")
-
-
-def _prices(rows: list[dict[str, object]]) -> tuple[RulePrice, ...]:
-    return tuple(
-        RulePrice(
-            Decimal(str(row["price_per_hour"])).normalize(),
-            *(None if row[key] is None else str(row[key]) for key in ("instance_type", "region", "capacity_type", "node")),
-        )
-        for row in rows
-    )
+    prices = tuple(RulePrice(**row) for row in dicts(con.execute(_LISTED)))
+    return RulePrices(prices, "list prices of the catalog, the median over regions: nothing is collected yet")

@@ -11,7 +11,7 @@ import json
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -22,11 +22,11 @@ from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.store.connection import Store
-from gpucost.store.metrics import SampleWindow, Threshold, load_window
+from gpucost.store.metrics import load_window
 from tests.frozen.world import standing_still
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
-from tests.replay.load import put_prices, write_config
-from tests.replay.scrape import answers, scrape
+from tests.replay.load import put_prices, windows, write_config
+from tests.replay.scrape import scrape
 from tests.shared import SHARED
 
 ZONES = ("UTC", "Asia/Kolkata", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
@@ -74,7 +74,8 @@ def stored(cases: list[Path], folder: Path) -> tuple[Config, Store, Period]:
     put_prices(fleets[0], store)
     with store.write() as con:
         for number, fleet in enumerate(fleets, start=1):
-            for window in _windows(fleet, number, config):
+            source = fleet["nodes"][0]["cluster"]
+            for window in windows(fleet, scrape(fleet, lean=True), config, source=source, run_id=number):
                 load_window(con, window)
     spans = [period_of(fleet) for fleet in fleets]
     start, end = min(first for first, _ in spans), max(last for _, last in spans)
@@ -87,29 +88,6 @@ def _apart(fleet: Fleet, name: str) -> Fleet:
     for one in (*named["nodes"], *named["pods"]):
         one["cluster"] = f"{name}/{one['cluster']}"
     return named
-
-
-def _windows(fleet: Fleet, number: int, config: Config) -> Iterator[SampleWindow]:
-    """The fleet's scrapes, a day at a time."""
-    series = scrape(fleet, lean=True)
-    idle = config.idle.threshold_percent
-    activity = {
-        "DCGM_FI_DEV_GPU_UTIL": Threshold(idle, 0.0, 100.0),
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": Threshold(idle / 100, 0.0, 1.0),
-    }
-    first, last = fleet["start"] * 1000, fleet["end"] * 1000
-    for start in range(first - first % MS_PER_HOUR, last, 24 * MS_PER_HOUR):
-        end = min(start + 24 * MS_PER_HOUR, last)
-        yield SampleWindow(
-            source=fleet["nodes"][0]["cluster"],
-            run_id=number,
-            from_ms=start,
-            to_ms=end,
-            cluster_label="cluster",
-            default_cluster=fleet["nodes"][0]["cluster"],
-            activity=activity,
-            answers=list(answers(series, start, end)),
-        )
 
 
 def rows(config: Config, store: Store, period: Period, zone: str) -> dict[str, list[Row]]:

@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pytest
 
 from gpucost import attribute
 from gpucost.engine import run_stage
@@ -204,3 +205,32 @@ def sample(*, hours: int = 744) -> Fleet:
         )
     )  # fmt: skip
     return fleet
+
+
+def stored(hours: int, team: str | None = None, **rows: list[tuple[Any, ...]]) -> Any:
+    """A fixture, one for all tests of a module: the path of the sample's store, with `rows` in place of those of some tables.
+
+    `team` is what the first who cost anything is called.
+    """
+
+    @pytest.fixture(scope="module")
+    def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        path = tmp_path_factory.mktemp("sample") / "store.duckdb"
+        fleet = sample(hours=hours)
+        fleet.rows |= rows
+        if team is not None:
+            kind, *others = fleet.rows["cost_hourly"][0]
+            fleet.rows["cost_hourly"][0] = (kind, *others[:4], team, *others[5:])
+        fleet.write(path)
+        return path
+
+    return store
+
+
+def alone(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Nothing outside the folder counts, and stores are taken as they were filled: attribution has its own tests."""
+    patch.chdir(folder)
+    patch.setenv("XDG_CONFIG_HOME", str(folder))
+    patch.setenv("HOME", str(folder))
+    patch.setattr("gpucost.pipeline.attribute", lambda *_: None)
+    patch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)

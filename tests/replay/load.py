@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpucost.config.load import load_config
@@ -67,25 +67,24 @@ def load(
     """Loads the fleet's series in windows, calling `after` between them; returns the store."""
     store = Store(config.store)
     put_prices(fleet, store)
-    activity = {
-        "DCGM_FI_DEV_GPU_UTIL": Threshold(config.idle.threshold_percent, 0.0, 100.0),
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": Threshold(config.idle.threshold_percent / 100, 0.0, 1.0),
-    }
-    first, last = fleet["start"] * 1000, fleet["end"] * 1000
-    for start in range(first - first % MS_PER_HOUR, last, hours_per_window * MS_PER_HOUR):
-        end = min(start + hours_per_window * MS_PER_HOUR, last)
-        window = SampleWindow(
-            source="replay",
-            run_id=1,
-            from_ms=start,
-            to_ms=end,
-            cluster_label="cluster",
-            default_cluster=fleet["nodes"][0]["cluster"],
-            activity=activity,
-            answers=list(answers(series, start, end)),
-        )
+    for window in windows(fleet, series, config, hours_per_window):
         with store.write() as con:
             load_window(con, window)
         if after is not None:
             after(store)
     return store
+
+
+def windows(
+    fleet: Fleet, series: list[Series], config: Config, hours: int = 24, source: str = "replay", run_id: int = 1
+) -> Iterator[SampleWindow]:
+    """What a server answers, some hours at a time."""
+    idle, cluster = config.idle.threshold_percent, fleet["nodes"][0]["cluster"]
+    activity = {
+        "DCGM_FI_DEV_GPU_UTIL": Threshold(idle, 0.0, 100.0),
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": Threshold(idle / 100, 0.0, 1.0),
+    }
+    first, last = fleet["start"] * 1000, fleet["end"] * 1000
+    for start in range(first - first % MS_PER_HOUR, last, hours * MS_PER_HOUR):
+        end = min(start + hours * MS_PER_HOUR, last)
+        yield SampleWindow(source, run_id, start, end, "cluster", cluster, activity, list(answers(series, start, end)))

@@ -142,7 +142,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from gpucost.collect.prometheus.collector import collect_prometheus
-from gpucost.config import Activity, Idle, PrometheusSource
+from gpucost.config.model import Activity, Idle, PrometheusSource
 from gpucost.periods import Period
 from gpucost.store import Store
 url, path, cluster, start, end = sys.argv[1:]

@@ -16,7 +16,7 @@ import yaml
 
 from gpucost import inventory
 from gpucost.config.model import Activity, Alerts, Budget, Config, Idle, Prices, PrometheusSource, Targets
-from gpucost.publish.dashboard import dashboard, expressions
+from gpucost.publish.dashboard import dashboard
 from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
 from tests.programs import require
 from tests.replay.cases.words import fleet, node
@@ -375,10 +375,16 @@ def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> Non
     _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "5m", "tests": [case]}, tmp_path)
 
 
+def expressions(config: Config) -> list[str]:
+    """Every PromQL expression of the dashboard, in order."""
+    panels = json.loads(dashboard(config))["panels"]
+    return [target["expr"] for panel in panels for target in panel.get("targets", ())]
+
+
 @pytest.mark.parametrize("config", [CONFIG, HOSTILE], ids=["usual", "hostile"])
 def test_prometheus_understands_every_expression_of_the_dashboard(config: Config, tmp_path: Path) -> None:
     require("prometheus", "promtool", package="prometheus")
-    found = expressions(json.loads(dashboard(config))["panels"])
+    found = expressions(config)
     assert len(found) > 20
     port = free_port()
     process = start_prometheus(tmp_path, port)
@@ -400,7 +406,7 @@ def test_the_dashboard_reads_only_what_is_recorded_or_exported(tmp_path: Path) -
 
     recorded = set(re.findall(r"record: (\S+)", recording_rules(CONFIG, PRICES)))
     read = set()
-    for text in (*expressions(json.loads(dashboard(CONFIG))["panels"]), alerting_rules(CONFIG, TODAY)):
+    for text in (*expressions(CONFIG), alerting_rules(CONFIG, TODAY)):
         read |= set(re.findall(r"\bgpucost:\w+:\w+|\bgpucost_\w+(?=[{)])", text))
     assert {name for name in read if ":" in name} <= recorded
     assert {name for name in read if ":" not in name} <= set(openmetrics._HELP)

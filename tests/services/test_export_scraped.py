@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.config.model import Budget, Config
-from gpucost.publish.dashboard import dashboard, expressions
 from gpucost.publish.rules import alerting_rules
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import alone, sample
 from tests.programs import require
 from tests.replay.server import free_port, stop
+from tests.services.test_export_rules import expressions
 
 pytestmark = pytest.mark.services
 
@@ -49,10 +49,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     with Store(path).write() as con:
         con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL FROM nodes")
     with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(path.parent)
-        patched.setenv("XDG_CONFIG_HOME", str(path.parent))
-        patched.setattr("gpucost.pipeline.attribute", lambda *_: None)
-        patched.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
+        alone(path.parent, patched)
         metrics = CliRunner().invoke(app, ["export", "openmetrics", "--store", str(path), "--month", "2026-10"])
         rules = CliRunner().invoke(app, ["export", "recording-rules", "--store", str(path)])
     assert (metrics.exit_code, rules.exit_code) == (0, 0)
@@ -154,9 +151,7 @@ def test_every_rule_is_healthy_and_no_budget_fires_too_early(prometheus: str) ->
 
 def test_panels_of_the_dashboard_have_something_to_show(prometheus: str) -> None:
     empty = [
-        expr
-        for expr in expressions(json.loads(dashboard(Config()))["panels"])
-        if not _ask(prometheus, expr.replace("$cluster", ".*").replace("$namespace", ".*"))
+        expr for expr in expressions(Config()) if not _ask(prometheus, expr.replace("$cluster", ".*").replace("$namespace", ".*"))
     ]
     # no queues, and of DCGM's metrics only the activity
     assert all("kueue_" in expr or "DCGM_FI_DEV_FB_USED" in expr or "POWER" in expr for expr in empty), empty

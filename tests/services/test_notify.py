@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.periods import month_name
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import stored
 from tests.programs import require
 from tests.replay.server import free_port
 
@@ -30,13 +30,7 @@ pytestmark = pytest.mark.services
 HOSTILE = "a<!channel> & <https://evil|x>`*_~\r\nBcc: x@evil\u202e{{ 7*7 }}" + "n" * 200
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("notify") / "store.duckdb"
-    fleet = sample(hours=48)
-    fleet.rows["cost_hourly"][0] = (*fleet.rows["cost_hourly"][0][:5], HOSTILE, *fleet.rows["cost_hourly"][0][6:])
-    fleet.write(path)
-    return path
+store = stored(hours=48, team=HOSTILE)
 
 
 @pytest.fixture(autouse=True)

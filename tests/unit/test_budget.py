@@ -21,7 +21,7 @@ from gpucost.report.anomalies import anomalies
 from gpucost.report.budget import check
 from gpucost.report.forecast import Days, Series, days_of, forecast
 from gpucost.store.connection import Store
-from tests.golden.report_fleet import HOUR, OCTOBER, UTC_ZONE, sample
+from tests.golden.report_fleet import HOUR, OCTOBER, UTC_ZONE, sample, stored
 
 FLEET = Series("fleet")
 SEPTEMBER = date(2026, 9, 1)
@@ -168,12 +168,8 @@ def test_a_job_that_runs_now_and_then_has_no_pattern() -> None:
     assert anomalies(Days(tuple(every), tuple(every), {job: costs}), OCTOBER_DAYS, D(1)) == []
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """October 2026, of which 20 days and 6 hours were collected."""
-    path = tmp_path_factory.mktemp("budget") / "store.duckdb"
-    sample(hours=486).write(path)
-    return path
+# October 2026, of which 20 days and 6 hours were collected.
+store = stored(hours=486)
 
 
 MID_OCTOBER = datetime(2026, 10, 21, 6, 30, tzinfo=UTC)
@@ -281,23 +277,12 @@ def test_budgets_in_other_currencies(store: Path) -> None:
         check(budgets(row), view, by_day, OCTOBER_DAYS)
 
 
-@pytest.fixture
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    return tmp_path
-
-
 def run(store: Path, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--store", str(store)])
 
 
-def test_exit_codes_of_budget_check(store: Path, in_a_folder: Path) -> None:
-    config = in_a_folder / "gpucost.toml"
+def test_exit_codes_of_budget_check(store: Path, in_an_empty_folder: Path) -> None:
+    config = in_an_empty_folder / "gpucost.toml"
     assert run(store, "budget", "check").exit_code == 1
     config.write_text('[[budgets]]\nname = "Fleet"\namount = 1000000\n')
     assert run(store, "budget", "check", "--month", "2026-10").exit_code == 0
@@ -318,16 +303,16 @@ def test_exit_codes_of_budget_check(store: Path, in_a_folder: Path) -> None:
     assert "needs one of amount, efficiency" in run(store, "budget", "check").stderr
 
 
-def test_a_budget_of_a_team_that_is_not_there(store: Path, in_a_folder: Path) -> None:
-    (in_a_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n')
+def test_a_budget_of_a_team_that_is_not_there(store: Path, in_an_empty_folder: Path) -> None:
+    (in_an_empty_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n')
     result = run(store, "budget", "check", "--month", "2026-10")
     assert result.exit_code == 0
     assert "budget Eyes: no team 'visoin' held GPUs in October 2026; there are vision, " in result.stderr
 
 
-def test_months_and_days_of_the_time_zone(tmp_path: Path, in_a_folder: Path) -> None:
+def test_months_and_days_of_the_time_zone(tmp_path: Path, in_an_empty_folder: Path) -> None:
     """October 2026 in Berlin: from 22:00 UTC on September 30 to 23:00 on the 31st; the 25th has 25 hours."""
-    (in_a_folder / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
+    (in_an_empty_folder / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     berlin = ZoneInfo("Europe/Berlin")
     sample(hours=744).write(tmp_path / "berlin.duckdb", berlin)
     told = json.loads(run(tmp_path / "berlin.duckdb", "forecast", "--month", "2026-10", "--format", "json").stdout)
@@ -340,20 +325,20 @@ def test_months_and_days_of_the_time_zone(tmp_path: Path, in_a_folder: Path) -> 
     assert fleet["forecast"] == pytest.approx(hourly * 745, rel=0.001)
 
 
-@pytest.mark.usefixtures("in_a_folder")
-def test_a_month_without_nodes_costs_nothing(store: Path, in_a_folder: Path) -> None:
-    idle = in_a_folder / "idle.duckdb"
+@pytest.mark.usefixtures("in_an_empty_folder")
+def test_a_month_without_nodes_costs_nothing(store: Path, in_an_empty_folder: Path) -> None:
+    idle = in_an_empty_folder / "idle.duckdb"
     idle.write_bytes(store.read_bytes())
     with Store(idle).write() as con:
         con.execute("UPDATE collected SET to_ms = to_ms + 20 * 86400000::BIGINT")
         con.execute("UPDATE coverage_gaps SET from_ms = from_ms + 20 * 86400000::BIGINT WHERE reason LIKE 'after %'")
-    (in_a_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Fleet"\namount = 10\n')
+    (in_an_empty_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Fleet"\namount = 10\n')
     told = json.loads(run(idle, "budget", "check", "--month", "2026-11", "--format", "json").stdout)["budgets"][0]
     assert (told["status"], told["cost_to_date"]) == ("ok", 0)
     assert run(store, "budget", "check", "--month", "2026-11").exit_code == 1
 
 
-@pytest.mark.usefixtures("in_a_folder")
+@pytest.mark.usefixtures("in_an_empty_folder")
 def test_forecast_and_anomalies_as_commands(store: Path) -> None:
     told = json.loads(run(store, "forecast", "--month", "2026-10", "--format", "json").stdout)
     assert told["schema"] == "gpucost.forecast/1"

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from gpucost.cli.app import app
 from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
-from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, sample
+from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, alone, sample, stored
 from tests.unit.billed import bill
 
 HOSTILE = [
@@ -43,29 +43,11 @@ HOSTILE = [
 ]
 
 
-def alone(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Nothing outside the folder counts."""
-    patch.chdir(folder)
-    patch.setenv("XDG_CONFIG_HOME", str(folder))
-    patch.setenv("HOME", str(folder))
-    # attribution has its own tests: the store is filled with what it made
-    patch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    patch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone(tmp_path, monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of October, of which each test has a copy."""
-    path = tmp_path_factory.mktemp("filled") / "store.duckdb"
-    fleet = sample(hours=48)
-    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
-    fleet.write(path)
-    return path
+# A store of October, of which each test has a copy.
+filled = stored(hours=48, collected=[("prod", OCTOBER, OCTOBER_END)])
 
 
 @pytest.fixture

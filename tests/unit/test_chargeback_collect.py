@@ -19,30 +19,19 @@ from gpucost.collect.spot import SpotResult
 from gpucost.errors import SourceError
 from gpucost.periods import Period
 from gpucost.store.connection import Store
-from tests.golden.report_fleet import OCTOBER, OCTOBER_END, sample
+from tests.golden.report_fleet import OCTOBER, OCTOBER_END, stored
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of October, of which each test has a copy."""
-    path = tmp_path_factory.mktemp("filled") / "store.duckdb"
-    fleet = sample(hours=48)
-    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
-    fleet.write(path)
-    return path
+# A store of October, of which each test has a copy.
+filled = stored(hours=48, collected=[("prod", OCTOBER, OCTOBER_END)])
 
 
 @pytest.fixture
-def store(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def store(filled: Path, tmp_path: Path, in_an_empty_folder: Path) -> Path:
     (tmp_path / "gpucost.toml").write_text("prometheus = []\n")
-    # attribution has its own tests: the store is filled with what it made
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     return Path(copyfile(filled, tmp_path / "store.duckdb"))
 
 

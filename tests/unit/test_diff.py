@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.report.diff import PARTS, Cell, Parts, Use, parts_of
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import stored
 
 D = Decimal
 SPOT, ON_DEMAND = ("prod", "A100", "spot"), ("prod", "A100", "on_demand")
@@ -67,22 +67,7 @@ def test_cost_without_gpus_is_of_hosts() -> None:
     assert explained({cell: use(0, 3)}, {cell: use(0, 5)}) == {"host": D(2)}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("diff") / "store.duckdb"
-    sample(hours=240).write(path)
-    return path
-
-
-@pytest.fixture
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    return tmp_path
+store = stored(hours=240)
 
 
 def run(store: Path, *options: str) -> Result:

@@ -18,31 +18,15 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.publish.dashboard import dashboard
 from gpucost.publish.rules import literal, quoted
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import sample, stored
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("export") / "store.duckdb"
-    fleet = sample(hours=60)
-    hostile = ["allocated", *fleet.rows["cost_hourly"][0][1:]]
-    assert hostile[5] == "research"
-    hostile[5] = NAME
-    fleet.rows["cost_hourly"][0] = tuple(hostile)
-    fleet.write(path)
-    return path
+store = stored(hours=60, team=NAME)
 
 
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
 def run(*words: str) -> Result:

@@ -145,8 +145,8 @@ def _told(folder: Path, made: Path, name: str) -> Told:
 
 def _effective(told: Told) -> Decimal:
     """Of the bill at list prices: the invoice, with the month's part of the reservations' upfront fee in the fee's place."""
-    upfront, hours = Decimal(bill.RESERVED_UPFRONT), Decimal(28 * 24)
-    return told.invoice - bill.RESERVED_COUNT * upfront + bill.RESERVED_COUNT * hours * upfront / 8760
+    count, upfront, hours = bill.TERMS["reserved_count"], Decimal(bill.TERMS["reserved_upfront"]), Decimal(28 * 24)
+    return told.invoice - count * upfront + count * hours * upfront / 8760
 
 
 @pytest.mark.parametrize("name", TELLINGS)
@@ -187,7 +187,7 @@ def test_each_class_is_what_the_bill_has_of_it(told: Callable[[str], Told]) -> N
         assert of_class(billed, name) > 0, name
     effective = found.statements["effective"]
     # on the first day one of the two reserved machines was not there yet
-    assert Decimal(80) < of_class(effective, "unused_commitments") < 25 * Decimal(bill.RESERVED_AMORTIZED)
+    assert Decimal(80) < of_class(effective, "unused_commitments") < 25 * Decimal("3.57")
     gpus = of_class(effective, "attributed", "unallocated")
     assert abs(gpus - found.gpu_cost) < Decimal(1)
 

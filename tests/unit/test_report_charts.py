@@ -116,18 +116,13 @@ class Terminal(io.BytesIO):
 
 
 @pytest.fixture
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name, value in {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "COLUMNS": "160", "TERM": "xterm"}.items():
-        monkeypatch.setenv(name, value)
+def at_a_terminal(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    # attribution has its own tests: the store is filled with what it made
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    return tmp_path
 
 
-@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.usefixtures("at_a_terminal")
 @pytest.mark.parametrize(
     ("environ", "encoding", "has_colors", "has_charts"),
     [
@@ -153,7 +148,7 @@ def test_a_terminal_gets_what_it_can_show(
     assert ("Cost ░ idle" in text) == ("By day" in text) == has_charts
 
 
-@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.usefixtures("at_a_terminal")
 def test_a_pipe_gets_neither_colors_nor_charts(path: Path) -> None:
     piped = CliRunner().invoke(app, ["report", "--store", str(path), "--month", "2026-10"]).stdout
     assert "Cost by team" in piped

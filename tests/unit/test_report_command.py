@@ -9,25 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import stored
 
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("command") / "store.duckdb"
-    sample(hours=48).write(path)
-    return path
-
-
-@pytest.fixture
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    return tmp_path
+store = stored(hours=48)
 
 
 def run(store: Path, *options: str) -> Result:

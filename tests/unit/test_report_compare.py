@@ -16,28 +16,14 @@ from typer.testing import CliRunner, Result
 from gpucost.cli.app import app
 from gpucost.periods import Period, iso, to_ms
 from gpucost.report.changes import change, previous_period
-from tests.golden.report_fleet import sample
+from tests.golden.report_fleet import stored
 
 BERLIN = ZoneInfo("Europe/Berlin")
 PRICES = Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("compare") / "store.duckdb"
-    sample(hours=240).write(path)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    return tmp_path
+store = stored(hours=240)
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
 def run(store: Path, *options: str) -> Result:

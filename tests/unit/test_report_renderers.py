@@ -128,13 +128,7 @@ def test_long_tables_keep_their_order(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def stored(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    # attribution has its own tests: the store is filled with what it made
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
+def stored(path: Path, in_an_empty_folder: Path) -> Path:
     # a file of its own: the fixture above keeps the other one open
     return Path(shutil.copyfile(path, path.with_name("copy.duckdb")))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
-from gpucost.periods import to_ms
+from gpucost.periods import month_period
 from gpucost.store.table_files import FileKind, save_table
 
 if TYPE_CHECKING:
@@ -18,34 +18,25 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 DEFAULT_VERSION = "1.2"
-VERSIONS = ("1.0", "1.2", "1.3")
 PREFIX = "x_gpucost_"
 
-_SINCE_1_0 = (
-    "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd",
-    "BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd",
-    "ChargePeriodStart", "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountStatus",
-    "CommitmentDiscountName", "CommitmentDiscountType", "ConsumedQuantity", "ConsumedUnit", "ContractedCost",
-    "ContractedUnitPrice", "EffectiveCost", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
-    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "RegionName", "ResourceId", "ResourceName",
-    "ResourceType", "ServiceCategory", "ServiceName", "SkuId", "SkuPriceId", "SubAccountId", "SubAccountName", "Tags",
-)  # fmt: skip
-# Of 1.1 and 1.2: 1.1 itself is not written.
-_SINCE_1_2 = (
-    "CapacityReservationId", "CapacityReservationStatus", "CommitmentDiscountQuantity", "CommitmentDiscountUnit", "InvoiceId",
-    "ServiceSubcategory", "SkuMeter", "SkuPriceDetails",
-)  # fmt: skip
-_SINCE_1_3 = (
-    "AllocatedMethodDetails", "AllocatedMethodId", "AllocatedResourceId", "AllocatedResourceName", "AllocatedTags",
-    "HostProviderName", "ServiceProviderName",
-)  # fmt: skip
-
+# Columns by the version that they came with; of 1.1 and 1.2 together: 1.1 itself is not written.
+_SINCE = {
+    "1.0": """AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
+        BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd ChargePeriodStart
+        CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountStatus CommitmentDiscountName CommitmentDiscountType
+        ConsumedQuantity ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceIssuerName ListCost ListUnitPrice
+        PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName
+        ResourceType ServiceCategory ServiceName SkuId SkuPriceId SubAccountId SubAccountName Tags""",
+    "1.2": """CapacityReservationId CapacityReservationStatus CommitmentDiscountQuantity CommitmentDiscountUnit InvoiceId
+        ServiceSubcategory SkuMeter SkuPriceDetails""",
+    "1.3": """AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags HostProviderName
+        ServiceProviderName""",
+}
+VERSIONS = tuple(_SINCE)
 # Columns of gpucost's own, in every version, by what they are called in 60_rows.sql.
-_OWN = (
-    "kind", "team", "cluster", "namespace", "workload", "node", "gpu_model", "capacity_type", "gpu_hours", "share",
-    "is_estimate", "charge_kind", "instance_key", "instance_type", "instance_hours", "origin_charge_key", "origin_file",
-    "origin_row",
-)  # fmt: skip
+_OWN = """kind team cluster namespace workload node gpu_model capacity_type gpu_hours share is_estimate charge_kind instance_key
+    instance_type instance_hours origin_charge_key origin_file origin_row"""
 # How 1.3 splits a charge; before it, the same facts stand in columns of our own.
 _SPLIT = {
     "allocated_method_details": "AllocatedMethodDetails",
@@ -62,22 +53,21 @@ def columns_of(version: str) -> dict[str, str]:
     """
     if version not in VERSIONS:
         raise UsageError(f"FOCUS {version} is not written", f"--focus-version takes one of {', '.join(VERSIONS)}")
-    names = [*_SINCE_1_0, *(_SINCE_1_2 if version != "1.0" else ()), *(_SINCE_1_3 if version == "1.3" else ())]
-    columns = {name: name for name in sorted(names)}
+    columns = {name: name for name in sorted(" ".join(_SINCE[known] for known in VERSIONS if known <= version).split())}
+    own = {name: name for name in _OWN.split()}
     if version == "1.3":
         columns["Tags"] = "OriginTags"
-    own = {PREFIX + name: name for name in _OWN}
-    return columns | own | ({} if version == "1.3" else {PREFIX + name: told for name, told in _SPLIT.items()})
+    else:
+        own |= _SPLIT
+    return columns | {PREFIX + name: source for name, source in own.items()}
 
 
 _PACKAGE = "gpucost.publish.focus"
 
 
-@dataclass(frozen=True, slots=True)
-class FocusTotals:
+class FocusTotals(NamedTuple):
     """What a file adds up to. `billed_rows` are parts of charges; costs of them are by the bill's currency, as are estimates."""
 
-    month: str
     charges: int
     billed_rows: int
     estimated_rows: int
@@ -91,13 +81,12 @@ def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
 
     Works on a read-only connection. There are no rows where neither a bill nor metrics tell of any cost of that month.
     """
-    first = date.fromisoformat(f"{month}-01")
-    after = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+    period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
     run_stage(con, _PACKAGE, "10_charges", {"month": month})
-    for name in ("20_machine_periods", "30_holders", "40_splits"):
-        run_stage(con, _PACKAGE, name)
-    period = {"from_ms": _start_ms(first), "to_ms": _start_ms(after)}
-    run_stage(con, _PACKAGE, "60_rows", {"month": month, "currency": currency, **period})
+    run_stage(con, _PACKAGE, "20_holders")
+    run_stage(con, _PACKAGE, "40_splits")
+    rows = {"month": month, "currency": currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
+    run_stage(con, _PACKAGE, "60_rows", rows)
     (charges,) = con.execute("SELECT count(*) FROM focus_charges").fetchall()[0]
     sums = con.execute(
         "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows "
@@ -106,7 +95,6 @@ def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
     billed = [row for row in sums if not row[0]]
     estimated = [row for row in sums if row[0]]
     return FocusTotals(
-        month=month,
         charges=charges,
         billed_rows=sum(row[2] for row in billed),
         estimated_rows=sum(row[2] for row in estimated),
@@ -119,7 +107,3 @@ def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
 def save(con: DuckDBPyConnection, version: str, kind: FileKind, path: Path) -> None:
     """Write the rows that `prepare` made, with the columns of this version of FOCUS."""
     save_table(con, "focus_rows", columns_of(version), kind, path)
-
-
-def _start_ms(day: date) -> int:
-    return to_ms(datetime(day.year, day.month, day.day, tzinfo=UTC))

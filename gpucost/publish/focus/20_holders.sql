@@ -1,13 +1,44 @@
--- reads: focus_machine_periods, billed_nodes, cost_hourly, nodes, allocations
+-- reads: focus_charges, billed_hours, billed_nodes, nodes, collected, cost_hourly, allocations
 -- writes: focus_holders, one row per (machine, charge period, holder): its share of what the machine was charged, and its GPU-hours
 -- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, what was not collected, and time that no metrics saw, are holders of their own
 CREATE OR REPLACE TEMP TABLE focus_holders AS
-WITH cells AS (
+WITH charged AS (
+    SELECT DISTINCT instance_key, from_ms, to_ms FROM focus_charges
+),
+billed AS (
+    -- of all bills: a correction that a later billing period brings repeats no hours
+    SELECT c.instance_key, c.from_ms, c.to_ms, sum(h.instance_hours::DECIMAL(38, 12))::DOUBLE * 3600000 AS billed_ms
+    FROM charged AS c JOIN billed_hours AS h USING (instance_key, from_ms, to_ms)
+    GROUP BY ALL
+    UNION ALL
+    -- the period of a discount or fee: its part of the hours that it touches
+    SELECT c.instance_key, c.from_ms, c.to_ms,
+        sum((h.instance_hours * ((least(h.to_ms, c.to_ms) - greatest(h.from_ms, c.from_ms)) / (h.to_ms - h.from_ms)))::DECIMAL(38, 12))::DOUBLE * 3600000
+    FROM (FROM charged ANTI JOIN billed_hours USING (instance_key, from_ms, to_ms)) AS c
+    JOIN billed_hours AS h ON h.instance_key = c.instance_key AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
+    GROUP BY ALL
+),
+seen AS (
+    SELECT b.instance_key, b.from_ms, b.to_ms, count(n.node_id) > 0 AS has_node,
+        coalesce(sum(greatest(0, least(n.up_to_ms, k.to_ms, b.to_ms) - greatest(n.up_from_ms, k.from_ms, b.from_ms))) FILTER (k.cluster IS NOT NULL), 0) AS seen_ms
+    FROM billed AS b
+    LEFT JOIN billed_nodes AS m USING (instance_key)
+    LEFT JOIN nodes AS n USING (node_id)
+    LEFT JOIN collected AS k ON k.cluster = n.cluster AND k.from_ms < b.to_ms AND b.from_ms < k.to_ms
+    GROUP BY ALL
+),
+-- how long each was billed, and how much of that metrics saw, 0 to 1; a machine that is no node was not seen
+machine_periods AS MATERIALIZED (
+    SELECT instance_key, from_ms, to_ms, has_node, billed_ms,
+        CASE WHEN billed_ms > 0 THEN least(1, seen_ms / billed_ms) WHEN seen_ms > 0 THEN 1 ELSE 0 END AS seen_ratio
+    FROM billed JOIN seen USING (instance_key, from_ms, to_ms)
+),
+cells AS (
     SELECT p.instance_key, p.from_ms, p.to_ms, p.seen_ratio, p.billed_ms, c.kind, c.team, n.cluster, n.node, n.gpu_model, n.capacity_type, a.namespace, a.workload,
         (least(c.to_ms, p.to_ms) - greatest(c.from_ms, p.from_ms)) / (c.to_ms - c.from_ms) AS part,
         c.cost + c.unallocated_cost + c.not_collected_cost AS cost, c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms AS gpu_ms,
         c.not_collected_gpu_ms / nullif(n.gpu_count, 0) AS unseen_ms
-    FROM focus_machine_periods AS p
+    FROM machine_periods AS p
     JOIN billed_nodes AS m USING (instance_key)
     JOIN nodes AS n USING (node_id)
     JOIN cost_hourly AS c ON c.node_id = n.node_id AND c.from_ms < p.to_ms AND p.from_ms < c.to_ms
@@ -39,7 +70,7 @@ held AS (
 rest AS (
     SELECT p.instance_key, p.from_ms, p.to_ms, CASE WHEN p.has_node THEN 'outside_node_life' ELSE 'instance_without_metrics' END AS kind,
         1 - coalesce(sum(h.share::DECIMAL(38, 15)), 0)::DOUBLE AS share
-    FROM focus_machine_periods AS p
+    FROM machine_periods AS p
     LEFT JOIN held AS h USING (instance_key, from_ms, to_ms)
     GROUP BY p.instance_key, p.from_ms, p.to_ms, p.has_node
     HAVING 1 - coalesce(sum(h.share::DECIMAL(38, 15)), 0)::DOUBLE > 1e-9
