@@ -43,6 +43,13 @@ def ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[d
     return answer_rows(con, _PACKAGE, name, params)
 
 
+def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with GPU-hours, to 9 decimals, where it has GPU-milliseconds: x_gpu_hours of x_gpu_ms."""
+    return {
+        name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value for name, value in row.items()
+    }
+
+
 def filters(query: Query) -> dict[str, Any]:
     return {"teams": list(query.teams), "namespaces": list(query.namespaces), "clusters": list(query.clusters)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,10 @@ from typing_extensions import TypedDict
 
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
+from gpucost.report.rows import in_hours
 from gpucost.report.units.query import (
     PACKAGE,
+    PLACE,
     Item,
     Located,
     ModelWithoutCost,
@@ -18,13 +21,10 @@ from gpucost.report.units.query import (
     UnitAsk,
     UnitTotals,
     UnitView,
-    amount,
-    cost_without_work,
-    hours,
     per,
     prepare,
-    without_cost,
-    without_work,
+    total,
+    with_remainders,
 )
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ class Tokens(UnitAnswer):
 
 
 PROMPT, GENERATION = "prompt_token", "generation_token"
-_PLACE = ("cluster", "namespace", "workload", "team", "model")
-_SUMS = ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")
+_MODEL = (*PLACE, "team", "model")
 
 
 def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
@@ -125,132 +124,113 @@ def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is
     Raises UsageError for a unit that nothing was ever counted in.
     """
 
-    def figures(sums: Item) -> Item:
-        done, failed = sums.get(unit, 0.0), sums.get(f"failed {unit}", 0.0)
+    def figures(days: list[Item]) -> Item:
+        done = _work(days, "amounts", unit)
         return {
             "unit": unit,
-            "amount": amount(done),
-            "failed": amount(failed),
-            "cost": sums["cost"],
-            "idle_cost": sums["idle_cost"],
-            "cost_per_1000": per(sums["cost"], done, 1000),
+            "amount": _plain(done),
+            "failed": _plain(_work(days, "failures", unit)),
+            "cost": total(days),
+            "idle_cost": total(days, "idle_cost"),
+            "cost_per_1000": per(total(days), done, 1000),
         }
 
     units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
-    shown = ("namespace", "workload", "model", "day", "amount", "failed", "cost", "idle_cost", "cost_per_1000")
-    names = ("unit.requests", f"Cost per 1,000 {unit.replace('_', ' ')}s")
+    shown = ("amount", "failed", "cost", "idle_cost", "cost_per_1000")
     if not is_prepared:
         prepare(con, ask)
-    return _serving(con, ask, (unit,), figures, names, shown)
+    title = f"Cost per 1,000 {unit.replace('_', ' ')}s"
+    return _serving(con, UnitView("unit.requests", title, ask, [], {}), (unit,), figures, shown)
 
 
 def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) -> UnitView:
     """What a million tokens cost, by workload, model and day: of all tokens, and of prompt and generated ones each by itself."""
 
-    def figures(sums: Item) -> Item:
-        prompt, generated = sums.get(PROMPT, 0.0), sums.get(GENERATION, 0.0)
+    def figures(days: list[Item]) -> Item:
+        prompt, generated = _work(days, "amounts", PROMPT), _work(days, "amounts", GENERATION)
         return {
-            "prompt_tokens": amount(prompt),
-            "generation_tokens": amount(generated),
-            "cost": sums["cost"],
-            "idle_cost": sums["idle_cost"],
-            "cost_per_million_tokens": per(sums["cost"], prompt + generated, 1_000_000),
-            "cost_per_million_prompt_tokens": per(sums["cost"], prompt, 1_000_000),
-            "cost_per_million_generation_tokens": per(sums["cost"], generated, 1_000_000),
+            "prompt_tokens": _plain(prompt),
+            "generation_tokens": _plain(generated),
+            "cost": total(days),
+            "idle_cost": total(days, "idle_cost"),
+            "cost_per_million_tokens": per(total(days), prompt + generated, 1_000_000),
+            "cost_per_million_prompt_tokens": per(total(days), prompt, 1_000_000),
+            "cost_per_million_generation_tokens": per(total(days), generated, 1_000_000),
         }
 
     shown = (
-        "namespace", "workload", "model", "day", "prompt_tokens", "generation_tokens", "cost", "idle_cost",
+        "prompt_tokens", "generation_tokens", "cost", "idle_cost",
         "cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens",
     )  # fmt: skip
     if not is_prepared:
         prepare(con, ask)
-    return _serving(con, ask, (PROMPT, GENERATION), figures, ("unit.tokens", "Cost per million tokens"), shown)
+    return _serving(con, UnitView("unit.tokens", "Cost per million tokens", ask, [], {}), (PROMPT, GENERATION), figures, shown)
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
 _WITHOUT_COST = """
-SELECT w.cluster, w.namespace, coalesce(w.workload, w.told) AS workload, w.model, w.unit, w.source, min(w.day) AS first_day,
-    sum(w.amount) AS amount, sum(w.failed) AS failed, w.workload IS NULL AS is_unknown
+SELECT coalesce(w.workload, w.label) AS workload, w.namespace, nullif(w.model, '') AS model, w.unit, sum(w.amount) AS amount,
+    sum(w.failed) AS failed, min(w.day) AS since, w.source,
+    CASE WHEN w.workload IS NULL THEN 'no pod with GPUs is known by this name' ELSE 'its pods cost nothing on that day' END AS why
 FROM unit_work AS w
 WHERE w.workload IS NULL OR NOT EXISTS (
     FROM unit_cells AS c WHERE c.cluster = w.cluster AND c.namespace = w.namespace AND c.workload = w.workload AND c.day = w.day)
-GROUP BY w.cluster, w.namespace, coalesce(w.workload, w.told), w.model, w.unit, w.source, w.workload IS NULL
+GROUP BY w.cluster, w.namespace, w.workload, w.label, w.model, w.unit, w.source
 HAVING sum(w.amount) + sum(w.failed) > 0
-ORDER BY ALL"""
+ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
 def _serving(
     con: DuckDBPyConnection,
-    ask: UnitAsk,
+    view: UnitView,
     units: tuple[str, ...],
-    figures: Callable[[Item], Item],
-    names: tuple[str, str],
+    figures: Callable[[list[Item]], Item],
     shown: tuple[str, ...],
 ) -> UnitView:
-    run_stage(con, PACKAGE, "40_increases", {"units": list(units), "to_ms": ask.period.end_ms})
-    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms})
+    """The view, filled; `figures` are those of several days together, `shown` the columns of people's tables."""
+    period = view.ask.period
+    run_stage(con, PACKAGE, "40_increases", {"units": list(units), "to_ms": period.end_ms})
+    run_stage(con, PACKAGE, "50_work", {"from_ms": period.start_ms})
     run_stage(con, PACKAGE, "60_serving")
     con.execute("FROM unit_serving ORDER BY day, cluster, namespace, workload, model")
-    days = [_flat(day) for day in dicts(con)]
-    rows = [{**{key: day[key] for key in (*_PLACE, "day")}, **figures(day), **_hours(day)} for day in days]
-    models: dict[tuple[Any, ...], Item] = {}
+    days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
+    days_of: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
     for day in days:
-        _add(models.setdefault(tuple(day[key] for key in _PLACE), {key: day[key] for key in _PLACE}), day)
-    by_model = [{**{key: sums[key] for key in _PLACE}, **figures(sums), **_hours(sums)} for sums in models.values()]
-    by_model.sort(key=lambda row: (-row["cost"], *(row[key] or "" for key in _PLACE)))
-    lost = [] if ask.is_narrowed else without_cost(dicts(con.execute(_WITHOUT_COST)))
-    rest = cost_without_work(without_work(con, [(day["cluster"], day["namespace"], day["workload"]) for day in days]))
-    whole: Item = {}
-    for day in days:
-        _add(whole, day)
-    _add(whole, dict.fromkeys(_SUMS, 0) | {"cost": Decimal(0), "idle_cost": Decimal(0)})
-    apart = sum((row["cost"] for row in rest), Decimal(0))
-    totals = {**figures(whole), **_hours(whole), "cost_without_work": apart, "allocated_cost": whole["cost"] + apart}
-    view = UnitView(
-        names[0],
-        names[1],
-        ask,
-        rows,
-        totals,
-        {"models": by_model, "work_without_cost": lost, "cost_without_work": rest},
-        {
-            "rows": shown,
-            "models": tuple(name for name in shown if name != "day"),
-            "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
-            "cost_without_work": ("namespace", "workload", "team", "cost", "idle_cost"),
-        },
-    )
-    if len({(row["cluster"], row["namespace"], row["workload"]) for row in rows}) < len(by_model):
+        days_of[tuple(day[name] for name in _MODEL)].append(day)
+    models = [dict(zip(_MODEL, model, strict=True)) | figures(served) | _hours(served) for model, served in days_of.items()]
+    models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
+    view.rows = [{name: day[name] for name in (*_MODEL, "day")} | figures([day]) | _hours([day]) for day in days]
+    view.totals = figures(days) | _hours(days)
+    view.sections = {"models": models}
+    view.shown = {
+        "rows": ("namespace", "workload", "model", "day", *shown),
+        "models": ("namespace", "workload", "model", *shown),
+        "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
+    }
+    if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
-    if not rows:
-        view.notes.append(
-            f"no {' or '.join(unit.replace('_', ' ') for unit in units)} is known in this period: gpucost collect progress"
-        )
-    return view
+    if not days:
+        names = " or ".join(unit.replace("_", " ") for unit in units)
+        view.notes.append(f"no {names} is known in this period: gpucost collect progress")
+    lost = [row | {name: _plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
+    return with_remainders(con, view, lost)
 
 
-def _flat(day: Item) -> Item:
-    """A row of unit_serving with a key per unit, and with hours."""
-    day |= {**(day.pop("amounts") or {}), **{f"failed {unit}": value for unit, value in (day.pop("failures") or {}).items()}}
-    for name in ("allocated", "active"):
-        day[f"{name}_gpu_hours"] = hours(day.pop(f"{name}_gpu_ms"))
-    day["model"] = day["model"] or None
-    return day
+def _work(days: list[Item], kind: str, unit: str) -> float:
+    return sum(((day[kind] or {}).get(unit, 0.0) for day in days), 0.0)
 
 
-def _add(sums: Item, day: Item) -> None:
-    for key, value in day.items():
-        if key not in _PLACE and key != "day":
-            sums[key] = sums[key] + value if key in sums else value
+def _plain(work: float) -> float | int:
+    """Work as it is shown: whole numbers without a point."""
+    return int(work) if work.is_integer() else round(work, 6)
 
 
-def _hours(sums: Item) -> Item:
-    active = sums["active_gpu_hours"]
+def _hours(days: list[Item]) -> Item:
+    allocated, active = (sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active"))
     return {
-        "allocated_gpu_hours": round(sums["allocated_gpu_hours"], 9),
+        "allocated_gpu_hours": round(allocated, 9),
         "active_gpu_hours": round(active, 9),
-        "cost_per_active_gpu_hour": per(sums["cost"], active),
+        "cost_per_active_gpu_hour": per(total(days), active),
     }
