@@ -1,4 +1,4 @@
--- reads: progress_series, progress_values, allocations, allocation_traits; variables waste_from_ms, waste_to_ms bound the period
+-- reads: progress_series, progress_values, allocations, allocation_traits; variables report_from_ms, report_to_ms bound the period
 -- writes: waste_saved, one row per failed training or batch pod of which an epoch is known to have ended: when the last one did
 -- invariant: held_from_ms <= saved_ms <= held_to_ms; what was done by then is kept, what came after it is lost
 CREATE OR REPLACE TEMP TABLE waste_saved AS
@@ -8,7 +8,7 @@ WITH failed AS (
     FROM allocations AS a JOIN allocation_traits AS t USING (allocation_id)
     WHERE t.failed AND t.workload_type IN ('training', 'batch')
     GROUP BY ALL
-    HAVING min(a.held_from_ms) < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < max(a.held_to_ms)
+    HAVING min(a.held_from_ms) < getvariable('report_to_ms') AND getvariable('report_from_ms') < max(a.held_to_ms)
 ),
 places AS (
     SELECT DISTINCT cluster, namespace, workload, pod, unnest(list_distinct([workload, split_part(workload, '/', 2), pod])) AS name

@@ -1,11 +1,11 @@
--- reads: allocations, allocation_traits, cost_daily, cost_hourly, waste_saved; variables waste_from_ms, waste_to_ms bound the period; $forgotten_after_ms
+-- reads: allocations, allocation_traits, cost_daily, cost_hourly, waste_saved; variables report_from_ms, report_to_ms bound the period; $forgotten_after_ms
 -- writes: waste_pods, one row per allocation of the period: its type, when it began to run, since when its pod's work is lost, since when its pod is forgotten
 -- invariant: held_from_ms <= started_ms; lost_from_ms is null but of failed training and batch pods, forgotten_from_ms but of development pods
 CREATE OR REPLACE TEMP TABLE waste_pods AS
 WITH pods AS (
     SELECT a.allocation_id, a.cluster, a.uid FROM allocations AS a JOIN allocation_traits AS t USING (allocation_id)
     WHERE t.workload_type = 'development'
-    QUALIFY bool_or(a.held_from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < a.held_to_ms) OVER (PARTITION BY a.cluster, a.uid)
+    QUALIFY bool_or(a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms) OVER (PARTITION BY a.cluster, a.uid)
 ),
 days AS (
     SELECT allocation_id, max(from_ms) AS from_ms, max(to_ms) AS to_ms
@@ -39,4 +39,4 @@ LEFT JOIN allocation_traits AS t USING (allocation_id)
 LEFT JOIN waste_saved AS s ON s.cluster = a.cluster AND s.uid = a.uid
 LEFT JOIN last_active AS l ON l.cluster = a.cluster AND l.uid = a.uid
 LEFT JOIN starts AS b ON b.cluster = a.cluster AND b.uid = a.uid
-WHERE a.held_from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < a.held_to_ms;
+WHERE a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms;
