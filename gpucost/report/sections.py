@@ -181,28 +181,37 @@ def unallocated_gpus(by_gpu: list[Row], nodes: NodeTotals) -> Table:
 
 def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures:
     """Idle time and money, and the ratios that have a target (`[targets]`)."""
+
+    def share(label: str, hours: float, whole: float, of: str) -> Figure:
+        return Figure(label, hours, "hours", ratio(hours, whole), of)
+
     held = totals.allocated_gpu_hours
     figures = [
-        Figure("Idle GPU-hours", totals.idle_gpu_hours, "hours", ratio(totals.idle_gpu_hours, held), "of GPU-hours"),
+        share("Idle GPU-hours", totals.idle_gpu_hours, held, "of GPU-hours"),
         Figure("Idle cost", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), "of cost"),
-        Figure("Unmeasured", totals.unmeasured_gpu_hours, "hours", ratio(totals.unmeasured_gpu_hours, held), "of GPU-hours"),
+        share("Unmeasured", totals.unmeasured_gpu_hours, held, "of GPU-hours"),
     ]
     if nodes:
-        share = ratio(nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours)
-        figures.append(Figure("Unallocated", nodes.unallocated_gpu_hours, "hours", share, "of capacity"))
+        figures.append(share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, "of capacity"))
         if nodes.over_allocated_gpu_hours:
-            over = ratio(nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours)
-            figures.append(Figure("Over-allocated", nodes.over_allocated_gpu_hours, "hours", over, "of capacity"))
+            figures.append(share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, "of capacity"))
     efficiency = _targeted("Efficiency", totals.efficiency, float(config.targets.efficiency))
-    measured = totals.measured_ratio or 0.0
     if totals.efficiency is None:
         efficiency = replace(efficiency, note="nothing was measured")
-    elif measured < config.idle.min_measured:
-        efficiency = replace(efficiency, status="unknown", note=f"{measured:.0%} measured, {config.idle.min_measured:.0%} needed")
+    elif note := unmeasured(totals, config):
+        efficiency = replace(efficiency, status="unknown", note=note)
     spot = _targeted("Spot ratio", totals.spot_ratio, float(config.targets.spot_ratio))
     if totals.spot_ratio is None:
         spot = replace(spot, note="no capacity type is known")
     return Figures("Waste", (*figures, efficiency, spot))
+
+
+def unmeasured(measures: Measures, config: Config) -> str | None:
+    """Why nothing can be told of activity; None where it can."""
+    if measures.measured_ratio is None:
+        return "nothing was measured"
+    least = config.idle.min_measured
+    return f"{measures.measured_ratio:.0%} measured, {least:.0%} needed" if measures.measured_ratio < least else None
 
 
 def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
