@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -161,37 +161,14 @@ class Stage:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class TeamExplained(Shape):
-    """What `gpucost explain team` prints."""
-
-    team: str
-    answer: CostExplained
-    stages: list[Stage]
-
-    FLAT = ("answer",)
+def _explained(what: str) -> type:
+    """The class of what `gpucost explain WHAT` prints: whose cost it is, the answer, and the stages that made it."""
+    members = [(what, str), ("answer", CostExplained), ("stages", list[Stage])]
+    more = {"FLAT": ("answer",), "__doc__": f"What `gpucost explain {what}` prints."}
+    return make_dataclass(f"{what.capitalize()}Explained", members, bases=(Shape,), namespace=more, frozen=True, slots=True)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceExplained(Shape):
-    """What `gpucost explain namespace` prints."""
-
-    namespace: str
-    answer: CostExplained
-    stages: list[Stage]
-
-    FLAT = ("answer",)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadExplained(Shape):
-    """What `gpucost explain workload` prints."""
-
-    workload: str
-    answer: CostExplained
-    stages: list[Stage]
-
-    FLAT = ("answer",)
+TeamExplained, NamespaceExplained, WorkloadExplained = map(_explained, ("team", "namespace", "workload"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,6 @@ from gpucost.report.units.query import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duckdb import DuckDBPyConnection
 
 
@@ -118,55 +117,69 @@ PROMPT, GENERATION = "prompt_token", "generation_token"
 _MODEL = (*PLACE, "team", "model")
 
 
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """How an answer counts work: `counts` are columns of amounts or failures of a unit, `prices` columns with units and scale."""
+
+    name: str
+    title: str
+    units: tuple[str, ...]
+    counts: dict[str, tuple[str, str]]
+    prices: dict[str, tuple[tuple[str, ...], int]]
+
+    def figures(self, days: list[Item]) -> Item:
+        """What was done and what it cost on several days together."""
+        allocated, active = (sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active"))
+        cost = total(days)
+        return {
+            **({"unit": self.units[0]} if len(self.units) == 1 else {}),
+            **{column: _plain(_work(days, unit, kind)) for column, (kind, unit) in self.counts.items()},
+            "cost": cost,
+            "idle_cost": total(days, "idle_cost"),
+            **{
+                column: per(cost, sum(_work(days, unit, "amounts") for unit in units), scale)
+                for column, (units, scale) in self.prices.items()
+            },
+            "allocated_gpu_hours": round(allocated, 9),
+            "active_gpu_hours": round(active, 9),
+            "cost_per_active_gpu_hour": per(cost, active),
+        }
+
+
 def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
     """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-
-    def figures(days: list[Item]) -> Item:
-        done = _work(days, "amounts", unit)
-        return {
-            "unit": unit,
-            "amount": _plain(done),
-            "failed": _plain(_work(days, "failures", unit)),
-            "cost": total(days),
-            "idle_cost": total(days, "idle_cost"),
-            "cost_per_1000": per(total(days), done, 1000),
-        }
-
     units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
-    shown = ("amount", "failed", "cost", "idle_cost", "cost_per_1000")
-    if not is_prepared:
-        prepare(con, ask)
-    title = f"Cost per 1,000 {unit.replace('_', ' ')}s"
-    return _serving(con, UnitView("unit.requests", title, ask, [], {}), (unit,), figures, shown)
+    measure = _Measure(
+        "unit.requests",
+        f"Cost per 1,000 {unit.replace('_', ' ')}s",
+        (unit,),
+        {"amount": ("amounts", unit), "failed": ("failures", unit)},
+        {"cost_per_1000": ((unit,), 1000)},
+    )
+    return _serving(con, ask, measure, is_prepared=is_prepared)
+
+
+_TOKENS = _Measure(
+    "unit.tokens",
+    "Cost per million tokens",
+    (PROMPT, GENERATION),
+    {"prompt_tokens": ("amounts", PROMPT), "generation_tokens": ("amounts", GENERATION)},
+    {
+        "cost_per_million_tokens": ((PROMPT, GENERATION), 1_000_000),
+        "cost_per_million_prompt_tokens": ((PROMPT,), 1_000_000),
+        "cost_per_million_generation_tokens": ((GENERATION,), 1_000_000),
+    },
+)
 
 
 def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) -> UnitView:
     """What a million tokens cost, by workload, model and day: of all tokens, and of prompt and generated ones each by itself."""
-
-    def figures(days: list[Item]) -> Item:
-        prompt, generated = _work(days, "amounts", PROMPT), _work(days, "amounts", GENERATION)
-        return {
-            "prompt_tokens": _plain(prompt),
-            "generation_tokens": _plain(generated),
-            "cost": total(days),
-            "idle_cost": total(days, "idle_cost"),
-            "cost_per_million_tokens": per(total(days), prompt + generated, 1_000_000),
-            "cost_per_million_prompt_tokens": per(total(days), prompt, 1_000_000),
-            "cost_per_million_generation_tokens": per(total(days), generated, 1_000_000),
-        }
-
-    shown = (
-        "prompt_tokens", "generation_tokens", "cost", "idle_cost",
-        "cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens",
-    )  # fmt: skip
-    if not is_prepared:
-        prepare(con, ask)
-    return _serving(con, UnitView("unit.tokens", "Cost per million tokens", ask, [], {}), (PROMPT, GENERATION), figures, shown)
+    return _serving(con, ask, _TOKENS, is_prepared=is_prepared)
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
@@ -182,55 +195,46 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def _serving(
-    con: DuckDBPyConnection,
-    view: UnitView,
-    units: tuple[str, ...],
-    figures: Callable[[list[Item]], Item],
-    shown: tuple[str, ...],
-) -> UnitView:
-    """The view, filled; `figures` are those of several days together, `shown` the columns of people's tables."""
-    period = view.ask.period
-    run_stage(con, PACKAGE, "40_increases", {"units": list(units), "to_ms": period.end_ms})
-    run_stage(con, PACKAGE, "50_work", {"from_ms": period.start_ms})
+def _serving(con: DuckDBPyConnection, ask: UnitAsk, measure: _Measure, *, is_prepared: bool) -> UnitView:
+    if not is_prepared:
+        prepare(con, ask)
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
+    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms})
     run_stage(con, PACKAGE, "60_serving")
     con.execute("FROM unit_serving ORDER BY day, cluster, namespace, workload, model")
     days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
     days_of: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
     for day in days:
         days_of[tuple(day[name] for name in _MODEL)].append(day)
-    models = [dict(zip(_MODEL, model, strict=True)) | figures(served) | _hours(served) for model, served in days_of.items()]
+    models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
-    view.rows = [{name: day[name] for name in (*_MODEL, "day")} | figures([day]) | _hours([day]) for day in days]
-    view.totals = figures(days) | _hours(days)
-    view.sections = {"models": models}
-    view.shown = {
-        "rows": ("namespace", "workload", "model", "day", *shown),
-        "models": ("namespace", "workload", "model", *shown),
-        "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
-    }
+    figures = (*measure.counts, "cost", "idle_cost", *measure.prices)
+    view = UnitView(
+        measure.name,
+        measure.title,
+        ask,
+        [{name: day[name] for name in (*_MODEL, "day")} | measure.figures([day]) for day in days],
+        measure.figures(days),
+        {"models": models},
+        {
+            "rows": ("namespace", "workload", "model", "day", *figures),
+            "models": ("namespace", "workload", "model", *figures),
+            "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
+        },
+    )
     if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
     if not days:
-        names = " or ".join(unit.replace("_", " ") for unit in units)
+        names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
     lost = [row | {name: _plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
     return with_remainders(con, view, lost)
 
 
-def _work(days: list[Item], kind: str, unit: str) -> float:
+def _work(days: list[Item], unit: str, kind: str) -> float:
     return sum(((day[kind] or {}).get(unit, 0.0) for day in days), 0.0)
 
 
 def _plain(work: float) -> float | int:
     """Work as it is shown: whole numbers without a point."""
     return int(work) if work.is_integer() else round(work, 6)
-
-
-def _hours(days: list[Item]) -> Item:
-    allocated, active = (sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active"))
-    return {
-        "allocated_gpu_hours": round(allocated, 9),
-        "active_gpu_hours": round(active, 9),
-        "cost_per_active_gpu_hour": per(total(days), active),
-    }
