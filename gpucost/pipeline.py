@@ -137,7 +137,7 @@ def waste_report(
     from gpucost.report.waste import Filters
     from gpucost.report.waste import build as dissect
 
-    filters = Filters(teams=query.teams, namespaces=query.namespaces, clusters=query.clusters, workloads=workloads)
+    filters = Filters(query.teams, query.namespaces, query.clusters, workloads)
 
     def built(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
         _load_rates(con, config, query.share_unallocated)
@@ -155,7 +155,7 @@ def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple
     from gpucost.report.waste import Filters
     from gpucost.report.waste import build as dissect
 
-    filters = Filters(teams=query.teams, namespaces=query.namespaces, clusters=query.clusters)
+    filters = Filters(query.teams, query.namespaces, query.clusters)
     ask = UnitAsk(
         query.period, query.period_name, config.tz, config.currency, query.teams, query.namespaces, clusters=query.clusters
     )
@@ -270,8 +270,10 @@ def _load_rates(con: DuckDBPyConnection, config: Config, share_unallocated: obje
 
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
-    coverage = (config.coverage, *config.clusters)
-    sections = (config.idle, config.mig, config.hami, *coverage, config.team_labels, *config.teams, *config.workload_types)
+    sections = (
+        config.idle, config.mig, config.hami, config.coverage, *config.clusters, config.team_labels, *config.teams,
+        *config.workload_types,
+    )  # fmt: skip
     parts = [
         __version__,
         config.timezone,

@@ -1,5 +1,5 @@
--- reads: progress_series, progress_values, unit_candidates, unit_run_places, allocations, allocation_traits, collected, loads; $to_ms the end of the period
--- writes: nothing; answers one row per run: the levels that its live processes had reached and when, what a tracker tells of it, and when its workload's pods held GPUs; workload is null where none is known
+-- reads: progress_series, progress_values, unit_candidates, unit_run_places, allocations, allocation_traits, collected, loads; $from_ms, $to_ms the period
+-- writes: nothing; answers one row per run: the levels that its live processes had reached and when, what a tracker tells of it, from when to when it ran, and as what it counts where it cost nothing; workload is null where none is known
 -- invariant: ranks of a distributed run, replicas of a server and a target scraped twice are one run
 WITH points AS (
     SELECT v.series_id, v.at_ms, v.value,
@@ -59,12 +59,38 @@ held AS (
         coalesce(arg_max(t.failed, a.held_to_ms), false) AS failed
     FROM allocations AS a LEFT JOIN allocation_traits AS t USING (allocation_id)
     GROUP BY ALL
+),
+known AS (
+    SELECT r.*, coalesce(p.name, nullif(r.run_id, ''), r.workload) AS name, p.parent_id, p.planned_epochs,
+        CASE WHEN p.run_id IS NOT NULL THEN 'tracked' WHEN r.run_id <> '' THEN 'named' ELSE 'workload' END AS origin,
+        p.started_ms, p.ended_ms, p.status, h.held_from_ms, h.held_to_ms, h.failed AS pods_failed,
+        coalesce((SELECT max(c.to_ms) FROM collected AS c WHERE c.cluster = r.cluster), $to_ms) AS collected_to_ms,
+        coalesce((SELECT min(l.from_ms) FROM loads AS l WHERE l.kind = 'progress'), 0) AS progress_from_ms
+    FROM runs AS r
+    LEFT JOIN (FROM unit_run_places QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY source) = 1) AS p USING (run_id)
+    LEFT JOIN held AS h ON h.cluster = r.cluster AND h.namespace = r.namespace AND h.workload = r.workload
+),
+spans AS (
+    SELECT *,
+        CASE origin WHEN 'tracked' THEN started_ms WHEN 'named' THEN first_ms ELSE held_from_ms END AS from_ms,
+        CASE origin WHEN 'tracked' THEN coalesce(ended_ms, collected_to_ms) WHEN 'named' THEN last_ms ELSE held_to_ms END AS until_ms,
+        CASE origin WHEN 'tracked' THEN ended_ms IS NOT NULL WHEN 'named' THEN true ELSE held_to_ms < least(collected_to_ms, $to_ms) END AS is_over,
+        -- a file tells the whole story; of metrics only what was collected is known
+        CASE origin WHEN 'tracked' THEN true WHEN 'named' THEN false ELSE mapping = 'file' OR progress_from_ms <= held_from_ms END AS from_zero
+    FROM known
 )
-SELECT r.*, coalesce(p.name, nullif(r.run_id, ''), r.workload) AS name, p.parent_id, p.planned_epochs, p.run_id IS NOT NULL AS is_tracked,
-    p.started_ms, p.ended_ms, p.status, h.held_from_ms, h.held_to_ms, h.failed,
-    (SELECT max(c.to_ms) FROM collected AS c WHERE c.cluster = r.cluster) AS collected_to_ms,
-    (SELECT min(l.from_ms) FROM loads AS l WHERE l.kind = 'progress') AS progress_from_ms
-FROM runs AS r
-LEFT JOIN (FROM unit_run_places QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY source) = 1) AS p USING (run_id)
-LEFT JOIN held AS h ON h.cluster = r.cluster AND h.namespace = r.namespace AND h.workload = r.workload
-ORDER BY r.cluster, r.namespace, r.workload, r.label, r.run_id;
+SELECT cluster, namespace, workload, run_id, name, parent_id, planned_epochs, pods, moments, levels, marks, from_ms,
+    greatest(until_ms, from_ms) AS to_ms, is_over, from_zero, resumes AND kind = 'counter' AS resumes,
+    is_over AND CASE origin WHEN 'tracked' THEN status IS DISTINCT FROM 'FINISHED' WHEN 'named' THEN false ELSE pods_failed END AS failed,
+    -- values that are entries that the run wrote, one per epoch
+    mapping IN ('mlflow', 'file') AND kind = 'gauge' AS is_log,
+    -- clocks and scrapes differ
+    workload IS NOT NULL AND (origin <> 'workload' OR (first_ms <= held_to_ms + 900000 AND held_from_ms - 900000 <= last_ms)) AS has_place,
+    last_ms >= $from_ms AS is_new,
+    {
+        'workload': coalesce(workload, label), 'namespace': NULL, 'model': NULL, 'unit': 'epoch', 'amount': trunc(highest)::BIGINT, 'failed': 0,
+        'since': first_ms, 'source': source,
+        'why': CASE WHEN workload IS NULL THEN 'no pod with GPUs is known by this name' ELSE 'its pods cost nothing then' END
+    } AS without_cost
+FROM spans
+ORDER BY cluster, namespace, workload, label, run_id;

@@ -233,10 +233,6 @@ class Epochs(UnitAnswer):
     work_without_cost: list[ModelWithoutCost]
 
 
-# what clocks and scrapes differ in
-_APART_MS = 900_000
-# mappings whose values are entries that runs wrote, one per epoch
-_LOGS = ("mlflow", "file")
 _MONEY = Decimal("0.000000001")
 
 
@@ -250,14 +246,19 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
         prepare(con, ask)
     run_stage(con, PACKAGE, "31_run_places", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms})
     runs, lost = _runs(con, ask)
-    claimed, outside = _claim(con, ask, runs)
+    claims = _cut(con, ask, runs)
     rows_of: dict[int, list[Item]] = defaultdict(list)
-    for number, part, sums in claimed:
-        rows_of[number].append(_epoch_row(sums, ask, runs[number], part))
+    outside = []
+    for sums in map(in_hours, dicts(con.execute(_CLAIMED))):
+        if sums["claim_id"] is None:
+            outside.append(_epoch_row(sums, ask))
+        else:
+            number, part = claims[sums["claim_id"]]
+            rows_of[number].append(_epoch_row(sums, ask, runs[number], part))
     # what the pods of these ran cost nothing
     lost += [row for number, run in enumerate(runs) if number not in rows_of for row in run["without_cost"]]
     summaries = [_summary(runs[number]["planned_epochs"] or 0, rows, planned_epochs) for number, rows in rows_of.items()]
-    rows = [row for of_run in rows_of.values() for row in of_run] + [_epoch_row(sums, ask) for sums in outside]
+    rows = [row for of_run in rows_of.values() for row in of_run] + outside
     done = _of_status(rows, "done")
     view = UnitView(
         "unit.epoch",
@@ -289,26 +290,15 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
     return with_remainders(con, view, lost)
 
 
-def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Item], list[ModelWithoutCost]]:
+def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Item], list[Item]]:
     """The runs whose workloads are known, with their intervals, and the epochs of the others as rows of work without cost."""
-    runs: list[Item] = []
-    lost: list[ModelWithoutCost] = []
-    for run in answer_rows(con, PACKAGE, "70_runs", {"to_ms": ask.period.end_ms}):
-        is_known = run["workload"] is not None
-        without_cost: ModelWithoutCost = {
-            "workload": run["workload"] if is_known else run["label"],
-            "namespace": None,
-            "model": None,
-            "unit": "epoch",
-            "amount": int(run["highest"]),
-            "failed": 0,
-            "since": moment(run["first_ms"]),
-            "source": run["source"],
-            "why": "its pods cost nothing then" if is_known else "no pod with GPUs is known by this name",
-        }
-        run["without_cost"] = [without_cost] if run["last_ms"] >= ask.period.start_ms else []
-        if is_known and (run["run_id"] or _is_held(run)):
-            runs.append(run | {"parts": intervals(_levels(run, ask))})
+    runs, lost = [], []
+    for run in answer_rows(con, PACKAGE, "70_runs", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}):
+        row = run["without_cost"]
+        run["without_cost"] = [row | {"since": moment(row["since"])}] if run["is_new"] else []
+        if run["has_place"]:
+            run["reached"] = tuple(zip(run["moments"], run["levels"], strict=True))
+            runs.append(run | {"parts": intervals(Levels(**{name: run[name] for name in Levels.__slots__}))})
         else:
             lost += run["without_cost"]
     names = Counter(run["name"] for run in runs)
@@ -316,38 +306,6 @@ def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Item], list[Model
         if run["run_id"] and names[run["name"]] > 1:
             run["name"] = f"{run['name']} ({run['run_id'][:8]})"
     return runs, lost
-
-
-def _is_held(run: Item) -> bool:
-    """Whether its epochs were known of at a time when its workload's pods held GPUs."""
-    return bool(run["first_ms"] <= run["held_to_ms"] + _APART_MS and run["held_from_ms"] - _APART_MS <= run["last_ms"])
-
-
-def _levels(run: Item, ask: UnitAsk) -> Levels:
-    collected_to = run["collected_to_ms"] or ask.period.end_ms
-    failed = False
-    if run["is_tracked"]:
-        from_ms, to_ms, is_over, from_zero = run["started_ms"], run["ended_ms"] or collected_to, run["ended_ms"] is not None, True
-        failed = is_over and run["status"] != "FINISHED"
-    elif run["run_id"]:
-        from_ms, to_ms, is_over, from_zero = run["first_ms"], run["last_ms"], True, False
-    else:
-        from_ms, to_ms = run["held_from_ms"], run["held_to_ms"]
-        is_over = to_ms < min(collected_to, ask.period.end_ms)
-        # a file tells the whole story; of metrics only what was collected is known
-        from_zero = run["mapping"] == "file" or (run["progress_from_ms"] or 0) <= from_ms
-        failed = is_over and run["failed"]
-    return Levels(
-        reached=tuple(zip(run["moments"], run["levels"], strict=True)),
-        from_ms=from_ms,
-        to_ms=max(to_ms, from_ms),
-        marks=run["marks"],
-        from_zero=from_zero,
-        is_over=is_over,
-        resumes=run["resumes"] and run["kind"] == "counter",
-        failed=failed,
-        is_log=run["mapping"] in _LOGS and run["kind"] == "gauge",
-    )
 
 
 def _epoch_row(sums: Item, ask: UnitAsk, run: Item | None = None, part: Interval | None = None) -> Item:
@@ -465,12 +423,12 @@ GROUP BY claim_id, cluster, namespace, workload
 ORDER BY claim_id, cluster, namespace, workload"""
 
 
-def _claim(con: DuckDBPyConnection, ask: UnitAsk, runs: list[Item]) -> tuple[list[tuple[int, Interval, Item]], list[Item]]:
-    """Run number, interval and sums of each interval of `runs` that cost anything; and what their workloads cost besides.
+def _cut(con: DuckDBPyConnection, ask: UnitAsk, runs: list[Item]) -> list[tuple[int, Interval]]:
+    """Makes unit_pieces; claim i is an interval of the run whose number is beside it in the i-th element of the answer.
 
     Of runs at the same time, only those in the most sweeps are charged.
     """
-    keys = [(number, part) for number, run in enumerate(runs) for part in run["parts"]]
+    claims = [(number, part) for number, run in enumerate(runs) for part in run["parts"]]
     parents = {run["run_id"]: run["parent_id"] for run in runs}
     depths = [_depth(run["run_id"], parents) for run in runs]
     names_of: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -481,18 +439,16 @@ def _claim(con: DuckDBPyConnection, ask: UnitAsk, runs: list[Item]) -> tuple[lis
     con.execute(
         _CLAIMS,
         {
-            **{name: [runs[number][name] for number, _ in keys] for name in PLACE},
-            "claim_id": list(range(len(keys))),
-            "depth": [depths[number] for number, _ in keys],
-            "pods": [pods[number] for number, _ in keys],
-            "from_ms": [max(part.from_ms, ask.period.start_ms) for _, part in keys],
-            "to_ms": [min(part.to_ms, ask.period.end_ms) for _, part in keys],
+            **{name: [runs[number][name] for number, _ in claims] for name in PLACE},
+            "claim_id": list(range(len(claims))),
+            "depth": [depths[number] for number, _ in claims],
+            "pods": [pods[number] for number, _ in claims],
+            "from_ms": [max(part.from_ms, ask.period.start_ms) for _, part in claims],
+            "to_ms": [min(part.to_ms, ask.period.end_ms) for _, part in claims],
         },
     )
     run_stage(con, PACKAGE, "85_pieces")
-    sums = [in_hours(row) for row in dicts(con.execute(_CLAIMED))]
-    claimed = [(*keys[row["claim_id"]], row) for row in sums if row["claim_id"] is not None]
-    return claimed, [row for row in sums if row["claim_id"] is None]
+    return claims
 
 
 def _place(row: Item) -> tuple[str, ...]:
@@ -568,17 +524,13 @@ class Experiments(UnitAnswer):
 
 # Metrics that name the best trial where none is asked for: the first that any trial has.
 LOSSES = ("val_loss", "eval_loss", "validation_loss", "test_loss", "loss", "train_loss")
-# Workloads of these types are experiments even where no tracker knows them.
-_JOBS = """
-SELECT cluster, namespace, workload, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
-    count(DISTINCT allocation_id) AS pods, min(held_from_ms) AS from_ms, max(held_to_ms) AS to_ms,
-    sum(cost) AS cost, sum(idle_cost) AS idle_cost,
-    sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
-FROM unit_cells
-WHERE is_selected
-GROUP BY cluster, namespace, workload
-HAVING any_value(workload_type) IN ('training', 'batch')
-ORDER BY cluster, namespace, workload"""
+_RUNS_WITHOUT_COST = """
+SELECT label AS workload, namespace, name AS run, run_id, 'run' AS unit, 1 AS amount, 0 AS failed, started_ms AS since, source,
+    CASE WHEN workload IS NOT NULL THEN 'its workload cost nothing while it ran'
+        WHEN label IS NOT NULL THEN 'no pod with GPUs is known by this name' ELSE 'no tag says where it ran' END AS why
+FROM unit_run_places AS p
+WHERE NOT EXISTS (FROM unit_experiments AS e WHERE p.run_id IN (e.run_id, e.parent_id))
+ORDER BY started_ms, run_id"""
 
 
 def experiments(
@@ -599,14 +551,12 @@ def experiments(
     runs = [run for run in known if run["workload"] is not None]
     for run in runs:
         run["parts"] = [Interval(None, "done", 1, run["started_ms"], run["ended_ms"] or ask.period.end_ms)]
-    claimed, outside = _claim(con, ask, runs)
-    rows = [_run_row(runs[number], sums) for number, _, sums in claimed]
-    paid = {row[name] for row in rows for name in ("run_id", "parent_id")}
-    rows += [_experiment_row("outside_runs", sums) for sums in outside]
-    places = {_place(row) for row in rows}
-    jobs = (in_hours(row) for row in dicts(con.execute(_JOBS)))
-    rows += [_experiment_row("job", job, job["from_ms"], job["to_ms"]) for job in jobs if _place(job) not in places]
-    rows.sort(key=lambda row: (-row["cost"], row["workload"], row["name"]))
+    _cut(con, ask, runs)
+    run_stage(con, PACKAGE, "90_experiments")
+    con.execute("FROM unit_experiments ORDER BY cost DESC, workload, name, run_id NULLS LAST, kind DESC")
+    rows = [_experiment(in_hours(row)) for row in dicts(con)]
+    best = {"metric": metric, "losses": list(LOSSES), "sign": 1 if goal == "min" else -1, "is_narrowed": ask.is_narrowed}
+    sweeps = answer_rows(con, PACKAGE, "95_sweeps", best)
     view = UnitView(
         "unit.experiment",
         "Cost per experiment",
@@ -618,7 +568,7 @@ def experiments(
             "idle_cost": total(rows, "idle_cost"),
             "cost_per_active_gpu_hour": per(total(rows), sum(row["active_gpu_hours"] for row in rows)),
         },
-        {"sweeps": _sweeps([run for run in known if run["run_id"] in paid or not ask.is_narrowed], rows, metric, goal)},
+        {"sweeps": [sweep | {"cost_per_trial": per(sweep["cost"], sweep["trials"])} for sweep in sweeps]},
         {
             "rows": (
                 "kind", "experiment", "name", "namespace", "status", "hours", "cost", "idle_cost", "cost_per_active_gpu_hour",
@@ -630,84 +580,12 @@ def experiments(
             "work_without_cost": ("workload", "run", "unit", "since", "why"),
         },
     )  # fmt: skip
-    return with_remainders(con, view, [_without_cost(run) for run in known if run["run_id"] not in paid])
+    lost = dicts(con.execute(_RUNS_WITHOUT_COST))
+    return with_remainders(con, view, [row | {"since": moment(row["since"])} for row in lost])
 
 
-def _run_row(run: Item, sums: Item) -> Item:
-    row = _experiment_row("run", sums, run["started_ms"], run["ended_ms"])
-    return row | {name: run[name] for name in ("experiment", "name", "run_id", "parent_id", "status")}
-
-
-def _experiment_row(kind: str, sums: Item, from_ms: int | None = None, to_ms: int | None = None) -> Item:
-    return {
-        "kind": kind,
-        "experiment": None,
-        "name": sums["workload"],
-        "run_id": None,
-        "parent_id": None,
-        **{name: sums[name] for name in (*PLACE, "team")},
-        "status": None,
-        "from": moment(from_ms),
-        "to": moment(to_ms),
-        "hours": hours(to_ms - from_ms) if from_ms is not None and to_ms else None,
-        "pods": sums.get("pods"),
-        **{name: sums[name] for name in ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")},
-        "cost_per_active_gpu_hour": per(sums["cost"], sums["active_gpu_hours"]),
-    }
-
-
-def _sweeps(runs: list[Item], rows: list[Item], metric: str | None, goal: str) -> list[Item]:
-    costs = {row["run_id"]: row["cost"] for row in rows if row["run_id"]}
-    names = {run["run_id"]: run["name"] for run in runs}
-    trials: dict[str, list[Item]] = defaultdict(list)
-    for run in runs:
-        if run["parent_id"]:
-            trials[run["parent_id"]].append(run)
-    sweeps = []
-    for run_id, children in trials.items():
-        name = metric or next((name for name in LOSSES if any(name in child["metrics"] for child in children)), "")
-        scored = sorted((child for child in children if name in child["metrics"]), key=lambda child: str(child["run_id"]))
-        best = (min if goal == "min" else max)(scored, key=lambda child: child["metrics"][name], default=None)
-        cost = _cost_within(run_id, costs, trials)
-        sweeps.append(
-            {
-                "sweep": names.get(run_id, run_id),
-                "run_id": run_id,
-                "experiment": children[0]["experiment"],
-                "trials": len(children),
-                "cost": cost,
-                "cost_outside_trials": costs.get(run_id, Decimal(0)),
-                "cost_per_trial": per(cost, len(children)),
-                "metric": name if best else None,
-                "best_trial": best["name"] if best else None,
-                "best_run_id": best["run_id"] if best else None,
-                "best_value": best["metrics"][name] if best else None,
-                "best_trial_cost": costs.get(best["run_id"], Decimal(0)) if best else None,
-            }
-        )
-    return sorted(sweeps, key=lambda row: (-row["cost"], row["run_id"]))
-
-
-def _cost_within(run_id: str, costs: dict[str, Decimal], trials: dict[str, list[Item]]) -> Decimal:
-    """A run's cost with that of the runs within it."""
-    within = (_cost_within(child["run_id"], costs, trials) for child in trials.get(run_id, []))
-    return sum(within, costs.get(run_id, Decimal(0)))
-
-
-def _without_cost(run: Item) -> RunWithoutCost:
-    if run["workload"]:
-        why = "its workload cost nothing while it ran"
-    else:
-        why = "no pod with GPUs is known by this name" if run["label"] else "no tag says where it ran"
-    return {
-        "workload": run["label"],
-        "namespace": run["namespace"],
-        "run": run["name"],
-        "run_id": run["run_id"],
-        "unit": "run",
-        "amount": 1,
-        "failed": 0,
-        "since": moment(run["started_ms"]),
-        "source": run["source"],
-        "why": why,
-    }
+def _experiment(row: Item) -> Item:
+    from_ms, to_ms = row["from"], row["to"]
+    length = hours(to_ms - from_ms) if from_ms is not None and to_ms else None
+    price = per(row["cost"], row["active_gpu_hours"])
+    return row | {"from": moment(from_ms), "to": moment(to_ms), "hours": length, "cost_per_active_gpu_hour": price}
