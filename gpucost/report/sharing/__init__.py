@@ -1,7 +1,7 @@
 """Costs that nobody holds, shared among teams: unallocated GPUs, and what [[shared_costs]] names; see docs/shared-costs.md.
 
 All of it is computed over the whole fleet, whatever the report is narrowed to, in the numbered .sql files: what is to be shared
-(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (6x to 8x).
+(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (60).
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-_STAGES = ("60_team_shares", "70_allocation_shares", "80_slot_shares")
 _NOTHING = {
     "storage": "no storage of GPU nodes is billed",
     "network": "no network cost of GPU nodes is billed",
@@ -83,8 +82,7 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_pots", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)
-    for name in _STAGES:
-        run_stage(con, __name__, name)
+    run_stage(con, __name__, "60_slot_shares")
     run_stage(con, __name__, "90_shared_facts", filters(query))
 
 
@@ -118,7 +116,7 @@ def total_shared(con: DuckDBPyConnection, config: Config, query: Query) -> Share
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:
     """Teams that something was shared to, whatever the report is narrowed to."""
-    rows = con.execute("SELECT team FROM report_team_shares UNION SELECT owner FROM report_pots").fetchall()
+    rows = con.execute("SELECT team FROM report_slot_shares UNION SELECT owner FROM report_pots").fetchall()
     return {str(row[0]) for row in rows if row[0] is not None}
 
 
