@@ -76,7 +76,6 @@ Finding = tuple[str, Status, str, str | None]
 # A daily collection is late after a day and a half.
 STALE_AFTER = timedelta(hours=36)
 COVERAGE_DAYS = 31
-SHOWN_OF_A_KIND = 3
 # Sources of prices that can be asked again -> the command that does.
 REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
@@ -135,22 +134,22 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
     except GpucostError as error:
         yield Check("prices", "attribution", FAIL, error.message, error.fix)
         return
-    if not any(code == "unpriced_node" for code, *_ in warnings):
+    if not any(is_failed for _, _, is_failed, _, _ in warnings):
         yield Check("prices", "nodes", OK, f"all {nodes} GPU nodes in the store have a price")
     yield from _price_ages(config, ages, now)
-    for code, subject, message, fix, number, count in warnings:
-        if number <= SHOWN_OF_A_KIND:
-            more = f" (and {count - number} more)" if number == SHOWN_OF_A_KIND < count else ""
-            area = "prices" if code in ("unpriced_node", "stale_price") else "data"
-            look = f"gpucost sql \"from warnings where code = '{code}'\""
-            yield Check(area, subject or code, FAIL if code == "unpriced_node" else WARN, message + more, fix or look)
+    for area, subject, is_failed, text, fix in warnings:
+        yield Check(area, subject, FAIL if is_failed else WARN, text, fix)
 
 
-# The newest of each kind, numbered.
+# The newest three of each kind, the last of them with how many more there are.
 _WARNINGS = """
-SELECT code, subject, message, fix, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subject) AS number,
-    count(*) OVER (PARTITION BY code)
-FROM warnings ORDER BY code, number"""
+SELECT CASE WHEN code IN ('unpriced_node', 'stale_price') THEN 'prices' ELSE 'data' END, coalesce(nullif(subject, ''), code),
+    code = 'unpriced_node', message || CASE WHEN number = 3 AND count > 3 THEN ' (and ' || (count - 3) || ' more)' ELSE '' END,
+    coalesce(fix, 'gpucost sql "from warnings where code = ''' || code || '''"')
+FROM (SELECT *, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subject) AS number,
+    count(*) OVER (PARTITION BY code) AS count FROM warnings)
+WHERE number <= 3
+ORDER BY code, number"""
 # What the last price of each node comes from, and how old that is.
 _PRICE_AGES = """
 SELECT price_source, count(*), min(price_as_of), max(price_as_of)

@@ -215,7 +215,7 @@ def explain_cost(
         raise GpucostError(f"there is no data for {query.period_name}", "gpucost report shows the newest month with data")
     bounds = {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms}
     prices: dict[int, list[NodePrice]] = defaultdict(list)
-    for row in answer_rows(con, __name__, "30_prices", bounds):
+    for row in dicts(con.execute(_PRICES, bounds)):
         prices[row.pop("node_id")].append(NodePrice(**_with_instants(row)))
     bills = _bills(con, bounds, most_rows)
     nodes = []
@@ -237,6 +237,17 @@ def explain_cost(
     )
 
 
+# The prices of the nodes that those asked for were on, where they count: in collected time, and a bill's beyond it.
+_PRICES = """
+SELECT p.node_id, greatest(p.from_ms, c.from_ms, $from_ms) AS from_ms, least(p.to_ms, c.to_ms, $to_ms) AS to_ms,
+    p.price_per_hour, p.price_source, p.price_as_of
+FROM node_prices AS p JOIN (
+    SELECT node_id, c.from_ms, least(c.to_ms, up_to_ms) AS to_ms, true AS seen FROM nodes JOIN collected AS c USING (cluster)
+    UNION ALL
+    SELECT node_id, from_ms, to_ms, false FROM nodes JOIN coverage_gaps USING (cluster) WHERE kind = 'not_collected'
+) AS c ON c.node_id = p.node_id AND (c.seen OR p.price_source = 'bill')
+    AND greatest(p.from_ms, c.from_ms, $from_ms) < least(p.to_ms, c.to_ms, $to_ms)
+SEMI JOIN (FROM report_facts WHERE kind = 'allocated') AS f ON f.node_id = p.node_id ORDER BY p.node_id, p.from_ms, c.from_ms"""
 _ONLY_WORKLOADS = """
 CREATE OR REPLACE TEMP TABLE report_facts AS
 SELECT * FROM report_facts

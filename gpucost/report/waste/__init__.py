@@ -221,6 +221,18 @@ _CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_cells AS
 SELECT c.*, s.slot FROM cost_hourly AS c JOIN waste_cell_slots AS s USING (from_ms)
 WHERE c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
+# One row per pod and local day of the period, empty where not whole days are asked for: whether its hours are to be looked at.
+# Hours of one day may differ in price: the day tells as much where its cost falls to idle time and to one other part.
+_DAYS = """
+CREATE OR REPLACE TEMP TABLE waste_days AS
+SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR (c.unmeasured_gpu_ms > 0 AND c.active_gpu_ms > 0)
+    OR (c.from_ms < p.started_ms AND p.held_from_ms < p.started_ms)
+    OR (c.from_ms < p.forgotten_from_ms AND p.forgotten_from_ms < c.to_ms)
+    OR (c.from_ms < p.lost_from_ms AND p.lost_from_ms < c.to_ms)
+    OR (p.workload_type = 'inference'
+        AND (p.cluster, p.namespace, p.workload) IN (SELECT (cluster, namespace, workload) FROM waste_serving))) IS TRUE AS is_fine
+FROM cost_daily AS c JOIN waste_pods AS p USING (allocation_id)
+WHERE getvariable('report_by_day') AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
 # What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
 _HELD_CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_held_cells AS
@@ -241,7 +253,7 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequ
     con.execute(_CELLS)
     run_stage(con, _PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
     run_stage(con, _PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
-    run_stage(con, _PACKAGE, "24_days")
+    con.execute(_DAYS)
     con.execute(_HELD_CELLS)
     run_stage(con, _PACKAGE, "30_held")
     run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
