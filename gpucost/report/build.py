@@ -59,10 +59,9 @@ def build(
     totals, unallocated, unseen = total(con)
     by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
     rows = rows_by(con, query.dimensions)
-    shared = None
+    shared = sharing.total_shared(con, config, query) if is_shared else None
     if is_shared:
         rows = sharing.with_shares(con, config, query, query.dimensions, rows)
-        shared = sharing.total_shared(con, config, query)
     unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
     trusted = coverage(con, config, query, now, totals, nodes, round(unknown, 9))
     is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted.collected_to)
@@ -72,18 +71,21 @@ def build(
     compared = changes(totals, whole, earlier, earlier_name) if earlier else None
     if earlier:
         rows = with_changes(rows, earlier.rows)
-    sections: tuple[Table | Figures, ...] = ()
     series = read_series(con, config, query) if query.with_series else None
+    sections: list[Table | Figures] = []
     if query.with_sections:
         main = cost_by(rows, query.dimensions, totals, whole, shared, compared)
-        usage = gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())
         dearest = [row for row in rows_by(con, _WORKLOAD, query.top) if row.kind == "allocated"]
         top = consumers(dearest, workload_counts(con), totals)
         if series:
             lines = zip(top.lines, trends(con, dearest, series), strict=True)
             top = replace(top, lines=tuple(replace(line, trend=trend) for line, trend in lines))
-        idle_capacity = unallocated_gpus(by_gpu, whole) if whole and whole.unallocated_gpu_hours else None
-        sections = _in_order(query, main, usage, idle_capacity, waste(totals, whole, config), top)
+        sections = [gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())]
+        if whole and whole.unallocated_gpu_hours:
+            sections.append(unallocated_gpus(by_gpu, whole))
+        sections += [waste(totals, whole, config), top]
+        # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
+        sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),
         *(sharing.notices(con, config) if is_shared else ()),
@@ -98,20 +100,11 @@ def build(
         totals=totals,
         node_totals=whole,
         coverage=replace(trusted, warnings=(*trusted.warnings, *notices)),
-        sections=sections,
+        sections=tuple(sections),
         totals_shared=shared,
         series=series,
         changes=compared,
     )
-
-
-def _in_order(
-    query: Query, main: Table, usage: Table, idle_capacity: Table | None, wasted: Figures, top: Table
-) -> tuple[Table | Figures, ...]:
-    """One team: what it used, wasted and on what. All teams, or dimensions asked for by name: the rows come first."""
-    if query.is_narrowed and not query.by:
-        return (usage, wasted, top, main)
-    return (main, usage, *([idle_capacity] if idle_capacity else ()), wasted, top)
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:

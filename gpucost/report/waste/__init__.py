@@ -230,7 +230,7 @@ SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR
     OR (c.from_ms < p.forgotten_from_ms AND p.forgotten_from_ms < c.to_ms)
     OR (c.from_ms < p.lost_from_ms AND p.lost_from_ms < c.to_ms)
     OR (p.workload_type = 'inference'
-        AND (p.cluster, p.namespace, p.workload) IN (SELECT (cluster, namespace, workload) FROM waste_serving))) IS TRUE AS is_fine
+    AND (p.cluster, p.namespace, p.workload) IN (SELECT (cluster, namespace, workload) FROM waste_serving))) IS TRUE AS is_fine
 FROM cost_daily AS c JOIN waste_pods AS p USING (allocation_id)
 WHERE getvariable('report_by_day') AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
 # What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
