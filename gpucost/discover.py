@@ -61,7 +61,7 @@ def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
         answer = client.get("query", {"query": "1"})
         if not isinstance(answer, dict) or answer.get("resultType") not in ("scalar", "vector"):
             return None
-        return Server(url, version=status(client.get, "buildinfo", "version"), retention=_retention(client.get))
+        return Server(url, version=_status(client.get, "buildinfo", "version"), retention=_retention(client.get))
     except Unauthorized:
         return Server(url, needs_login=True)
     except SourceError:
@@ -84,12 +84,12 @@ def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) 
 
 
 def _retention(ask: Ask) -> str | None:
-    return status(ask, "runtimeinfo", "storageRetention") or status(
+    return _status(ask, "runtimeinfo", "storageRetention") or _status(
         ask, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention"
     )
 
 
-def status(ask: Ask, page: str, *keys: str) -> str | None:
+def _status(ask: Ask, page: str, *keys: str) -> str | None:
     """The first of `keys` that the server's status page holds, in its own words; many servers lack some of these pages."""
     try:
         data = ask(f"status/{page}", {})

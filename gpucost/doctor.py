@@ -42,7 +42,6 @@ from gpucost.collect.prometheus.queries import (
 )
 from gpucost.config.load import load_config, places
 from gpucost.config.model import Config, PrometheusSource
-from gpucost.discover import Ask, status
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
 from gpucost.store.connection import Store
@@ -213,6 +212,9 @@ def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
             yield Check("coverage", where, WARN, text, f"write a known name, or collect from the server that has {name}")
 
 
+# Asks the server for a path under /api/v1 and returns the answer's data. Raises SourceError.
+Ask = Callable[[str, Mapping[str, str]], Any]
+
 # Prometheus looks back five minutes for a sample; a restart is no end.
 FRESH = timedelta(minutes=10)
 LOOK_BACK = timedelta(days=1)
@@ -231,8 +233,8 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
     """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
     connected: AbstractContextManager[Ask] = nullcontext(ask) if ask else _connected(source)
     try:
-        with connected as asked:
-            for finding in _server(source, config, now, asked):
+        with connected as query:
+            for finding in _server(source, config, now, query):
                 yield Check(source.source, *finding)
     except SourceError as error:
         yield Check(source.source, source.url, FAIL, error.message, error.fix or "check [prometheus] url in gpucost.toml")
@@ -240,7 +242,7 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
 
 def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
     answer = ask("query", {"query": "vector(1)"})
-    version, retention = status(ask, "buildinfo", "version"), status(ask, "runtimeinfo", "storageRetention")
+    version, retention = _status(ask, "buildinfo", "version"), _status(ask, "runtimeinfo", "storageRetention")
     about = "answers" + (f", version {version}" if version else "") + (f", keeps {retention}" if retention else "")
     yield source.url, OK, about, None
     yield from _clock(answer)
@@ -272,6 +274,14 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
         yield from _states(Seen(ask, looked_at(states)), config)
         yield from _shards(ask, looked_at(states), label)
     yield from _activity(Seen(ask, looked_at(activity)), config)
+
+
+def _status(ask: Ask, page: str, key: str) -> Any:
+    """What the server's status page says; many lack the pages."""
+    try:
+        return ask(f"status/{page}", {}).get(key)
+    except _UNREADABLE:
+        return None
 
 
 def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:

@@ -200,7 +200,8 @@ def parse_period(
         raise UsageError("--to needs --from", "add --from, for example --from 2026-10-01")
     if start is None:
         return None
-    until = parse_instant("--to", end, tz) if end is not None else _end_of_hour(now)
+    hour = _hour(now)
+    until = parse_instant("--to", end, tz) if end is not None else hour if hour == now else hour + _HOUR
     period = Period(parse_instant("--from", start, tz), until)
     if period.is_empty:
         raise UsageError(f"the period from {start} to {end or 'now'} is empty", "--to is exclusive and must lie after --from")
@@ -228,8 +229,7 @@ def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
         raise UsageError(f"--last {text!r} is no span of time", "for example --last 7d, --last 24h or --last 2w")
     count, unit = int(match[1]), match[2]
     if unit == "h":
-        end = _end_of_hour(now) - _HOUR if now != _end_of_hour(now) else now
-        return Period(end - count * _HOUR, end)
+        return Period(_hour(now) - count * _HOUR, _hour(now))
     today = now.astimezone(tz).date()
     first = today - timedelta(days=count * (7 if unit == "w" else 1))
     if first.year not in _YEARS:
@@ -237,6 +237,5 @@ def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
     return Period(local_midnight(first, tz), local_midnight(today, tz))
 
 
-def _end_of_hour(now: datetime) -> datetime:
-    past = timedelta(minutes=now.minute, seconds=now.second, microseconds=now.microsecond)
-    return now - past + (_HOUR if past else timedelta())
+def _hour(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0)

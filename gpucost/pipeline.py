@@ -209,8 +209,8 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
         price.load_fx_rates(con, config)
-        found = account(con, month, config.currency, by)
-        return replace(found, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
+        statement = account(con, month, config.currency, by)
+        return replace(statement, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
 
     return read_attributed(config, store, read)
 
@@ -248,8 +248,8 @@ def rule_prices(config: Config, store: Store) -> RulePrices:
     from gpucost.publish.rules import listed_prices, stored_prices
     from gpucost.store.connection import scratch_store
 
-    if store.exists and (found := read_attributed(config, store, stored_prices)) is not None:
-        return found
+    if store.exists and (prices := read_attributed(config, store, stored_prices)) is not None:
+        return prices
     with store.read() if store.exists else scratch_store() as con:
         return listed_prices(con, config)
 

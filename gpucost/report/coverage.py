@@ -162,13 +162,13 @@ def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource
 def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     """What nobody signed. A period that runs may lack its last hours."""
     # from when on servers were asked, and from when on they had something: what lies between is forgotten for good
-    asked, had = con.execute(
+    asked_ms, first_ms = con.execute(
         "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind = 'prometheus'"
     ).fetchall()[0]
     notices: list[Notice] = []
     for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):
         text, start, end = gap_text(alike), alike[0].start, alike[0].end
-        if had is not None and asked <= to_ms(start) and to_ms(end) < had + MS_PER_HOUR:
+        if first_ms is not None and asked_ms <= to_ms(start) and to_ms(end) < first_ms + MS_PER_HOUR:
             notices.append(Notice("not_collected", f"{text}; the server had nothing that old, and that time is lost", None))
         else:
             notices.append(Notice("not_collected", text, _collect(start, end)))

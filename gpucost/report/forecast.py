@@ -167,9 +167,9 @@ def _followed(levels: Mapping[date, float], of_level: float, of_trend: float) ->
     return Smoothed(level, trend, of_level, of_trend, tuple(errors))
 
 
-def _misfit(one: Smoothed) -> float:
-    settled = one.errors[min(_SETTLING_DAYS, len(one.errors) - 1) :]
-    return sum(map(abs, settled)) * (1 + _COST_OF_RATE * one.of_level + _COST_OF_TREND * (one.of_trend > 0))
+def _misfit(curve: Smoothed) -> float:
+    settled = curve.errors[min(_SETTLING_DAYS, len(curve.errors) - 1) :]
+    return sum(map(abs, settled)) * (1 + _COST_OF_RATE * curve.of_level + _COST_OF_TREND * (curve.of_trend > 0))
 
 
 _HALF_A_WEEK = 3

@@ -192,8 +192,9 @@ class NodeExplained(Shape):
     @classmethod
     def of(cls, answer: explain.NodePrice) -> NodeExplained:
         """The answer as it is printed."""
-        price_source, as_of = next(((one.price_source, one.price_as_of) for one in answer.candidates), ("none", None))
-        prices = answer.price_per_hour, answer.price_per_gpu_hour, price_source, as_of
+        winner = answer.candidates[0] if answer.candidates else None
+        source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
+        prices = answer.price_per_hour, answer.price_per_gpu_hour, *source
         return cls(answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix)
 
 
