@@ -528,8 +528,7 @@ _RUNS_WITHOUT_COST = """
 SELECT label AS workload, namespace, name AS run, run_id, 'run' AS unit, 1 AS amount, 0 AS failed, started_ms AS since, source,
     CASE WHEN workload IS NOT NULL THEN 'its workload cost nothing while it ran'
         WHEN label IS NOT NULL THEN 'no pod with GPUs is known by this name' ELSE 'no tag says where it ran' END AS why
-FROM unit_run_places AS p
-WHERE NOT EXISTS (FROM unit_experiments AS e WHERE p.run_id IN (e.run_id, e.parent_id))
+FROM unit_run_places ANTI JOIN (SELECT unnest([run_id, parent_id]) AS run_id FROM unit_experiments) USING (run_id)
 ORDER BY started_ms, run_id"""
 
 
