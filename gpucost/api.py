@@ -46,6 +46,8 @@ def report(
     Attribution is brought up to date first, as by the command. `config` and `store` are files; by default those that the command
     would use. Raises GpucostError, with a message and what mends it.
     """
+    import json
+
     import pandas as pd
 
     from gpucost import pipeline
@@ -59,26 +61,23 @@ def report(
     if named is None:
         with opened.read() as con:
             named = default_period(con, settings.tz, now)[:2]
-    asked = Query(
-        period=named[0],
-        period_name=named[1],
+    wanted = Query(
+        *named,
         by=tuple(by.split(",")) if isinstance(by, str) and by else tuple(by),
-        teams=tuple(_names(teams)),
-        namespaces=tuple(_names(namespaces)),
-        clusters=tuple(_names(clusters)),
+        teams=_names(teams),
+        namespaces=_names(namespaces),
+        clusters=_names(clusters),
         now=now,
         with_sections=False,
         share_unallocated=share_unallocated,
     )
-    view = pipeline.report(settings, opened, asked)
+    view = pipeline.report(settings, opened, wanted)
     columns, rows = flat_table(view)
     frame = pd.DataFrame(rows, columns=list(columns))
-    frame = frame.astype({name: "float64" for name, told in columns.items() if told != "VARCHAR"})
+    frame = frame.astype({name: "float64" for name, sql_type in columns.items() if sql_type != "VARCHAR"})
     # what the command prints, read back: plain numbers
-    import json
-
-    said = json.loads(to_json(view))
-    frame.attrs |= {key: said[key] for key in ("totals", "coverage", "from", "to", "currency")}
+    answer = json.loads(to_json(view))
+    frame.attrs |= {key: answer[key] for key in ("totals", "coverage", "from", "to", "currency")}
     return frame
 
 
@@ -102,8 +101,8 @@ def _load(config: PathLike | None, store: PathLike | None) -> tuple[Config, Stor
     return settings, Store(settings.store)
 
 
-def _names(names: Iterable[str]) -> Iterable[str]:
-    return (names,) if isinstance(names, str) else names
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _text(value: Instant | None) -> str | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import SourceError
 
-if TYPE_CHECKING:
-    from gpucost.collect.prometheus.client import PrometheusClient
+# Asks a server for a path under /api/v1 and returns the answer's data. Raises SourceError.
+Ask = Callable[[str, Mapping[str, str]], Any]
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -58,9 +58,10 @@ def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
     except ValueError:  # no URL that could be asked
         return None
     try:
-        if _data(client, "query", {"query": "1"}).get("resultType") not in ("scalar", "vector"):
+        answer = client.get("query", {"query": "1"})
+        if not isinstance(answer, dict) or answer.get("resultType") not in ("scalar", "vector"):
             return None
-        return Server(url, version=_said(client, "buildinfo", ("version",)), retention=_retention(client))
+        return Server(url, version=_status(client.get, "buildinfo", "version"), retention=_retention(client.get))
     except Unauthorized:
         return Server(url, needs_login=True)
     except SourceError:
@@ -82,22 +83,16 @@ def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) 
     return "UTC"
 
 
-def _retention(client: PrometheusClient) -> str | None:
-    """How long the server keeps samples, in its own words (`15d`); None where it does not tell."""
-    return _said(client, "runtimeinfo", ("storageRetention",)) or _said(
-        client, "flags", ("storage.tsdb.retention.time", "storage.tsdb.retention")
+def _retention(ask: Ask) -> str | None:
+    return _status(ask, "runtimeinfo", "storageRetention") or _status(
+        ask, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention"
     )
 
 
-def _said(client: PrometheusClient, page: str, keys: tuple[str, ...]) -> str | None:
-    """The first of `keys` that the server's status page holds; many servers lack some of these pages."""
+def _status(ask: Ask, page: str, *keys: str) -> str | None:
+    """The first of `keys` that the server's status page holds, in its own words; many servers lack some of these pages."""
     try:
-        data = _data(client, f"status/{page}", {})
-    except SourceError:
+        data = ask(f"status/{page}", {})
+        return next((str(data[key]) for key in keys if data.get(key) and data[key] != "0s"), None)
+    except (SourceError, AttributeError):
         return None
-    return next((str(data[key]) for key in keys if data.get(key) and data[key] != "0s"), None)
-
-
-def _data(client: PrometheusClient, path: str, params: Mapping[str, str]) -> dict[str, Any]:
-    data = client.get(path, params)
-    return data if isinstance(data, dict) else {}

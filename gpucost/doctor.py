@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -46,7 +45,6 @@ from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
 from gpucost.store.connection import Store
-from gpucost.store.schema import StoreInfo
 
 
 class Status(StrEnum):
@@ -55,6 +53,9 @@ class Status(StrEnum):
     ok = "ok"
     warn = "warn"
     fail = "fail"
+
+
+OK, WARN, FAIL = Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,12 @@ class Check:
     fix: str | None = None
 
 
+# A check of a server, whose name is its area: subject, status, what was found, and the fix
+Finding = tuple[str, Status, str, str | None]
+
 # A daily collection is late after a day and a half.
 STALE_AFTER = timedelta(hours=36)
 COVERAGE_DAYS = 31
-SHOWN_OF_A_KIND = 3
 # Sources of prices that can be asked again -> the command that does.
 REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
@@ -80,28 +83,28 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
     """Does the store open, and is every server's data in it fresh?"""
     store = Store(config.store)
     if not store.exists:
-        yield Check("store", str(store.path), Status.warn, "not there yet", "gpucost collect prometheus")
+        yield Check("store", str(store.path), WARN, "not there yet", "gpucost collect prometheus")
         return
     try:
         info = store.info()
     except GpucostError as error:
-        yield Check("store", str(store.path), Status.fail, error.message, error.fix or "name another file with --store")
+        yield Check("store", str(store.path), FAIL, error.message, error.fix or "name another file with --store")
         return
-    yield Check("store", str(store.path), Status.ok, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
+    yield Check("store", str(store.path), OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
+    periods = {known.source: (known.start, known.end) for known in info.sources}
     for server in config.prometheus:
-        yield _freshness(server.source, info, now)
-
-
-def _freshness(source: str, info: StoreInfo, now: datetime) -> Check:
-    held = next((known for known in info.sources if known.source == source), None)
-    if held is None:
-        command = f"gpucost collect prometheus --source {shlex.quote(source)}"
-        return Check("store", source, Status.warn, "nothing collected yet", command)
-    period = f"holds {iso(held.start)} to {iso(held.end)}"
-    if now - held.end > STALE_AFTER:
-        days = (now - held.end) / timedelta(days=1)
-        return Check("store", source, Status.warn, f"{period}, {days:.1f} days old", "gpucost collect prometheus, daily")
-    return Check("store", source, Status.ok, period)
+        source = server.source
+        if source not in periods:
+            fix = f"gpucost collect prometheus --source {shlex.quote(source)}"
+            yield Check("store", source, WARN, "nothing collected yet", fix)
+            continue
+        start, end = periods[source]
+        text, age = f"holds {iso(start)} to {iso(end)}", now - end
+        if age > STALE_AFTER:
+            text += f", {age / timedelta(days=1):.1f} days old"
+            yield Check("store", source, WARN, text, "gpucost collect prometheus, daily")
+        else:
+            yield Check("store", source, OK, text)
 
 
 def check_prices(config: Config, now: datetime) -> Iterator[Check]:
@@ -110,63 +113,58 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
     from gpucost.price.fx import rates
 
     if config.prices.book is None:
-        yield Check("prices", "price book", Status.ok, "none; list prices of the catalog are used")
+        yield Check("prices", "price book", OK, "none; list prices of the catalog are used")
     else:
         try:
             rows = read_book(config.prices.book, config.currency, config.tz, rates(config))
-            yield Check("prices", str(config.prices.book), Status.ok, f"{len(rows)} prices")
+            yield Check("prices", str(config.prices.book), OK, f"{len(rows)} prices")
         except GpucostError as error:
-            yield Check("prices", str(config.prices.book), Status.fail, error.message, error.fix or "correct the file")
+            yield Check("prices", str(config.prices.book), FAIL, error.message, error.fix or "correct the file")
             return
     store = Store(config.store)
-    if store.exists:
-        yield from _found_by_attribution(config, store, now)
-
-
-def _found_by_attribution(config: Config, store: Store, now: datetime) -> Iterator[Check]:
+    if not store.exists:
+        return
     try:
         pipeline.attribute(config, store)
         with store.read() as con:
             nodes = con.execute("SELECT count(DISTINCT (cluster, node)) FROM nodes").fetchall()[0][0]
             ages = con.execute(_PRICE_AGES).fetchall()
-            warnings = con.execute(
-                "SELECT code, subject, message, fix, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subject),"
-                " count(*) OVER (PARTITION BY code) FROM warnings ORDER BY code, 5"
-            ).fetchall()
+            warnings = con.execute(_WARNINGS).fetchall()
     except GpucostError as error:
-        yield Check("prices", "attribution", Status.fail, error.message, error.fix)
+        yield Check("prices", "attribution", FAIL, error.message, error.fix)
         return
-    if not any(code == "unpriced_node" for code, *_ in warnings):
-        yield Check("prices", "nodes", Status.ok, f"all {nodes} GPU nodes in the store have a price")
+    if not any(is_failed for _, _, is_failed, _, _ in warnings):
+        yield Check("prices", "nodes", OK, f"all {nodes} GPU nodes in the store have a price")
     yield from _price_ages(config, ages, now)
-    for code, subject, message, fix, number, count in warnings:
-        area = "prices" if code in ("unpriced_node", "stale_price") else "data"
-        status = Status.fail if code == "unpriced_node" else Status.warn
-        if number <= SHOWN_OF_A_KIND:
-            more = f" (and {count - number} more)" if number == SHOWN_OF_A_KIND < count else ""
-            look = f"gpucost sql \"from warnings where code = '{code}'\""
-            yield Check(area, subject or code, status, message + more, fix or look)
+    for area, subject, is_failed, text, fix in warnings:
+        yield Check(area, subject, FAIL if is_failed else WARN, text, fix)
 
 
+# The newest three of each kind, the last of them with how many more there are.
+_WARNINGS = """
+SELECT CASE WHEN code IN ('unpriced_node', 'stale_price') THEN 'prices' ELSE 'data' END, coalesce(nullif(subject, ''), code),
+    code = 'unpriced_node', message || CASE WHEN number = 3 AND count > 3 THEN ' (and ' || (count - 3) || ' more)' ELSE '' END,
+    coalesce(fix, 'gpucost sql "from warnings where code = ''' || code || '''"')
+FROM (SELECT *, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subject) AS number,
+    count(*) OVER (PARTITION BY code) AS count FROM warnings)
+WHERE number <= 3
+ORDER BY code, number"""
 # What the last price of each node comes from, and how old that is.
 _PRICE_AGES = """
 SELECT price_source, count(*), min(price_as_of), max(price_as_of)
 FROM (FROM node_prices QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY to_ms DESC) = 1)
-GROUP BY price_source ORDER BY ALL"""
+GROUP BY price_source HAVING min(price_as_of) IS NOT NULL ORDER BY ALL"""
 
 
-def _price_ages(config: Config, ages: list[tuple[str, int, date | None, date | None]], now: datetime) -> Iterator[Check]:
+def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: datetime) -> Iterator[Check]:
     """For each source that nodes are priced from last: how many, and of which days its prices are."""
-    today = now.astimezone(config.tz).date()
     for source, nodes, oldest, newest in ages:
-        if oldest is None or newest is None:
-            continue
         dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
-        days = (today - oldest).days
+        days = (now.astimezone(config.tz).date() - oldest).days
         text = f"prices {nodes} node{'s' if nodes > 1 else ''} at present, {dates}: up to {days} days old"
         # the price book's owner dates it; a bill is as old as its month
-        stale = source in REFRESHED and days > config.prices.stale_after_days
-        yield Check("prices", source, Status.warn if stale else Status.ok, text, REFRESHED[source] if stale else None)
+        is_stale = source in REFRESHED and days > config.prices.stale_after_days
+        yield Check("prices", source, WARN if is_stale else OK, text, REFRESHED[source] if is_stale else None)
 
 
 _COVERAGE = """
@@ -194,13 +192,13 @@ def check_coverage(config: Config) -> Iterator[Check]:
     for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
         text = f"collected until {iso(from_ms(end_ms))}"
         if not count:
-            yield Check("coverage", cluster, Status.ok, f"{text}, nothing missing in the {COVERAGE_DAYS} days before")
+            yield Check("coverage", cluster, OK, f"{text}, nothing missing in the {COVERAGE_DAYS} days before")
             continue
         start, end = iso(from_ms(from_ms_)), iso(from_ms(to_ms_))
         lacks = "from answers that were partial" if kind == "partial" else "missing"
         text += f"; {missing_ms / MS_PER_HOUR:.1f} h {lacks} in the {COVERAGE_DAYS} days before, in {count} gap(s)"
         text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
-        yield Check("coverage", cluster, Status.warn, text, f"gpucost collect prometheus --from {start} --to {end}")
+        yield Check("coverage", cluster, WARN, text, f"gpucost collect prometheus --from {start} --to {end}")
     yield from _unknown_clusters(config, known)
 
 
@@ -211,7 +209,7 @@ def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
     for where, name in dict.fromkeys(named):
         if known and name not in known:
             text = f"no cluster is called {name}; known: {', '.join(known)}"
-            yield Check("coverage", where, Status.warn, text, f"write a known name, or collect from the server that has {name}")
+            yield Check("coverage", where, WARN, text, f"write a known name, or collect from the server that has {name}")
 
 
 # Asks the server for a path under /api/v1 and returns the answer's data. Raises SourceError.
@@ -219,6 +217,7 @@ Ask = Callable[[str, Mapping[str, str]], Any]
 
 # Prometheus looks back five minutes for a sample; a restart is no end.
 FRESH = timedelta(minutes=10)
+LOOK_BACK = timedelta(days=1)
 _SKEW = timedelta(minutes=2)
 _SPANS = (
     (timedelta(days=1), timedelta(minutes=5)),
@@ -226,172 +225,132 @@ _SPANS = (
     (timedelta(days=360), timedelta(hours=6)),
 )
 _MINUTE = timedelta(minutes=1)
+# what servers that lack a page, or are none, may lead to
+_UNREADABLE = (SourceError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """About when the newest samples lie, by cluster; empty where there are none, or the server does not tell."""
-
-    now: datetime
-    states: Mapping[str, datetime] = field(default_factory=dict)
-    activity: Mapping[str, datetime] = field(default_factory=dict)
-
-    @property
-    def last(self) -> datetime:
-        """When all data ends; now where it goes on."""
-        newest = max([*self.states.values(), *self.activity.values()], default=self.now)
-        return newest if newest < self.now - FRESH else self.now
-
-    def looked_at(self, ends: Mapping[str, datetime]) -> datetime:
-        """The moment to look at what ends so: when it was last there."""
-        end = max(ends.values(), default=self.last)
-        return end if end < self.last - FRESH else self.last
+def check_server(source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None) -> Iterator[Check]:
+    """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
+    connected: AbstractContextManager[Ask] = nullcontext(ask) if ask else _connected(source)
+    try:
+        with connected as query:
+            for finding in _server(source, config, now, query):
+                yield Check(source.source, *finding)
+    except SourceError as error:
+        yield Check(source.source, source.url, FAIL, error.message, error.fix or "check [prometheus] url in gpucost.toml")
 
 
-def ends(ask: Ask, config: Config, label: str, now: datetime) -> Ends:
-    """Looks for the newest samples of kube-state-metrics and of dcgm-exporter; `label` names a series' cluster."""
-    activity = config.activity
-    return Ends(
-        now,
-        _newest(ask, ("kube_node_info", "kube_pod_info"), label, now),
-        _newest(ask, (activity.device_metric, activity.mig_metric), label, now),
-    )
+def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
+    answer = ask("query", {"query": "vector(1)"})
+    version, retention = _status(ask, "buildinfo", "version"), _status(ask, "runtimeinfo", "storageRetention")
+    about = "answers" + (f", version {version}" if version else "") + (f", keeps {retention}" if retention else "")
+    yield source.url, OK, about, None
+    yield from _clock(answer)
+    yield from _partial(source, ask)
+    label, activity_metric = source.cluster_label, config.activity.device_metric
+    states = _newest(ask, ("kube_node_info", "kube_pod_info"), label, now)
+    activity = _newest(ask, (activity_metric, config.activity.mig_metric), label, now)
+    # when all data ends; now where it goes on
+    last = max([*states.values(), *activity.values()], default=now)
+    last = last if last < now - FRESH else now
 
+    def looked_at(ends: Mapping[str, datetime]) -> datetime:
+        """When it was last there."""
+        end = max(ends.values(), default=last)
+        return end if end < last - FRESH else last
 
-def check_times(area: str, data: Ends, config: Config) -> Iterator[Check]:
-    """At which time the server was looked at, and who fell silent before: one finding for each that did."""
-    if data.last < data.now:
-        age = (data.now - data.last) / timedelta(days=1)
-        status = Status.fail if age > 1 else Status.warn
-        ago = f"{age:.0f} days" if age > 2 else f"{age * 24:.0f} hours"
-        text = f"data ends at {iso(data.last)} ({ago} ago); the day before that was checked"
-        yield Check(
-            area, "time", status, text, "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
-        )
-    else:
-        known = data.states or data.activity
-        yield Check(
-            area, "time", Status.ok, f"looked at {iso(data.last)} and the day before" + (", data until then" if known else "")
-        )
+    yield from _end(last, now, has_data=bool(states or activity))
     for subject, mine, other, lost in (
-        (KSM, data.states, data.activity, "no time since then is collected"),
-        (config.activity.device_metric, data.activity, data.states, f"{ACTIVITY_LOST} since then"),
+        (KSM, states, activity, "no time since then is collected"),
+        (activity_metric, activity, states, f"{ACTIVITY_LOST} since then"),
     ):
-        if mine and other and max(mine.values()) < data.last - FRESH:
+        if mine and other and max(mine.values()) < last - FRESH:
             text = f"silent since {iso(max(mine.values()))}, while others go on: {lost}"
-            yield Check(area, subject, Status.fail, text, "see on its page of targets why it is scraped no more")
+            yield subject, FAIL, text, "see on its page of targets why it is scraped no more"
+    yield from _late_clusters(states, config)
+    if activity and not states:
+        yield KSM, FAIL, "no sample of it: no pod and no node is known", KSM_FIX
+    else:
+        yield from _states(Seen(ask, looked_at(states)), config)
+        yield from _shards(ask, looked_at(states), label)
+    yield from _activity(Seen(ask, looked_at(activity)), config)
+
+
+def _status(ask: Ask, page: str, key: str) -> Any:
+    """What the server's status page says; many lack the pages."""
+    try:
+        return ask(f"status/{page}", {}).get(key)
+    except _UNREADABLE:
+        return None
+
+
+def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
+    if last < now:
+        days = (now - last) / timedelta(days=1)
+        ago = f"{days:.0f} days" if days > 2 else f"{days * 24:.0f} hours"
+        text = f"data ends at {iso(last)} ({ago} ago); the day before that was checked"
+        fix = "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
+        yield "time", FAIL if days > 1 else WARN, text, fix
+    else:
+        yield "time", OK, f"looked at {iso(last)} and the day before" + (", data until then" if has_data else ""), None
+
+
+def _late_clusters(states: Mapping[str, datetime], config: Config) -> Iterator[Finding]:
+    """Clusters that fell silent before others, and are not declared."""
     declared = {cluster.name for cluster in config.clusters}
-    newest = max(data.states.values(), default=data.last)
-    late = {name: end for name, end in data.states.items() if end < newest - FRESH and name not in declared}
+    late = {name: end for name, end in states.items() if end < max(states.values()) - FRESH and name not in declared}
     if late:
         text = "; ".join(f"{name or 'no cluster label'}: nothing since {iso(end)}" for name, end in sorted(late.items()))
         fix = "see its page of targets; a cluster that was taken down is declared: [[clusters]] name, until"
-        yield Check(area, "clusters", Status.warn, text, fix)
+        yield "clusters", WARN, text, fix
 
 
-def check_clock(area: str, answer: Any) -> Iterator[Check]:
+def _clock(answer: Any) -> Iterator[Finding]:
     """`answer` is that to a query without a time: the server's clock says when it was asked."""
     try:
         skew = timedelta(seconds=float(answer["result"][0]["value"][0]) - time.time())
-    except (LookupError, TypeError, ValueError, OverflowError):
+    except _UNREADABLE:
         return
     if abs(skew) > _SKEW:
         where = "ahead of" if skew > timedelta() else "behind"
         minutes = abs(skew) / _MINUTE
         text = f"its clock is {minutes:.0f} minutes {where} this machine's: hours are collected too late, or asked for twice"
-        yield Check(area, "clock", Status.warn, text, "let both follow a time server: chronyc tracking shows by how much they do")
+        yield "clock", WARN, text, "let both follow a time server: chronyc tracking shows by how much they do"
 
 
-def by_cluster(ask: Ask, query: str, at: datetime, label: str) -> dict[str, float]:
-    """What a query by `label` gives at a moment; empty where the server does not tell."""
+def _by_cluster(ask: Ask, path: str, label: str, read: Callable[[Any], Any], **params: Any) -> dict[str, Any]:
+    """What a query by `label` gives; empty where the server does not tell. Moments are datetimes, `read` reads a row."""
+    texts = {name: f"{value.timestamp():.0f}" if isinstance(value, datetime) else str(value) for name, value in params.items()}
     try:
-        rows = ask("query", {"query": query, "time": f"{at.timestamp():.0f}"})["result"]
-        return {row["metric"].get(label, ""): float(row["value"][1]) for row in rows}
-    except (SourceError, LookupError, TypeError, ValueError, AttributeError):
+        return {row["metric"].get(label, ""): read(row) for row in ask(path, texts)["result"]}
+    except _UNREADABLE:
         return {}
 
 
 def _newest(ask: Ask, metrics: tuple[str, ...], label: str, now: datetime) -> dict[str, datetime]:
+    """About when the newest samples of any of `metrics` lie, by cluster."""
+    query = " or ".join(f"count by ({label}) ({metric})" for metric in dict.fromkeys(metrics))
+
+    def last_steps(start: datetime, end: datetime, step: timedelta) -> dict[str, datetime]:
+        return _by_cluster(
+            ask, "query_range", label, lambda row: datetime.fromtimestamp(float(row["values"][-1][0]), UTC),
+            query=query, start=start, end=end, step=f"{step.total_seconds():.0f}",
+        )  # fmt: skip
+
     for span, step in _SPANS:
-        found = _last_steps(ask, metrics, label, (now - span, now, step))
-        if found:
-            break
-    else:
-        return {}
-    last = max(found.values())
-    if last < now - FRESH:  # to the minute
-        found |= _last_steps(ask, metrics, label, (last, min(last + step, now), _MINUTE))
-    return found
-
-
-def _last_steps(
-    ask: Ask, metrics: tuple[str, ...], label: str, span: tuple[datetime, datetime, timedelta]
-) -> dict[str, datetime]:
-    start, end, step = span
-    params = {
-        "query": " or ".join(f"count by ({label}) ({metric})" for metric in dict.fromkeys(metrics)),
-        "start": f"{start.timestamp():.0f}",
-        "end": f"{end.timestamp():.0f}",
-        "step": f"{step.total_seconds():.0f}",
-    }
-    try:
-        rows = ask("query_range", params)["result"]
-        return {row["metric"].get(label, ""): datetime.fromtimestamp(float(row["values"][-1][0]), UTC) for row in rows}
-    except (SourceError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        return {}
-
-
-LOOK_BACK = timedelta(days=1)
-
-
-def check_server(source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None) -> Iterator[Check]:
-    """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
-    area = source.source
-    connected: AbstractContextManager[Ask] = nullcontext(ask) if ask else _connected(source)
-    try:
-        with connected as asked:
-            answer = asked("query", {"query": "vector(1)"})
-            yield Check(area, source.url, Status.ok, _about(asked))
-            yield from check_clock(area, answer)
-            yield from _partial(area, source, asked)
-            found = ends(asked, config, source.cluster_label, now)
-            yield from check_times(area, found, config)
-            if found.activity and not found.states:
-                yield Check(area, KSM, Status.fail, "no sample of it: no pod and no node is known", KSM_FIX)
-            else:
-                looked_at = found.looked_at(found.states)
-                yield from _states(area, Seen(asked, looked_at), config)
-                yield from _shards(area, asked, looked_at, source.cluster_label)
-            yield from _activity(area, Seen(asked, found.looked_at(found.activity)), config)
-    except SourceError as error:
-        yield Check(area, source.url, Status.fail, error.message, error.fix or "check [prometheus] url in gpucost.toml")
-
-
-def _states(area: str, seen: Seen, config: Config) -> Iterator[Check]:
-    """What kube-state-metrics, and what exports with it, say of pods and nodes."""
-    yield _requests(area, seen)
-    yield from _unlisted(area, seen)
-    for need in needs(config.prices.cost_basis):
-        yield _needed(area, seen, need)
-    if (labels := seen.labels("kube_pod_info")) and not labels & {"uid", "exported_uid"}:
-        found = "has no label uid: pods are told apart by name, node and start alone"
-        yield Check(area, "kube_pod_info: uid", Status.warn, found, "keep it in metric_relabel_configs")
-    for sign, wanted in CONDITIONAL_NEEDS:
-        if seen.labels(sign):
-            for need in wanted:
-                yield _needed(area, seen, need)
-    yield from _fractions(area, seen)
-    yield from _node_labels(area, seen)
-    yield from _team_labels(area, seen, config)
-    yield _type_labels(area, seen, config)
+        if newest := last_steps(now - span, now, step):
+            last = max(newest.values())
+            # to the minute
+            return newest | (last_steps(last, min(last + step, now), _MINUTE) if last < now - FRESH else {})
+    return {}
 
 
 class Seen:
-    """What a server holds of the last day."""
+    """What a server holds of the day before a moment."""
 
-    def __init__(self, ask: Ask, now: datetime) -> None:
+    def __init__(self, ask: Ask, at: datetime) -> None:
         self._ask = ask
-        self._range = {"start": f"{(now - LOOK_BACK).timestamp():.0f}", "end": f"{now.timestamp():.0f}"}
+        self._range = {"start": f"{(at - LOOK_BACK).timestamp():.0f}", "end": f"{at.timestamp():.0f}"}
 
     def labels(self, selector: str) -> set[str]:
         """Names of the labels that series of `selector` carry; empty where there is no such series."""
@@ -403,159 +362,143 @@ class Seen:
         return set(self._ask(f"label/{label}/values", {"match[]": selector, **self._range}) or ())
 
 
-def _about(ask: Ask) -> str:
-    """Version and retention, where the server tells; many lack the pages."""
-    said = "answers"
-    for page, key, words in (("buildinfo", "version", ", version {}"), ("runtimeinfo", "storageRetention", ", keeps {}")):
-        try:
-            value = ask(f"status/{page}", {}).get(key)
-        except (SourceError, AttributeError):
-            value = None
-        said += words.format(value) if value else ""
-    return said
-
-
-def _partial(area: str, source: PrometheusSource, ask: Ask) -> Iterator[Check]:
+def _partial(source: PrometheusSource, ask: Ask) -> Iterator[Finding]:
     """What answers may leave out: Thanos names its stores, and what was last wrong with them."""
     try:
         stores = [store for kind in ask("stores", {}).values() for store in kind]
         down = sorted(str(store["name"]) for store in stores if store["lastError"])
-    except (SourceError, LookupError, TypeError, AttributeError):
+    except _UNREADABLE:
         down = []
     if down:
-        found = f"no answer from {', '.join(down)}: what they hold is missing"
-        yield Check(area, "stores", Status.fail, found, "start them; their page is /stores")
+        yield "stores", FAIL, f"no answer from {', '.join(down)}: what they hold is missing", "start them; their page is /stores"
     if source.partial_response == "accept":
-        found = "partial answers are accepted: their hours are loaded, and marked"
-        yield Check(
-            area, "partial_response", Status.warn, found, 'partial_response = "refuse" in [prometheus], once all stores answer'
-        )
+        text = "partial answers are accepted: their hours are loaded, and marked"
+        yield "partial_response", WARN, text, 'partial_response = "refuse" in [prometheus], once all stores answer'
 
 
-def _shards(area: str, ask: Ask, at: datetime, label: str) -> Iterator[Check]:
+def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
     """Is every shard of kube-state-metrics heard, and would it be noticed if one were not?"""
-    targets = by_cluster(ask, f"count by ({label}) (count by ({label}, instance) (kube_pod_info))", at, label)
-    totals = by_cluster(ask, f"max by ({label}) (kube_state_metrics_total_shards)", at, label)
-    ordinals = f"count by ({label}, shard_ordinal) (kube_state_metrics_shard_ordinal)"
-    shards = by_cluster(ask, f"count by ({label}) ({ordinals})", at, label)
+    subject = "kube_state_metrics_total_shards"
+
+    def counts(query: str) -> dict[str, float]:
+        return _by_cluster(ask, "query", label, lambda row: float(row["value"][1]), query=query, time=at)
+
+    targets = counts(f"count by ({label}) (count by ({label}, instance) (kube_pod_info))")
+    totals = counts(f"max by ({label}) ({subject})")
+    shards = counts(f"count by ({label}) (count by ({label}, shard_ordinal) (kube_state_metrics_shard_ordinal))")
     for cluster, total in sorted(totals.items()):
         if 0 < shards.get(cluster, 0.0) < total:
-            found = f"{shards[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the others' pods are missing"
-            yield Check(area, "kube_state_metrics_total_shards", Status.fail, found, "see why the others are not scraped")
+            text = f"{shards[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the others' pods are missing"
+            yield subject, FAIL, text, "see why the others are not scraped"
     for cluster, count in sorted(targets.items()):
         if count > 1 and cluster not in totals:
-            found = (
+            text = (
                 f"not there, though {count:.0f} {KSM} report pods{_of(cluster)}: if they are shards, nobody notices one that dies"
             )
-            fix = f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)"
-            yield Check(area, "kube_state_metrics_total_shards", Status.warn, found, fix)
+            yield subject, WARN, text, f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)"
 
 
 def _of(cluster: str) -> str:
     return f" of cluster {cluster}" if cluster else ""
 
 
-def _requests(area: str, seen: Seen) -> Check:
-    if resources := seen.values(GPU_REQUESTS, "resource"):
-        return Check(area, REQUESTS, Status.ok, "GPUs requested as " + ", ".join(sorted(resources)))
-    if seen.labels(REQUESTS):
-        return Check(area, REQUESTS, Status.warn, "no pod requested a GPU in the last day", "nothing to do if that is so")
-    return Check(
-        area, REQUESTS, Status.fail, "not there: nobody holds a GPU", f"scrape {KSM}, and keep the metric in its allowlist"
-    )
-
-
-def _unlisted(area: str, seen: Seen) -> Iterator[Check]:
-    """Resources that may be accelerators, though no table lists them."""
+def _states(seen: Seen, config: Config) -> Iterator[Finding]:
+    """What kube-state-metrics, and what exports with it, say of pods and nodes."""
+    yield _requests(seen)
     if resources := seen.values(UNLISTED_REQUESTS, "resource"):
-        found = f"{', '.join(sorted(resources))}: no resource that gpucost knows, attributed to nobody"
-        yield Check(area, f"{REQUESTS}: others", Status.warn, found, "nothing to do where these are no accelerators")
-
-
-def _needed(area: str, seen: Seen, need: Need) -> Check:
-    labels = seen.labels(need.metric)
-    status = Status.fail if need.essential else Status.warn
-    if not labels:
-        return Check(area, need.metric, status, f"not there: {need.lost}", need.fix)
-    if not any(label in labels or f"exported_{label}" in labels for label in need.labels):
-        found = f"has no label {' or '.join(need.labels)}: {need.lost}"
-        return Check(area, need.metric, status, found, "keep it in metric_relabel_configs")
-    return Check(area, need.metric, Status.ok, "there")
-
-
-def _fractions(area: str, seen: Seen) -> Iterator[Check]:
-    """What tells who shares the GPUs that KAI or Run:ai reserves, where it does."""
+        text = f"{', '.join(sorted(resources))}: no resource that gpucost knows, attributed to nobody"
+        yield f"{REQUESTS}: others", WARN, text, "nothing to do where these are no accelerators"
+    for need in needs(config.prices.cost_basis):
+        yield _needed(seen, need)
+    if (labels := seen.labels("kube_pod_info")) and not labels & {"uid", "exported_uid"}:
+        text = "has no label uid: pods are told apart by name, node and start alone"
+        yield "kube_pod_info: uid", WARN, text, "keep it in metric_relabel_configs"
+    for sign, conditional in CONDITIONAL_NEEDS:
+        if seen.labels(sign):
+            for need in conditional:
+                yield _needed(seen, need)
+    # who shares the GPUs that KAI or Run:ai reserves, where it does
     if seen.labels(RESERVATIONS):
-        told_by = [label for label in FRACTIONS if label in seen.labels(ANNOTATIONS)]
-        if told_by:
-            yield Check(area, ANNOTATIONS, Status.ok, ", ".join(told_by))
-        else:
-            found = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
-            yield Check(area, ANNOTATIONS, Status.fail, found, FRACTIONS_FIX)
-
-
-def _node_labels(area: str, seen: Seen) -> Iterator[Check]:
-    labels = seen.labels(NODE_LABELS)
-    if not any(label.startswith("label_") for label in labels):
-        yield Check(area, NODE_LABELS, Status.fail, f"no node label is exported: {NODE_LABELS_LOST}", NODE_LABELS_FIX)
-        return
-    for fact in NODE_FACTS:
-        told_by = [label for label in fact.labels if label in labels]
-        subject = f"{NODE_LABELS}: {fact.name}"
-        if told_by:
-            yield Check(area, subject, Status.ok, ", ".join(told_by))
-        elif fact.common:
-            yield Check(area, subject, Status.warn, f"no label tells it: {fact.lost}", NODE_LABELS_FIX)
-
-
-def _team_labels(area: str, seen: Seen, config: Config) -> Iterator[Check]:
-    """Labels that the config reads teams from; the namespace label `team` is optional where nothing is set."""
-    gathered = {label for team in config.teams for label in team.labels}
-    wanted = [
-        ("namespace", "kube_namespace_labels", config.team_labels.namespace),
-        ("pod", "kube_pod_labels", config.team_labels.pod),
-    ]
-    for kind, metric, label in wanted:
-        names = {label} if label else gathered if kind == "namespace" and not config.team_labels.pod else set()
-        for name in sorted(names):
-            spelled = "label_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
-            if spelled in seen.labels(metric):
-                yield Check(area, metric, Status.ok, f"{spelled} is there")
-            else:
-                fix = f"{KSM} --metric-labels-allowlist={kind}s=[{name}]"
-                yield Check(area, metric, Status.fail, f"{spelled} is not exported: teams by {kind} label are unknown", fix)
-
-
-def _type_labels(area: str, seen: Seen, config: Config) -> Check:
-    """Labels that tell what a workload is for, of which any will do."""
-    subject = f"{POD_LABELS}: workload type"
-    labels = seen.labels(POD_LABELS)
-    if told_by := [label_name(label) for label in TYPE_LABELS if label_name(label) in labels]:
-        return Check(area, subject, Status.ok, ", ".join(told_by))
+        text = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
+        yield _any_label(ANNOTATIONS, seen.labels(ANNOTATIONS), FRACTIONS, (FAIL, text, FRACTIONS_FIX))
+    yield from _node_labels(seen)
+    yield from _team_labels(seen, config)
     allowed = [*([config.team_labels.pod] if config.team_labels.pod else []), *TYPE_LABELS]
     fix = f"{KSM} --metric-labels-allowlist=pods=[{','.join(allowed)}]"
-    return Check(area, subject, Status.warn, "no label tells it: owners, names and images do", fix)
+    lack = (WARN, "no label tells it: owners, names and images do", fix)
+    yield _any_label(f"{POD_LABELS}: workload type", seen.labels(POD_LABELS), map(label_name, TYPE_LABELS), lack)
 
 
-def _activity(area: str, seen: Seen, config: Config) -> Iterator[Check]:
-    metric = config.activity.device_metric
-    labels = seen.labels(metric)
+def _requests(seen: Seen) -> Finding:
+    if resources := seen.values(GPU_REQUESTS, "resource"):
+        return REQUESTS, OK, "GPUs requested as " + ", ".join(sorted(resources)), None
+    if seen.labels(REQUESTS):
+        return REQUESTS, WARN, "no pod requested a GPU in the last day", "nothing to do if that is so"
+    return REQUESTS, FAIL, "not there: nobody holds a GPU", f"scrape {KSM}, and keep the metric in its allowlist"
+
+
+def _needed(seen: Seen, need: Need) -> Finding:
+    labels = seen.labels(need.metric)
+    bad = FAIL if need.essential else WARN
     if not labels:
-        yield Check(area, metric, Status.fail, f"not there: {ACTIVITY_LOST}", DCGM_FIX)
+        return need.metric, bad, f"not there: {need.lost}", need.fix
+    if not any(label in labels or f"exported_{label}" in labels for label in need.labels):
+        return need.metric, bad, f"has no label {' or '.join(need.labels)}: {need.lost}", "keep it in metric_relabel_configs"
+    return need.metric, OK, "there", None
+
+
+def _any_label(subject: str, labels: set[str], names: Iterable[str], lack: tuple[Status, str, str]) -> Finding:
+    """Those of `names` that are among `labels`; `lack` where none is."""
+    there = ", ".join(name for name in names if name in labels)
+    return (subject, OK, there, None) if there else (subject, *lack)
+
+
+def _node_labels(seen: Seen) -> Iterator[Finding]:
+    labels = seen.labels(NODE_LABELS)
+    if not any(label.startswith("label_") for label in labels):
+        yield NODE_LABELS, FAIL, f"no node label is exported: {NODE_LABELS_LOST}", NODE_LABELS_FIX
+        return
+    for fact in NODE_FACTS:
+        if fact.common or not labels.isdisjoint(fact.labels):
+            lack = (WARN, f"no label tells it: {fact.lost}", NODE_LABELS_FIX)
+            yield _any_label(f"{NODE_LABELS}: {fact.name}", labels, fact.labels, lack)
+
+
+def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
+    """Labels that the config reads teams from; the namespace label `team` is optional where nothing is set."""
+    by_namespace, by_pod = config.team_labels.namespace, config.team_labels.pod
+    gathered = {label for team in config.teams for label in team.labels} if not by_pod else set()
+    for kind, metric, names in (
+        ("namespace", "kube_namespace_labels", {by_namespace} if by_namespace else gathered),
+        ("pod", "kube_pod_labels", {by_pod} if by_pod else set()),
+    ):
+        for name in sorted(names):
+            label = label_name(name)
+            if label in seen.labels(metric):
+                yield metric, OK, f"{label} is there", None
+            else:
+                text = f"{label} is not exported: teams by {kind} label are unknown"
+                yield metric, FAIL, text, f"{KSM} --metric-labels-allowlist={kind}s=[{name}]"
+
+
+def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
+    metric, mig = config.activity.device_metric, config.activity.mig_metric
+    labels = seen.labels(metric)
+    fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
+    if not labels:
+        yield metric, FAIL, f"not there: {ACTIVITY_LOST}", DCGM_FIX
     elif not labels & {"pod", "exported_pod"}:
-        fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
-        yield Check(area, metric, Status.warn, "names no pod: only nodes with one holder can be measured", fix)
+        yield metric, WARN, "names no pod: only nodes with one holder can be measured", fix
     elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(metric, "pod")):
-        fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true; scrape it with honor_labels: true"
-        yield Check(area, metric, Status.warn, "names only the exporter's own pod, or no GPU is held", fix)
+        text = "names only the exporter's own pod, or no GPU is held"
+        yield metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
     else:
-        yield Check(area, metric, Status.ok, "there, and names pods")
-    mig = config.activity.mig_metric
-    sliced = "GPU_I_ID" in labels or seen.values(MIG_REQUESTS, "resource")
-    if sliced and "GPU_I_ID" not in seen.labels(mig):
-        yield Check(area, mig, Status.warn, f"not there: {MIG_ACTIVITY_LOST}", mig_fix(mig))
-    elif sliced:
-        yield Check(area, mig, Status.ok, "there for MIG instances")
+        yield metric, OK, "there, and names pods", None
+    if "GPU_I_ID" in labels or seen.values(MIG_REQUESTS, "resource"):
+        if "GPU_I_ID" in seen.labels(mig):
+            yield mig, OK, "there for MIG instances", None
+        else:
+            yield mig, WARN, f"not there: {MIG_ACTIVITY_LOST}", mig_fix(mig)
 
 
 @contextmanager
@@ -580,18 +523,15 @@ def examine(
     try:
         config = load_config(config_path, store=store_path, environ=environ)
     except ConfigError as error:
-        yield Check("config", "settings", Status.fail, error.message, error.fix)
+        yield Check("config", "settings", FAIL, error.message, error.fix)
         return
-    yield _config_file(config, environ)
+    if config.path:
+        yield Check("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
+    else:
+        looked = ", ".join(str(place) for place in places(environ, Path.cwd()))
+        yield Check("config", "file", WARN, f"none; defaults are in force. Looked for {looked}", "gpucost init")
     yield from check_store(config, now)
     for source in config.prometheus:
         yield from check_server(source, config, now)
     yield from check_prices(config, now)
     yield from check_coverage(config)
-
-
-def _config_file(config: Config, environ: Mapping[str, str]) -> Check:
-    if config.path:
-        return Check("config", str(config.path), Status.ok, f"read; {len(config.prometheus)} server(s)")
-    looked = ", ".join(str(place) for place in places(environ, Path.cwd()))
-    return Check("config", "file", Status.warn, f"none; defaults are in force. Looked for {looked}", "gpucost init")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -89,7 +90,8 @@ def local_days(period: Period, tz: ZoneInfo) -> Iterator[date]:
 def month_period(day: date, tz: ZoneInfo) -> Period:
     """The local month that holds `day`."""
     first = day.replace(day=1)
-    return Period(local_midnight(first, tz), local_midnight(_first_of_next_month(first), tz))
+    following = (first + timedelta(days=31)).replace(day=1)
+    return Period(local_midnight(first, tz), local_midnight(following, tz))
 
 
 def is_month(period: Period, tz: ZoneInfo) -> bool:
@@ -125,10 +127,6 @@ def within(name: str) -> str:
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
 
 
-def _first_of_next_month(day: date) -> date:
-    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A part [from_ms, to_ms) of a period, named by its local month, day and hour; names finer than asked for are None."""
@@ -145,36 +143,27 @@ def slots(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Slot]:
 
     Hours are hours of UTC, as everywhere in the store, cut at local midnight: in a zone half an hour off they begin at :30.
     """
-    if "hour" in by:
-        edges, level = list(_hours(period, tz)), 2
-    elif "day" in by:
-        edges, level = [to_ms(local_midnight(day, tz)) for day in local_days(period, tz)], 1
-    elif "month" in by:
-        edges, level = sorted({to_ms(local_midnight(day.replace(day=1), tz)) for day in local_days(period, tz)}), 0
-    else:
-        edges, level = [period.start_ms], -1
-    ends = [*edges[1:], period.end_ms]
-    result: list[Slot] = []
-    for edge, end in zip(edges, ends, strict=True):
+    days = list(local_days(period, tz))
+    is_hourly, is_daily = "hour" in by, "hour" in by or "day" in by
+    if not is_daily:
+        days = [day.replace(day=1) for day in days] if "month" in by else days[:1]
+    edges = sorted({to_ms(local_midnight(day, tz)) for day in days})
+    if is_hourly:
+        edges = sorted({*edges, *range(period.start_ms - period.start_ms % MS_PER_HOUR, period.end_ms, MS_PER_HOUR)})
+        edges = edges[bisect_right(edges, period.start_ms) - 1 :]
+    parts: list[Slot] = []
+    for edge, end in zip(edges, [*edges[1:], period.end_ms], strict=True):
         local = from_ms(edge).astimezone(tz)
-        result.append(
+        parts.append(
             Slot(
                 from_ms=max(edge, period.start_ms),
                 to_ms=end,
                 month=f"{local:%Y-%m}",
-                day=f"{local:%Y-%m-%d}" if level >= 1 else None,
-                hour=local.isoformat(timespec="seconds") if level >= 2 else None,
+                day=f"{local:%Y-%m-%d}" if is_daily else None,
+                hour=local.isoformat(timespec="seconds") if is_hourly else None,
             )
         )
-    return result
-
-
-def _hours(period: Period, tz: ZoneInfo) -> Iterator[int]:
-    midnights = {to_ms(local_midnight(day, tz)) for day in local_days(period, tz)}
-    first = period.start_ms - period.start_ms % MS_PER_HOUR
-    edges = sorted(set(range(first, period.end_ms, MS_PER_HOUR)) | midnights)
-    begins = max(edge for edge in edges if edge <= period.start_ms)
-    yield from (edge for edge in edges if edge >= begins)
+    return parts
 
 
 _HOUR = timedelta(hours=1)
@@ -199,7 +188,9 @@ def parse_period(
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
     if month is not None:
-        period = month_period(_month(month), tz)
+        if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month) or int(month[:4]) not in _YEARS:
+            raise UsageError(f"--month {month!r} is no month", "for example --month 2026-10")
+        period = month_period(date.fromisoformat(f"{month}-01"), tz)
         is_running = period.start <= now < period.end
         return period, name_of(period, tz) + (" so far" if is_running else "")
     if last is not None:
@@ -209,7 +200,8 @@ def parse_period(
         raise UsageError("--to needs --from", "add --from, for example --from 2026-10-01")
     if start is None:
         return None
-    until = parse_instant("--to", end, tz) if end is not None else _end_of_hour(now)
+    hour = _hour(now)
+    until = parse_instant("--to", end, tz) if end is not None else hour if hour == now else hour + _HOUR
     period = Period(parse_instant("--from", start, tz), until)
     if period.is_empty:
         raise UsageError(f"the period from {start} to {end or 'now'} is empty", "--to is exclusive and must lie after --from")
@@ -231,26 +223,13 @@ def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:
         ) from None
 
 
-def _month(text: str) -> date:
-    try:
-        if not re.fullmatch(r"\d{4}-\d{2}", text):
-            raise ValueError
-        first = date.fromisoformat(f"{text}-01")
-        if first.year not in _YEARS:
-            raise ValueError
-        return first
-    except ValueError:
-        raise UsageError(f"--month {text!r} is no month", "for example --month 2026-10") from None
-
-
 def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
     match = re.fullmatch(r"(\d{1,4})([hdw])", text.strip())
     if match is None or not int(match[1]):
         raise UsageError(f"--last {text!r} is no span of time", "for example --last 7d, --last 24h or --last 2w")
     count, unit = int(match[1]), match[2]
     if unit == "h":
-        end = _end_of_hour(now) - _HOUR if now != _end_of_hour(now) else now
-        return Period(end - count * _HOUR, end)
+        return Period(_hour(now) - count * _HOUR, _hour(now))
     today = now.astimezone(tz).date()
     first = today - timedelta(days=count * (7 if unit == "w" else 1))
     if first.year not in _YEARS:
@@ -258,6 +237,5 @@ def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
     return Period(local_midnight(first, tz), local_midnight(today, tz))
 
 
-def _end_of_hour(now: datetime) -> datetime:
-    past = timedelta(minutes=now.minute, seconds=now.second, microseconds=now.microsecond)
-    return now - past + (_HOUR if past else timedelta())
+def _hour(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0)

@@ -52,11 +52,11 @@ def collect(
     errors: list[GpucostError] = []
     for source in config.prometheus:
         try:
-            found = collect_prometheus(
+            result = collect_prometheus(
                 source, store, period, config.activity, config.idle, progress,
                 timezone=config.tz, cost_basis=config.prices.cost_basis,
             )  # fmt: skip
-            results.append(found)
+            results.append(result)
         except SourceError as error:
             errors.append(error)
     if results:
@@ -116,13 +116,27 @@ def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnec
 
 def report(config: Config, store: Store, query: Query, earlier: ReportView | None = None, earlier_name: str = "") -> ReportView:
     """The report that `query` asks for; with `earlier`, how it changed since (gpucost.comparisons asks for both)."""
+    return read_attributed(config, store, lambda con: _report(con, config, query, earlier, earlier_name), query.period)
+
+
+def _report(
+    con: DuckDBPyConnection, config: Config, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
+) -> ReportView:
     from gpucost.report import build
 
-    def built(con: DuckDBPyConnection) -> ReportView:
-        _load_rates(con, config, query.share_unallocated)
-        return build(con, config, query, earlier, earlier_name)
+    if config.shared_costs or query.share_unallocated:  # may have to be converted
+        price.load_fx_rates(con, config)
+    return build(con, config, query, earlier, earlier_name)
 
-    return read_attributed(config, store, built, query.period)
+
+def _waste(
+    con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], top: int, workloads: tuple[str, ...] = ()
+) -> Waste:
+    from gpucost.periods import slots
+    from gpucost.report.waste import Filters, build
+
+    filters = Filters(query.teams, query.namespaces, query.clusters, workloads)
+    return build(con, config, query.period, slots(query.period, config.tz, by), by, filters, top)
 
 
 # What else is read from the attributed store, each by its own stage.
@@ -132,39 +146,22 @@ def waste_report(
     config: Config, store: Store, query: Query, workloads: tuple[str, ...] = (), top: int = 10
 ) -> tuple[ReportView, Waste]:
     """The report that `query` asks for, and the anatomy of waste by the same filters, of `workloads` where any are named."""
-    from gpucost.periods import slots
-    from gpucost.report import build
-    from gpucost.report.waste import Filters
-    from gpucost.report.waste import build as dissect
 
-    filters = Filters(teams=query.teams, namespaces=query.namespaces, clusters=query.clusters, workloads=workloads)
+    def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
+        return _report(con, config, query), _waste(con, config, query, query.by, top, workloads)
 
-    def built(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
-        _load_rates(con, config, query.share_unallocated)
-        view = build(con, config, query)
-        return view, dissect(con, config, query.period, slots(query.period, config.tz, query.by), query.by, filters, top)
-
-    return read_attributed(config, store, built, query.period)
+    return read_attributed(config, store, read, query.period)
 
 
 def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: the anatomy of waste, and what units of work cost."""
-    from gpucost.periods import slots
     from gpucost.report.units import known
     from gpucost.report.units.query import UnitAsk
-    from gpucost.report.waste import Filters
-    from gpucost.report.waste import build as dissect
 
-    filters = Filters(teams=query.teams, namespaces=query.namespaces, clusters=query.clusters)
     ask = UnitAsk(
         query.period, query.period_name, config.tz, config.currency, query.teams, query.namespaces, clusters=query.clusters
     )
-
-    def built(con: DuckDBPyConnection) -> tuple[Waste, tuple[UnitView, ...]]:
-        waste = dissect(con, config, query.period, slots(query.period, config.tz, ()), (), filters, top=0)
-        return waste, known(con, ask)
-
-    return read_attributed(config, store, built, query.period)
+    return read_attributed(config, store, lambda con: (_waste(con, config, query, (), top=0), known(con, ask)), query.period)
 
 
 def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
@@ -212,8 +209,8 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
         price.load_fx_rates(con, config)
-        found = account(con, month, config.currency, by)
-        return replace(found, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
+        statement = account(con, month, config.currency, by)
+        return replace(statement, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
 
     return read_attributed(config, store, read)
 
@@ -251,8 +248,8 @@ def rule_prices(config: Config, store: Store) -> RulePrices:
     from gpucost.publish.rules import listed_prices, stored_prices
     from gpucost.store.connection import scratch_store
 
-    if store.exists and (found := read_attributed(config, store, stored_prices)) is not None:
-        return found
+    if store.exists and (prices := read_attributed(config, store, stored_prices)) is not None:
+        return prices
     with store.read() if store.exists else scratch_store() as con:
         return listed_prices(con, config)
 
@@ -262,16 +259,12 @@ def unit_costs(config: Config, store: Store, ask: UnitAsk, build: Callable[[Duck
     return read_attributed(config, store, lambda con: build(con, ask), ask.period)
 
 
-def _load_rates(con: DuckDBPyConnection, config: Config, share_unallocated: object) -> None:
-    """Exchange rates, where costs that are shared may have to be converted."""
-    if config.shared_costs or share_unallocated:
-        price.load_fx_rates(con, config)
-
-
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
-    coverage = (config.coverage, *config.clusters)
-    sections = (config.idle, config.mig, config.hami, *coverage, config.team_labels, *config.teams, *config.workload_types)
+    sections = (
+        config.idle, config.mig, config.hami, config.coverage, *config.clusters, config.team_labels, *config.teams,
+        *config.workload_types,
+    )  # fmt: skip
     parts = [
         __version__,
         config.timezone,

@@ -2,11 +2,11 @@
 -- writes: nothing; answers one row per price source of the nodes that the pods asked for ran on, weighed by what those pods cost
 -- invariant: node_cost over all sources is cost over report_facts; capacity is the GPU time held, for want of a cost to weigh by
 SELECT
-    h.price_source,
-    sum(c.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity,
-    0                       AS over_allocated,
+    h.price_source          AS source,
+    sum(c.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
+    0                       AS over_allocated_gpu_ms,
     sum(c.cost)             AS node_cost,
-    min(h.price_as_of)      AS price_as_of
+    min(h.price_as_of)      AS as_of
 FROM report_cost_cells AS c
 JOIN (
     -- a day on which the source changed counts for the one that most of its cost came from

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -12,7 +12,8 @@ from typing import Literal
 from gpucost.periods import Period
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
-from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, ZERO, Days, Level, Series, levels, weekday_factors
+from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, Days, Level, Series, levels, weekday_factors
+from gpucost.report.rows import ZERO
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
 SCORE = 3.5
@@ -81,25 +82,23 @@ class AnomalyRow:
     currency: str
 
     @classmethod
-    def of(cls, one: Anomaly, currency: str) -> AnomalyRow:
+    def of(cls, anomaly: Anomaly, currency: str) -> AnomalyRow:
         """The row of an anomaly."""
-        cluster, namespace, workload = one.place
+        series, part = anomaly.series, anomaly.part
         return cls(
-            level=one.series.level,
-            day=one.day,
-            team=one.series.team,
-            cluster=cluster,
-            namespace=namespace,
-            workload=workload,
-            direction=one.direction,
-            cost=one.cost,
-            expected_cost=one.expected,
-            excess_cost=one.excess,
-            score=round(one.score, 6),
-            basis_days=one.basis_days,
-            main_workload=one.part.workload[-1] if one.part else None,
-            main_workload_change=one.part.change if one.part else None,
-            currency=currency,
+            series.level,
+            anomaly.day,
+            series.team,
+            *anomaly.place,
+            anomaly.direction,
+            anomaly.cost,
+            anomaly.expected,
+            anomaly.excess,
+            round(anomaly.score, 6),
+            anomaly.basis_days,
+            part.workload[-1] if part else None,
+            part.change if part else None,
+            currency,
         )
 
 
@@ -124,42 +123,50 @@ def anomalies(days: Days, wanted: Sequence[date], least: Decimal) -> list[Anomal
     than two weeks, or costs nothing on most days, has no pattern to break. GPUs that nobody held are told where they are more,
     workloads where they are less only if they are meant to go on.
     """
-    asked = frozenset(wanted) & frozenset(days.complete)
-    found = [
-        one
+    candidates = frozenset(wanted) & frozenset(days.complete)
+    unusual = [
+        anomaly
         for series, costs in days.costs.items()
         if max(costs.values(), default=ZERO) >= least
-        for one in _judged(days, series, costs, asked)
-        if abs(one.excess) >= least and _is_news(one)
+        for anomaly in _judged(days, series, costs, candidates)
+        if abs(anomaly.excess) >= least and _is_news(anomaly)
     ]
-    return sorted(found, key=lambda one: (-abs(one.excess), one.day, str(one.series)))
+    return sorted(unusual, key=lambda anomaly: (-abs(anomaly.excess), anomaly.day, str(anomaly.series)))
 
 
-def _is_news(one: Anomaly) -> bool:
-    if one.direction == "above":
+def _is_news(anomaly: Anomaly) -> bool:
+    series = anomaly.series
+    if anomaly.direction == "above":
         return True
-    if one.series.workload is not None:
-        return (one.series.workload[-1] or "").partition("/")[0] in _LASTING
-    return one.series.level != "unallocated"
+    return (series.workload[-1] or "").partition("/")[0] in _LASTING if series.workload else series.level != "unallocated"
 
 
-def _judged(days: Days, series: Series, costs: Mapping[date, Decimal], asked: frozenset[date]) -> list[Anomaly]:
+def _judged(days: Days, series: Series, costs: Mapping[date, Decimal], candidates: frozenset[date]) -> Iterator[Anomaly]:
     begun = days.first(series)
     known = {day: float(costs.get(day, ZERO)) for day in days.complete if day >= begun}
     factors = weekday_factors(known)
-    found: list[Anomaly] = []
     before: list[float] = []
     strayed: list[float] = []
     for day, level in levels(known, factors).items():
         if len(before) >= _LEAST_DAYS:
             usual = median(before[-LEVEL_DAYS:])
-            if day in asked and usual > 0 and len(strayed) >= _LEAST_DAYS:
+            if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
                 score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
                 if abs(score) > SCORE:
-                    found.append(_told(days, series, day, usual * factors[day.weekday()], score, len(before)))
+                    cost, expected = costs.get(day, ZERO), Decimal(repr(usual * factors[day.weekday()])).quantize(_MICRO)
+                    yield Anomaly(
+                        series=series,
+                        day=day,
+                        direction="above" if score > 0 else "below",
+                        cost=cost,
+                        expected=expected,
+                        excess=cost - expected,
+                        score=score,
+                        basis_days=min(len(before), HISTORY_DAYS),
+                        part=None if series.workload else _part(days, series, day, 1 if score > 0 else -1),
+                    )
             strayed.append(level - usual)
         before.append(level)
-    return found
 
 
 def _spread(strayed: Sequence[float]) -> float:
@@ -167,18 +174,11 @@ def _spread(strayed: Sequence[float]) -> float:
     return max(MAD_TO_SIGMA * median(sizes), sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA)
 
 
-def _told(days: Days, series: Series, day: date, usual: float, score: float, before: int) -> Anomaly:
-    cost, expected = days.costs[series].get(day, ZERO), Decimal(repr(usual)).quantize(_MICRO)
-    direction: Literal["above", "below"] = "above" if score > 0 else "below"
-    part = None if series.workload else _part(days, series, day, 1 if score > 0 else -1)
-    return Anomaly(series, day, direction, cost, expected, cost - expected, score, min(before, HISTORY_DAYS), part)
-
-
 def _part(days: Days, series: Series, day: date, sign: int) -> Part | None:
     """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest."""
-    earlier = [one for one in days.complete if one < day][-LEVEL_DAYS:]
+    earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
     changes = [
-        Part(other.workload, costs.get(day, ZERO) - Decimal(median(costs.get(one, ZERO) for one in earlier)))
+        Part(other.workload, costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)))
         for other, costs in days.costs.items()
         if other.workload is not None and (series.level == "fleet" or series == Series("team", other.team))
     ]

@@ -13,8 +13,9 @@ from pydantic import Field
 from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
 from gpucost.render.schema import Shape
-from gpucost.render.view import Coverage
+from gpucost.render.view import Coverage, ratio
 from gpucost.report.forecast import Days, Forecast, Series, forecast
+from gpucost.report.sections import unmeasured
 
 if TYPE_CHECKING:
     from gpucost.config.model import Budget, Config
@@ -86,72 +87,53 @@ def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: 
     measures = view.totals if budget.team is None else row.measures if row else None
     expected = forecast(days, Series("team", budget.team) if budget.team else Series("fleet"), month)
     amount = budget_amount(config, budget, month[0])
-    money = _money_state(budget, amount, expected)
     targets = _targets(config, budget, measures)
     missed = [f"{target.name.replace('_', ' ')} is missed" for target in targets if target.status == "missed"]
     spent = (expected.to_date / amount * 100).quantize(_SIX) if amount else None
-    words = []
-    if money == "over":
-        words.append("more is spent than the budget")
-    elif money == "warn":
-        words.append("the forecast is beyond it" if _is_late(amount, expected) else f"{spent:.0f} % is spent")
+    is_late = amount is not None and expected.expected is not None and expected.expected > amount
+    money: State | None
+    money, reasons = None if amount is None else "ok", []
+    if amount is not None and expected.to_date > amount:
+        money, reasons = "over", ["more is spent than the budget"]
+    elif amount is not None and expected.open_days and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent):
+        money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
     return BudgetState(
         name=budget.name,
         team=budget.team,
-        status="over" if missed or money == "over" else money or "ok",
+        status="over" if missed else money or "ok",
         amount=amount,
         amount_status=money,
         spent_percent=spent,
         forecast=expected,
         currency=config.currency,
-        reasons=(*words, *missed),
+        reasons=(*reasons, *missed),
         targets=targets,
         is_seen=measures is not None,
     )
 
 
-def _is_late(amount: Decimal | None, expected: Forecast) -> bool:
-    return expected.expected is not None and amount is not None and expected.expected > amount
-
-
-def _money_state(budget: Budget, amount: Decimal | None, expected: Forecast) -> State | None:
-    if amount is None:
-        return None
-    if expected.to_date > amount:
-        return "over"
-    if not expected.open_days:
-        return "ok"  # nothing more will be spent
-    return "warn" if _is_late(amount, expected) or expected.to_date * 100 >= amount * budget.warn_at_percent else "ok"
-
-
 def _targets(config: Config, budget: Budget, measures: Measures | None) -> tuple[TargetState, ...]:
-    found = []
-    unmeasured = _unmeasured(config, measures)
-    if budget.efficiency is not None:
-        limit, value = float(budget.efficiency), measures.efficiency if measures else None
-        status = "unknown" if unmeasured or value is None else "met" if value >= limit else "missed"
-        found.append(TargetState("efficiency", limit, value, status, unmeasured))  # type: ignore[arg-type]
-    if budget.spot_ratio is not None:
-        limit, value = float(budget.spot_ratio), measures.spot_ratio if measures else None
-        status = "unknown" if value is None else "met" if value >= limit else "missed"
-        note = None if value is not None else "held no GPUs" if measures is None else "no capacity type is known"
-        found.append(TargetState("spot_ratio", limit, value, status, note))  # type: ignore[arg-type]
-    if budget.idle_cost_share is not None:
-        limit = float(budget.idle_cost_share)
-        value = round(float(measures.idle_cost / measures.cost), 6) if measures and measures.cost else None
+    efficiency = spot_ratio = idle_share = None
+    activity_unknown = spot_unknown = "held no GPUs"
+    if measures:
+        efficiency, spot_ratio = measures.efficiency, measures.spot_ratio
+        idle_share = ratio(measures.idle_cost, measures.cost)
+        activity_unknown = unmeasured(measures, config) or ""
+        spot_unknown = "no capacity type is known" if spot_ratio is None else ""
+    idle_unknown = activity_unknown or ("it cost nothing" if idle_share is None else "")
+    targets = []
+    for name, value, unknown in (
+        ("efficiency", efficiency, activity_unknown),
+        ("spot_ratio", spot_ratio, spot_unknown),
+        ("idle_cost_share", idle_share, idle_unknown),
+    ):
+        if getattr(budget, name) is None:
+            continue
+        limit, is_most = float(getattr(budget, name)), name == "idle_cost_share"
+        is_missed = value is not None and (value > limit if is_most else value < limit)
+        status = "missed" if is_missed else "met"
         # what was not measured may be idle, too: a share that is too large already stays so
-        status = "missed" if value is not None and value > limit else "unknown" if unmeasured or value is None else "met"
-        note = None if status == "missed" else unmeasured or ("it cost nothing" if value is None else None)
-        found.append(TargetState("idle_cost_share", limit, value, status, note))  # type: ignore[arg-type]
-    return tuple(found)
-
-
-def _unmeasured(config: Config, measures: Measures | None) -> str | None:
-    """Why nothing can be told of activity; None where it can."""
-    if measures is None:
-        return "held no GPUs"
-    measured = measures.measured_ratio
-    if measured is None:
-        return "nothing was measured"
-    least = config.idle.min_measured
-    return f"{measured:.0%} measured, {least:.0%} needed" if measured < least else None
+        if (unknown or value is None) and not (is_missed and is_most):
+            status = "unknown"
+        targets.append(TargetState(name, limit, value, status, unknown or None if status == "unknown" else None))  # type: ignore[arg-type]
+    return tuple(targets)

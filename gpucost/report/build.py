@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -14,7 +13,7 @@ from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Table
 from gpucost.report import sharing
 from gpucost.report.changes import changes, missed_before, with_changes
-from gpucost.report.coverage import coverage, is_collected
+from gpucost.report.coverage import coverage
 from gpucost.report.query import Query
 from gpucost.report.rows import (
     check_names,
@@ -33,6 +32,9 @@ from gpucost.report.series import read_series, trends
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+_WORKLOAD = ("cluster", "namespace", "workload")
 
 
 def build(
@@ -57,44 +59,37 @@ def build(
     totals, unallocated, unseen = total(con)
     by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
     rows = rows_by(con, query.dimensions)
-    shared = None
+    shared = sharing.total_shared(con, config, query) if is_shared else None
     if is_shared:
         rows = sharing.with_shares(con, config, query, query.dimensions, rows)
-        shared = sharing.total_shared(con, config, query)
-    is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and is_collected(con, query))
+    unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
+    trusted = coverage(con, config, query, now, totals, nodes, round(unknown, 9))
+    is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted.collected_to)
     if not nodes and not rows and not is_known:
         raise _no_data(con, query, config.tz)
     whole = None if query.is_narrowed else node_totals(nodes, unallocated, unseen)
     compared = changes(totals, whole, earlier, earlier_name) if earlier else None
     if earlier:
         rows = with_changes(rows, earlier.rows)
-    sections: tuple[Table | Figures, ...] = ()
     series = read_series(con, config, query) if query.with_series else None
+    sections: list[Table | Figures] = []
     if query.with_sections:
         main = cost_by(rows, query.dimensions, totals, whole, shared, compared)
-        usage = gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())
-        dearest = rows_by(con, ("cluster", "namespace", "workload"), query.top)
+        dearest = [row for row in rows_by(con, _WORKLOAD, query.top) if row.kind == "allocated"]
         top = consumers(dearest, workload_counts(con), totals)
         if series:
-            top = _with_trends(top, trends(con, [row for row in dearest if row.kind == "allocated"], series))
-        idle_capacity = unallocated_gpus(by_gpu, whole) if whole and whole.unallocated_gpu_hours else None
-        sections = _in_order(query, main, usage, idle_capacity, waste(totals, whole, config), top)
-    unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
-    trusted = coverage(
-        con,
-        query,
-        tz=config.tz,
-        now=now,
-        measured_ratio=totals.measured_ratio,
-        unknown_capacity_gpu_hours=round(unknown, 9),
-        nodes=nodes,
-        estimated_cost=totals.estimated_cost,
-        cost_basis=config.prices.cost_basis,
-    )
-    if earlier:
-        trusted = replace(trusted, warnings=(*trusted.warnings, *missed_before(earlier, earlier_name)))
-    if is_shared:
-        trusted = replace(trusted, warnings=(*trusted.warnings, *sharing.notices(con, config)))
+            lines = zip(top.lines, trends(con, dearest, series), strict=True)
+            top = replace(top, lines=tuple(replace(line, trend=trend) for line, trend in lines))
+        sections = [gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())]
+        if whole and whole.unallocated_gpu_hours:
+            sections.append(unallocated_gpus(by_gpu, whole))
+        sections += [waste(totals, whole, config), top]
+        # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
+        sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
+    notices = [
+        *(missed_before(earlier, earlier_name) if earlier else ()),
+        *(sharing.notices(con, config) if is_shared else ()),
+    ]
     return ReportView(
         title=_title(query, config.tz),
         subtitle=_subtitle(query, config.tz),
@@ -104,25 +99,12 @@ def build(
         rows=tuple(rows),
         totals=totals,
         node_totals=whole,
-        coverage=trusted,
-        sections=sections,
+        coverage=replace(trusted, warnings=(*trusted.warnings, *notices)),
+        sections=tuple(sections),
         totals_shared=shared,
         series=series,
         changes=compared,
     )
-
-
-def _with_trends(table: Table, values: list[tuple[Decimal, ...]]) -> Table:
-    return replace(table, lines=tuple(replace(line, trend=trend) for line, trend in zip(table.lines, values, strict=True)))
-
-
-def _in_order(
-    query: Query, main: Table, usage: Table, idle_capacity: Table | None, wasted: Figures, top: Table
-) -> tuple[Table | Figures, ...]:
-    """One team: what it used, wasted and on what. All teams, or dimensions asked for by name: the rows come first."""
-    if query.is_narrowed and not query.by:
-        return (usage, wasted, top, main)
-    return (main, usage, *([idle_capacity] if idle_capacity else ()), wasted, top)
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, is_month, local_midnight, month_period
 from gpucost.render.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Value
-from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, NO_MEASURES
+from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, KINDS, NO_MEASURES, ZERO
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
-
-_ZERO = Decimal(0)
 
 
 def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
@@ -37,9 +35,8 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
 
 def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
     """The rows with their change; rows that were there only before follow those of their kind, with nothing but that."""
-    known = {_key(row): row for row in earlier}
-    there = {_key(row) for row in rows}
-    found = [replace(row, change=change(row.own_cost, _cost(known.get(_key(row))))) for row in rows]
+    costs, there = {_key(row): row.own_cost for row in earlier}, {_key(row) for row in rows}
+    changed = [replace(row, change=change(row.own_cost, costs.get(_key(row), ZERO))) for row in rows]
     gone = [
         replace(
             row,
@@ -47,13 +44,12 @@ def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
             unallocated=ALL_HELD if row.unallocated else None,
             not_collected=ALL_COLLECTED if row.not_collected else None,
             shared=None,
-            change=change(_ZERO, row.own_cost),
+            change=change(ZERO, row.own_cost),
         )
         for row in earlier
         if _key(row) not in there and row.kind != "shared" and row.own_cost
     ]
-    order = {"allocated": 0, "unallocated": 1, "not_collected": 2, "shared": 3}
-    return sorted([*found, *gone], key=lambda row: order[row.kind])
+    return sorted([*changed, *gone], key=lambda row: KINDS.index(row.kind))
 
 
 def missed_before(earlier: ReportView, name: str) -> list[Notice]:
@@ -81,32 +77,28 @@ def change(cost: Decimal, previous: Decimal) -> Change:
     return Change(previous, cost - previous, percent)
 
 
-def change_columns(found: Changes | None) -> list[Column]:
+def change_columns(compared: Changes | None) -> list[Column]:
     """None where nothing is compared."""
-    if found is None:
+    if compared is None:
         return []
     return [Column("Previous", "money", 2, weight=1), Column("Change", "change", 1)]
 
 
-def change_note(found: Changes | None) -> str | None:
+def change_note(compared: Changes | None) -> str | None:
     """What the columns compare with."""
-    return f"Previous is {found.period_name}." if found else None
+    return f"Previous is {compared.period_name}." if compared else None
 
 
-def change_cells(compared: Changes | None, found: Change | None) -> list[Value]:
+def change_cells(compared: Changes | None, changed: Change | None) -> list[Value]:
     """What it was, and by which share that changed."""
     if compared is None:
         return []
-    if found is None:
+    if changed is None:
         return ["", ""]
-    if found.cost_change_percent is None:
-        return [found.previous_cost, "new" if found.cost_change else ""]
-    return [found.previous_cost, found.cost_change_percent / 100]
+    if changed.cost_change_percent is None:
+        return [changed.previous_cost, "new" if changed.cost_change else ""]
+    return [changed.previous_cost, changed.cost_change_percent / 100]
 
 
-def _key(row: Row) -> tuple[str, tuple[str | None, ...]]:
-    return (row.kind, tuple(row.keys.values()))
-
-
-def _cost(row: Row | None) -> Decimal:
-    return row.own_cost if row else _ZERO
+def _key(row: Row) -> tuple[str | None, ...]:
+    return row.kind, *row.keys.values()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
+from gpucost.report.rows import ZERO
 
 if TYPE_CHECKING:
     from gpucost.render.view import ReportView
 
-_ZERO = Decimal(0)
 _MICRO = Decimal("0.000000001")
 _DIGITS = 60
 
 Item = tuple[str | None, ...]
 Pool = Literal["allocated", "unallocated", "not_collected"]
+Key = tuple[Pool, Item]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +36,53 @@ class Cell:
     of: Pool = "allocated"
 
 
+class _Sums:
+    """Amounts that are added field by field."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
 @dataclass(frozen=True, slots=True)
-class Use:
+class Use(_Sums):
     """GPU-hours, those of them that were idle, and what all of it cost."""
 
-    hours: Decimal = _ZERO
-    idle_hours: Decimal = _ZERO
-    cost: Decimal = _ZERO
+    hours: Decimal = ZERO
+    idle_hours: Decimal = ZERO
+    cost: Decimal = ZERO
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(_Sums):
     """Why a cost changed, in money. They add up to the change, exactly."""
 
-    price: Decimal = _ZERO
-    volume: Decimal = _ZERO
-    idle: Decimal = _ZERO
-    mix: Decimal = _ZERO
-    new: Decimal = _ZERO
-    gone: Decimal = _ZERO
-    unallocated: Decimal = _ZERO
-    not_collected: Decimal = _ZERO
-    host: Decimal = _ZERO
+    price: Decimal = ZERO
+    volume: Decimal = ZERO
+    idle: Decimal = ZERO
+    mix: Decimal = ZERO
+    new: Decimal = ZERO
+    gone: Decimal = ZERO
+    unallocated: Decimal = ZERO
+    not_collected: Decimal = ZERO
+    host: Decimal = ZERO
 
     @property
     def change(self) -> Decimal:
         """The sum of the parts."""
-        return sum((getattr(self, name) for name in PARTS), _ZERO)
-
-    def __add__(self, other: Parts) -> Parts:
-        return Parts(**{name: getattr(self, name) + getattr(other, name) for name in PARTS})
+        return sum((getattr(self, name) for name in PARTS), ZERO)
 
 
 PARTS = tuple(field.name for field in fields(Parts))
+T = TypeVar("T", Use, Parts)
+
+
+def _summed(amounts: Mapping[Cell, T], key: Callable[[Cell], Key], zero: T) -> dict[Key, T]:
+    sums: dict[Key, T] = {}
+    for cell, amount in amounts.items():
+        sums[key(cell)] = sums.get(key(cell), zero) + amount
+    return sums
 
 
 def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell, Parts]:
@@ -81,84 +95,48 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
     Workloads of only one period are new or gone, whole. Cost without GPU-hours is `host`. Of GPUs that nobody held, volume,
     idle and mix are `unallocated`; what was billed while nobody saw who held them is `not_collected`, whole.
     """
-    items0, items1 = _by_item(before), _by_item(after)
-    fleet = _fleet_prices(before)
-    found: dict[Cell, Parts] = {}
     with localcontext() as context:
         context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
+        items0, items1 = (_summed(uses, lambda cell: (cell.of, cell.item), Use()) for uses in (before, after))
+        used = {cell: use for cell, use in before.items() if cell.of == "allocated" and use.hours}
+        fleet = {kind: use.cost / use.hours for (_, kind), use in _summed(used, lambda cell: (cell.of, cell.kind), Use()).items()}
+        parts: dict[Cell, Parts] = {}
         for cell in dict.fromkeys((*before, *after)):
-            whole0, whole1 = items0.get(_item(cell)), items1.get(_item(cell))
+            whole0, whole1 = (items.get((cell.of, cell.item), Use()) for items in (items0, items1))
             use0, use1 = before.get(cell, Use()), after.get(cell, Use())
             if cell.of == "not_collected":
-                found[cell] = Parts(not_collected=use1.cost - use0.cost)
+                parts[cell] = Parts(not_collected=use1.cost - use0.cost)
             elif cell.of == "unallocated":
-                found[cell] = _free(use0, use1)
-            elif whole0 is None:
-                found[cell] = Parts(new=use1.cost)
-            elif whole1 is None:
-                found[cell] = Parts(gone=-use0.cost)
+                # a pool is of one kind of GPU: there is nothing to mix
+                at_old_price = _money(use1.hours * use0.cost / use0.hours) if use0.hours and use1.hours else use1.cost
+                parts[cell] = Parts(price=use1.cost - at_old_price, unallocated=at_old_price - use0.cost)
+            # what used and cost nothing was not there
+            elif whole0 == Use():
+                parts[cell] = Parts(new=use1.cost)
+            elif whole1 == Use():
+                parts[cell] = Parts(gone=-use0.cost)
+            elif not whole0.hours or not whole1.hours:
+                parts[cell] = Parts(host=use1.cost - use0.cost)
             else:
-                found[cell] = _held(use0, use1, whole0, whole1, fleet.get(cell.kind))
-    return found
+                parts[cell] = _held(use0, use1, whole0, whole1, fleet.get(cell.kind))
+    return parts
 
 
 def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal | None) -> Parts:
-    if not whole0.hours or not whole1.hours:
-        return Parts(host=use1.cost - use0.cost)
-    host0 = _ZERO if use0.hours else use0.cost
-    host1 = _ZERO if use1.hours else use1.cost
+    host0, host1 = (ZERO if use.hours else use.cost for use in (use0, use1))
     cost0, cost1 = use0.cost - host0, use1.cost - host1
     # each step is rounded once and the next begins where it ended: so the parts add up to the last digit
     at_volume = _money(cost0 * whole1.hours / whole0.hours)
     idle = _money(cost0 * (whole1.idle_hours - whole0.idle_hours) / whole0.hours)
-    at_mix = _money(use1.hours * cost0 / use0.hours) if use0.hours else _first_use(use1, cost1, fleet_price)
-    return Parts(
-        price=cost1 - at_mix,
-        volume=at_volume - cost0 - idle,
-        idle=idle,
-        mix=at_mix - at_volume,
-        host=host1 - host0,
-    )
-
-
-def _first_use(use1: Use, cost1: Decimal, fleet_price: Decimal | None) -> Decimal:
-    return cost1 if fleet_price is None else _money(use1.hours * fleet_price)
-
-
-def _free(use0: Use, use1: Use) -> Parts:
-    """A pool is of one kind of GPU: there is nothing to mix."""
-    if not use0.hours or not use1.hours:
-        return Parts(unallocated=use1.cost - use0.cost)
-    at_old_price = _money(use1.hours * use0.cost / use0.hours)
-    return Parts(price=use1.cost - at_old_price, unallocated=at_old_price - use0.cost)
+    if use0.hours:
+        at_mix = _money(use1.hours * cost0 / use0.hours)
+    else:
+        at_mix = cost1 if fleet_price is None else _money(use1.hours * fleet_price)
+    return Parts(price=cost1 - at_mix, volume=at_volume - cost0 - idle, idle=idle, mix=at_mix - at_volume, host=host1 - host0)
 
 
 def _money(amount: Decimal) -> Decimal:
     return amount.quantize(_MICRO)
-
-
-def _item(cell: Cell) -> tuple[Pool, Item]:
-    return (cell.of, cell.item)
-
-
-def _by_item(uses: Mapping[Cell, Use]) -> dict[tuple[Pool, Item], Use]:
-    """What each item used; one that used and cost nothing was not there."""
-    return {item: use for item, use in sums(uses.items(), _item).items() if use.hours or use.cost}
-
-
-def sums(uses: Iterable[tuple[Cell, Use]], key: Callable[[Cell], tuple[Pool, Item]]) -> dict[tuple[Pool, Item], Use]:
-    """What the cells used by `key`."""
-    found: dict[tuple[Pool, Item], Use] = defaultdict(Use)
-    for cell, use in uses:
-        had = found[key(cell)]
-        found[key(cell)] = Use(had.hours + use.hours, had.idle_hours + use.idle_hours, had.cost + use.cost)
-    return dict(found)
-
-
-def _fleet_prices(uses: Mapping[Cell, Use]) -> dict[Item, Decimal]:
-    used = ((cell, use) for cell, use in uses.items() if cell.of == "allocated" and use.hours)
-    held = sums(used, lambda cell: (cell.of, cell.kind))
-    return {kind: use.cost / use.hours for (_, kind), use in held.items()}
 
 
 _WORKLOAD = ("team", "cluster", "namespace", "workload")
@@ -232,26 +210,26 @@ def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tupl
 
     `names` are what people call the two periods.
     """
-    uses0, uses1 = _uses(before), _uses(after)
-    parts = parts_of(uses0, uses1)
-    sides = _side(names[0], before, uses0.values()), _side(names[1], after, uses1.values())
-    days = sides[0].days, sides[1].days
+    uses = _uses(before), _uses(after)
+    parts = parts_of(*uses)
+    side0, side1 = _side(names[0], before, uses[0]), _side(names[1], after, uses[1])
+    days = side0.days, side1.days
     return Diff(
         currency=after.currency,
         by=by,
-        before=sides[0],
-        after=sides[1],
-        cost_change=sides[1].cost - sides[0].cost,
-        cost_change_per_day=_less(sides[1].cost_per_day, sides[0].cost_per_day),
+        before=side0,
+        after=side1,
+        cost_change=side1.cost - side0.cost,
+        cost_change_per_day=_less(side1.cost_per_day, side0.cost_per_day),
         parts=sum(parts.values(), Parts()),
-        rows=_rows(uses0, uses1, parts, by, days, after.currency),
-        workloads=tuple(row for row in _rows(uses0, uses1, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"),
+        rows=_rows(uses, parts, by, days, after.currency),
+        workloads=tuple(row for row in _rows(uses, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"),
     )
 
 
 def per_day(cost: Decimal, days: float) -> Decimal | None:
     """`cost` a day, to 9 decimals; None for no time at all."""
-    return (cost / Decimal(repr(days))).quantize(_MICRO) if days else None
+    return _money(cost / Decimal(repr(days))) if days else None
 
 
 def _less(after: Decimal | None, before: Decimal | None) -> Decimal | None:
@@ -259,66 +237,48 @@ def _less(after: Decimal | None, before: Decimal | None) -> Decimal | None:
 
 
 def _uses(view: ReportView) -> dict[Cell, Use]:
-    found: dict[Cell, Use] = {}
+    uses: dict[Cell, Use] = {}
     for row in view.rows:
+        kind = tuple(row.keys[name] for name in _KIND)
         if row.kind == "shared":
             continue
-        kind = tuple(row.keys[name] for name in _KIND)
+        idle = 0.0
         if row.unallocated:
-            use = Use(_exact(row.unallocated.unallocated_gpu_hours), _ZERO, row.unallocated.unallocated_cost)
-            found[Cell(kind, kind, "unallocated")] = use
+            item, hours = kind, row.unallocated.unallocated_gpu_hours
         elif row.not_collected:
-            use = Use(_exact(row.not_collected.not_collected_gpu_hours), _ZERO, row.not_collected.not_collected_cost)
-            found[Cell(kind, kind, "not_collected")] = use
+            item, hours = kind, row.not_collected.not_collected_gpu_hours
         else:
-            held = row.measures
-            use = Use(_exact(held.allocated_gpu_hours), _exact(held.idle_gpu_hours), held.cost)
-            found[Cell(tuple(row.keys[name] for name in _WORKLOAD), kind)] = use
-    return found
+            item = tuple(row.keys[name] for name in _WORKLOAD)
+            hours, idle = row.measures.allocated_gpu_hours, row.measures.idle_gpu_hours
+        uses[Cell(item, kind, row.kind)] = Use(Decimal(repr(hours)), Decimal(repr(idle)), row.own_cost)
+    return uses
 
 
-def _exact(hours: float) -> Decimal:
-    return Decimal(repr(hours))
-
-
-def _side(name: str, view: ReportView, uses: Iterable[Use]) -> Side:
-    used = list(uses)
+def _side(name: str, view: ReportView, uses: Mapping[Cell, Use]) -> Side:
     end = view.period.end_ms
     if not view.coverage.is_complete and view.coverage.collected_to:
         end = min(end, max(view.period.start_ms, to_ms(view.coverage.collected_to)))
     days = round((end - view.period.start_ms) / _DAY_MS, 9)
-    cost = sum((use.cost for use in used), _ZERO)
-    return Side(
-        name=name,
-        period=view.period,
-        days=days,
-        gpu_hours=float(sum((use.hours for use in used), _ZERO)),
-        cost=cost,
-        cost_per_day=per_day(cost, days),
-        coverage=view.coverage,
-    )
+    used = sum(uses.values(), Use())
+    return Side(name, view.period, days, float(used.hours), used.cost, per_day(used.cost, days), view.coverage)
 
 
 def _rows(
-    uses0: dict[Cell, Use],
-    uses1: dict[Cell, Use],
+    uses: tuple[dict[Cell, Use], dict[Cell, Use]],
     parts: dict[Cell, Parts],
     by: tuple[str, ...],
     days: tuple[float, float],
     currency: str,
 ) -> tuple[DiffRow, ...]:
-    def key(cell: Cell) -> tuple[Pool, Item]:
+    def key(cell: Cell) -> Key:
         known = dict(zip(_KIND, cell.kind, strict=True))
         if cell.of == "allocated":
             known |= dict(zip(_WORKLOAD, cell.item, strict=True))
         return (cell.of, tuple(known.get(name) for name in by))
 
-    before, after = sums(uses0.items(), key), sums(uses1.items(), key)
-    summed: dict[tuple[Pool, Item], Parts] = defaultdict(Parts)
-    for cell, part in parts.items():
-        summed[key(cell)] += part
+    before, after = (_summed(of_side, key, Use()) for of_side in uses)
     rows = []
-    for (kind, item), part in summed.items():
+    for (kind, item), part in _summed(parts, key, Parts()).items():
         use0, use1 = before.get((kind, item), Use()), after.get((kind, item), Use())
         daily0, daily1 = per_day(use0.cost, days[0]), per_day(use1.cost, days[1])
         rows.append(

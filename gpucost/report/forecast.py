@@ -17,12 +17,12 @@ from pydantic import Field
 from gpucost.periods import Period, local_days, local_midnight
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
+from gpucost.report.rows import ZERO
 
 if TYPE_CHECKING:
-    from gpucost.render.view import Gap, ReportView
+    from gpucost.render.view import ReportView
 
 Level = Literal["fleet", "unallocated", "team", "workload"]
-ZERO = Decimal(0)
 
 # Forecasts and patterns of days look back over eight weeks: eight of each weekday.
 HISTORY_DAYS = 56
@@ -71,17 +71,15 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
         if "workload" in row.keys:
             named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
             costs[Series("workload", team, named)][day] += cost
-    every = tuple(local_days(view.period, tz))
     over = max(now, view.coverage.collected_to or now)
     missing = [gap for gap in view.coverage.gaps if gap.kind in ("not_collected", "partial")]
-    complete = tuple(day for day in every if _is_complete(day, tz, missing, over))
-    return Days(every, complete, {series: dict(found) for series, found in costs.items()})
-
-
-def _is_complete(day: date, tz: ZoneInfo, missing: list[Gap], over: datetime) -> bool:
-    """Whether `day` ended before `over` and no cluster misses any of it."""
-    begin, end = local_midnight(day, tz), local_midnight(day + timedelta(days=1), tz)
-    return end <= over and not any(gap.start < end and begin < gap.end for gap in missing)
+    every = tuple(local_days(view.period, tz))
+    complete = []
+    for day in every:
+        begin, end = local_midnight(day, tz), local_midnight(day + timedelta(days=1), tz)
+        if end <= over and not any(gap.start < end and begin < gap.end for gap in missing):
+            complete.append(day)
+    return Days(every, tuple(complete), {series: dict(of_days) for series, of_days in costs.items()})
 
 
 # Makes the median absolute deviation of a normal distribution its standard deviation:
@@ -122,12 +120,12 @@ class Smoothed:
 
     def ahead(self, days: int) -> list[float]:
         """The level on each of the `days` after the last, never under zero."""
-        level, trend, found = self.level, self.trend, []
+        level, trend, path = self.level, self.trend, []
         for _ in range(days):
             trend *= DAMPING
             level = max(0.0, level + trend)
-            found.append(level)
-        return found
+            path.append(level)
+        return path
 
     def carried(self, weights: Sequence[float]) -> list[float]:
         """What an error of 1 on each of the days ahead adds to the sum of these days, weighed by `weights`.
@@ -169,9 +167,9 @@ def _followed(levels: Mapping[date, float], of_level: float, of_trend: float) ->
     return Smoothed(level, trend, of_level, of_trend, tuple(errors))
 
 
-def _misfit(one: Smoothed) -> float:
-    settled = one.errors[min(_SETTLING_DAYS, len(one.errors) - 1) :]
-    return sum(map(abs, settled)) * (1 + _COST_OF_RATE * one.of_level + _COST_OF_TREND * (one.of_trend > 0))
+def _misfit(curve: Smoothed) -> float:
+    settled = curve.errors[min(_SETTLING_DAYS, len(curve.errors) - 1) :]
+    return sum(map(abs, settled)) * (1 + _COST_OF_RATE * curve.of_level + _COST_OF_TREND * (curve.of_trend > 0))
 
 
 _HALF_A_WEEK = 3
@@ -185,12 +183,12 @@ def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
     """By weekday the median of each day's cost over the median of the week around it; 1 where fewer than two such days tell."""
     ratios: dict[int, list[float]] = defaultdict(list)
     for day, cost in known.items():
-        near = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
-        around = [known[one] for one in near if one in known]
+        week = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
+        around = [known[near] for near in week if near in known]
         usual = median(around)
         if len(around) >= _LEAST_AROUND and usual > 0:
             ratios[day.weekday()].append(cost / usual)
-    return {weekday: median(found) if len(found := ratios[weekday]) >= _LEAST_OF_WEEKDAY else 1.0 for weekday in range(7)}
+    return {day: median(ratios[day]) if len(ratios[day]) >= _LEAST_OF_WEEKDAY else 1.0 for day in range(7)}
 
 
 def levels(known: Mapping[date, float], factors: Mapping[int, float]) -> dict[date, float]:
@@ -275,36 +273,28 @@ def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
     known = {day: float(costs.get(day, ZERO)) for day in history}
     factors = weekday_factors(known)
     level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
-    ahead = [day for day in missing if day > history[-1]]
-    foretold = _between(known, factors, missing) | _ahead(level, factors, history[-1], ahead)
+    foretold = _foretold(level, factors, known, missing)
     rest = sum((max(ZERO, _money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
     half = _money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
     expected = to_date + rest
-    return Forecast(
-        series=series,
-        to_date=to_date,
-        expected=expected,
-        low=max(to_date, expected - half),
-        high=expected + half,
-        open_days=len(open_days),
-        history_days=len(known),
-    )
+    return Forecast(series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known))
 
 
-def _ahead(level: Smoothed, factors: Mapping[int, float], last: date, ahead: Sequence[date]) -> dict[date, float]:
-    path = level.ahead((ahead[-1] - last).days) if ahead else []
-    return {day: path[(day - last).days - 1] * factors[day.weekday()] for day in ahead}
-
-
-def _between(known: Mapping[date, float], factors: Mapping[int, float], missing: Sequence[date]) -> dict[date, float]:
-    """Days missed before the last one known: at the median level of the nearest that are."""
-    level = levels(known, factors)
-    found = {}
+def _foretold(
+    level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]
+) -> dict[date, float]:
+    """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
+    last, usual = max(known), levels(known, factors)
+    path = level.ahead((missing[-1] - last).days)
+    foretold = {}
     for day in missing:
-        if day < max(known):
-            near = sorted(level, key=lambda one: abs((one - day).days))[:_NEIGHBORS]
-            found[day] = median(level[one] for one in near) * factors[day.weekday()] if near else 0.0
-    return found
+        if day > last:
+            at = path[(day - last).days - 1]
+        else:
+            near = sorted(usual, key=lambda other: abs((other - day).days))[:_NEIGHBORS]
+            at = median(usual[other] for other in near) if near else 0.0
+        foretold[day] = at * factors[day.weekday()]
+    return foretold
 
 
 def _deviation(level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]) -> float:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
-from gpucost.periods import Slot, is_whole_days, slots, within
+from gpucost.periods import Period, Slot, is_whole_days, slots, within
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
 from gpucost.store import sqlfiles
@@ -19,39 +19,54 @@ from gpucost.store import sqlfiles
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_PACKAGE = "gpucost.report"
+PACKAGE = "gpucost.report"
 _NAMES_SHOWN = 8
 NO_PRICE = "none"
 BILL = "bill"
 ZERO = Decimal(0)
+# in the order of rows
+KINDS = ("allocated", "unallocated", "not_collected", "shared")
 _ALL = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class PricedNodes:
-    """What `_NODES` and 41_nodes_of_pods.sql answer for one price source."""
+    """What nodes priced from one source offered and cost, and the oldest day these prices are of."""
 
     source: str
     capacity_gpu_ms: float
     over_allocated_gpu_ms: float
     node_cost: Decimal
-    as_of: Any
+    as_of: date | None
 
 
-def ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The answer of the static SQL in `name`.sql, a dict per row."""
-    return answer_rows(con, _PACKAGE, name, params)
+def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with GPU-hours, to 9 decimals, where it has GPU-milliseconds: x_gpu_hours of x_gpu_ms."""
+    return {
+        name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value for name, value in row.items()
+    }
 
 
 def filters(query: Query) -> dict[str, Any]:
     return {"teams": list(query.teams), "namespaces": list(query.namespaces), "clusters": list(query.clusters)}
 
 
-# The period cut at the local months, days or hours that the report is by.
+# The period cut at the local months, days or hours that are asked for.
 _SLOTS = """
 CREATE OR REPLACE TEMP TABLE report_slots AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
     unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
+
+
+def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[Slot], *, by_day: bool) -> None:
+    """Make report_slots of the period's parts, and say to the views where it lies, and whether sums of days will do."""
+    sqlfiles.run(con, "filters")
+    con.execute(_SLOTS, {name: [getattr(part, name) for part in parts] for name in Slot.__slots__})
+    con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
+    con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
+    con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
+
+
 # The cells and nodes of the period (views: cells are many, and most reports read them once), by day where whole local days and
 # nothing finer are asked for: sums are the same.
 _COST_CELLS = """
@@ -72,35 +87,35 @@ WHERE NOT getvariable('report_by_day') AND from_ms >= getvariable('report_from_m
 
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
     """Make the tables and views on the query's period: report_slots, report_cost_cells, report_node_cells, report_facts."""
-    parts = slots(query.period, tz, query.dimensions)
-    sqlfiles.run(con, "filters")
-    con.execute(_SLOTS, {name: [getattr(part, name) for part in parts] for name in Slot.__slots__})
-    con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": query.period.start_ms})
-    con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": query.period.end_ms})
     by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
-    con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
+    cut(con, query.period, slots(query.period, tz, query.dimensions), by_day=by_day)
     con.execute(_COST_CELLS)
     con.execute(_NODE_CELLS)
-    run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by": list(query.dimensions)})
+    run_stage(con, PACKAGE, "20_facts", filters(query) | {"by": list(query.dimensions)})
 
 
-def rows_by(con: DuckDBPyConnection, by: Iterable[str], most: int = _ALL) -> list[Row]:
+def rows_by(con: DuckDBPyConnection, by: Sequence[str], most: int = _ALL) -> list[Row]:
     """The rows by these dimensions: allocated ones by cost descending, then keys; then unallocated and not collected ones."""
-    names = list(by)
-    answer = [
-        Row(
-            kind=sums["kind"],
-            keys={name: sums[name] for name in names},
-            measures=_measures(sums),
-            unallocated=_unallocated(sums) if sums["kind"] == "unallocated" else None,
-            not_collected=_not_collected(sums) if sums["kind"] == "not_collected" else None,
+    rows = []
+    for sums in answer_rows(con, PACKAGE, "30_rows", {"by": list(by), "most": most}):
+        figures, kind = in_hours(sums), sums["kind"]
+        rows.append(
+            Row(
+                kind=kind,
+                keys={name: sums[name] for name in by},
+                measures=_measures(sums, figures),
+                unallocated=Unallocated(*(figures[name] for name in _FREE)) if kind == "unallocated" else None,
+                not_collected=NotCollected(*(figures[name] for name in _UNSEEN)) if kind == "not_collected" else None,
+            )
         )
-        for sums in ask(con, "30_rows", {"by": names, "most": most})
-    ]
-    # SQL orders by cost; equal costs are few, and follow the dimensions in the order asked for
-    answer.sort(key=lambda row: row.not_collected is not None)
-    alike = groupby(answer, key=lambda row: (row.kind, row.measures.cost))
-    return [row for _, rows in alike for row in sorted(rows, key=_keys)]
+    return sorted(
+        rows,
+        key=lambda row: (
+            KINDS.index(row.kind),
+            -row.measures.cost,
+            [(key is None, key or "") for key in row.keys.values()],
+        ),
+    )
 
 
 def workload_counts(con: DuckDBPyConnection) -> dict[str, int]:
@@ -112,10 +127,6 @@ def workload_counts(con: DuckDBPyConnection) -> dict[str, int]:
         )
     )
     return counts
-
-
-def _keys(row: Row) -> list[tuple[bool, str]]:
-    return [(key is None, key or "") for key in row.keys.values()]
 
 
 def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]:
@@ -132,10 +143,10 @@ def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]
 
 # By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over report_facts.
 _NODES = """
-SELECT h.price_source,
-    sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity,
-    sum(h.over_allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS over_allocated,
-    sum(h.node_cost) AS node_cost, min(h.price_as_of) AS price_as_of
+SELECT h.price_source AS source,
+    sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
+    sum(h.over_allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS over_allocated_gpu_ms,
+    sum(h.node_cost) AS node_cost, min(h.price_as_of) AS as_of
 FROM report_node_cells AS h JOIN nodes AS n USING (node_id)
 WHERE passes($clusters, n.cluster)
 GROUP BY h.price_source
@@ -145,19 +156,10 @@ ORDER BY h.price_source"""
 def priced_nodes(con: DuckDBPyConnection, query: Query) -> list[PricedNodes]:
     """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
     if query.is_narrowed:
-        answer = ask(con, "41_nodes_of_pods", filters(query))
+        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
     else:
-        answer = dicts(con.execute(_NODES, {"clusters": list(query.clusters)}))
-    return [
-        PricedNodes(
-            source=row["price_source"],
-            capacity_gpu_ms=row["capacity"],
-            over_allocated_gpu_ms=row["over_allocated"],
-            node_cost=row["node_cost"],
-            as_of=row["price_as_of"],
-        )
-        for row in answer
-    ]
+        con.execute(_NODES, {"clusters": list(query.clusters)})
+    return [PricedNodes(**row) for row in dicts(con)]
 
 
 def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
@@ -194,47 +196,33 @@ def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> set[tuple[str | None
     return set(con.execute(_UNPRICED_GPUS, filters(query)).fetchall())
 
 
-_SUMS = (
-    "allocated", "active", "idle", "unmeasured", "utilization", "spot", "known_capacity", "unallocated", "unavailable",
-    "not_collected", "cost", "idle_cost", "spot_cost", "unallocated_cost", "not_collected_cost", "estimated_cost",
+_SUMMED = (
+    "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "spot_gpu_hours",
+    "cost", "idle_cost", "spot_cost", "estimated_cost",
 )  # fmt: skip
+_FREE = ("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
+_UNSEEN = ("not_collected_gpu_hours", "not_collected_cost")
 
 
-def _measures(sums: Mapping[str, Any]) -> Measures:
-    measured = sums["active"] + sums["idle"]
+def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
+    measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
     return Measures(
-        allocated_gpu_hours=hours(sums["allocated"]),
-        active_gpu_hours=hours(sums["active"]),
-        idle_gpu_hours=hours(sums["idle"]),
-        unmeasured_gpu_hours=hours(sums["unmeasured"]),
-        spot_gpu_hours=hours(sums["spot"]),
-        cost=Decimal(sums["cost"]),
-        idle_cost=Decimal(sums["idle_cost"]),
-        spot_cost=Decimal(sums["spot_cost"]),
-        estimated_cost=Decimal(sums["estimated_cost"]),
-        spot_ratio=ratio(sums["spot"], sums["known_capacity"]),
-        efficiency=ratio(sums["active"], measured),
-        measured_ratio=ratio(measured, sums["allocated"]),
-        avg_utilization=ratio(sums["utilization"], measured),
+        **{name: figures[name] for name in _SUMMED},
+        spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
+        efficiency=ratio(sums["active_gpu_ms"], measured),
+        measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),
+        avg_utilization=ratio(sums["utilization_gpu_ms"], measured),
     )
 
 
-def _unallocated(sums: Mapping[str, Any]) -> Unallocated:
-    return Unallocated(hours(sums["unallocated"]), hours(sums["unavailable"]), Decimal(sums["unallocated_cost"]))
-
-
-def _not_collected(sums: Mapping[str, Any]) -> NotCollected:
-    return NotCollected(hours(sums["not_collected"]), Decimal(sums["not_collected_cost"]))
-
-
-NO_MEASURES = _measures(dict.fromkeys(_SUMS, 0))
+NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)
 ALL_HELD = Unallocated(0.0, 0.0, ZERO)
 ALL_COLLECTED = NotCollected(0.0, ZERO)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:
     """Whether there were any nodes in the period, whatever the filters say."""
-    return bool(con.execute("SELECT count(*) FROM (FROM report_node_cells LIMIT 1)").fetchall()[0][0])
+    return bool(con.execute("FROM report_node_cells LIMIT 1").fetchall())
 
 
 # every combination of team, namespace and cluster there is in the period
@@ -247,27 +235,23 @@ LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
 
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
     """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
-    there = dicts(con.execute(_NAMES))
-    if not there:
+    known = dicts(con.execute(_NAMES))
+    if not known:
         return  # a period without data has its own message
     for dimension, wanted in (("team", query.teams), ("namespace", query.namespaces), ("cluster", query.clusters)):
-        held = {row[dimension] for row in there if row[dimension] is not None}
-        names = sorted(held.union(other_teams) if dimension == "team" else held)
+        names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
         for name in wanted:
             if name not in names:
-                raise GpucostError(
-                    f"no {dimension} {name!r} held GPUs {within(query.period_name)}", _there_are(dimension, name, names)
-                )
-    found = con.execute("SELECT count(*) FROM report_facts").fetchone()
-    if not (found and found[0]) and other_teams.isdisjoint(query.teams):
+                message = f"no {dimension} {name!r} held GPUs {within(query.period_name)}"
+                raise GpucostError(message, _there_are(dimension, nearest(name, sorted(names))))
+    if not con.execute("FROM report_facts LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(
             f"nothing {within(query.period_name)} passes all of these filters together", "leave one of the filters out"
         )
 
 
-def _there_are(dimension: str, name: str, names: list[str]) -> str:
+def _there_are(dimension: str, names: list[str]) -> str:
     if not names:
         return f"no {dimension} did; gpucost doctor says what is missing"
-    near = nearest(name, names)
-    more = f" and {len(near) - _NAMES_SHOWN} more: gpucost report --by {dimension}" if len(near) > _NAMES_SHOWN else ""
-    return f"name one that did: {', '.join(near[:_NAMES_SHOWN])}{more}"
+    more = f" and {len(names) - _NAMES_SHOWN} more: gpucost report --by {dimension}" if len(names) > _NAMES_SHOWN else ""
+    return f"name one that did: {', '.join(names[:_NAMES_SHOWN])}{more}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from decimal import Decimal
 
 from gpucost.config.model import Config
 from gpucost.render.view import (
+    Change,
     Changes,
     Column,
     Figure,
@@ -15,12 +16,10 @@ from gpucost.render.view import (
     Line,
     Measures,
     NodeTotals,
-    NotCollected,
     Row,
     Shared,
     Status,
     Table,
-    Unallocated,
     Value,
     all_cells,
     free_cells,
@@ -37,7 +36,6 @@ IDLE_FLAG = 0.5
 
 _MICRO = Decimal("0.000000001")
 _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
-_NO_MEASURES = ("",) * 6
 
 
 def cost_by(
@@ -52,6 +50,7 @@ def cost_by(
 
     With `shared`, columns tell what each was charged besides its cost, and the sum of both; with `compared`, how cost changed.
     """
+    title = f"Cost by {' and '.join('GPU model' if key == 'gpu_model' else key.replace('_', ' ') for key in by)}"
     columns = (
         *(Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0) for key in by),
         Column("GPU-hours", "hours"),
@@ -67,27 +66,41 @@ def cost_by(
         Column("Spot", "ratio", weight=1),
     )
     whole = nodes.node_cost if nodes else totals.cost
-    title = f"Cost by {' and '.join(_phrase(key) for key in by)}"
-    held = [_cost_line(row, by, whole, compared) for row in rows if not (row.unallocated or row.not_collected)]
-    blank = ("",) * (len(by) - 1)
-    summed = _measured_cells(totals, whole, shared, change_cells(compared, compared.cost if compared else None))
+
+    def line(
+        labels: Iterable[Value], hours: float, cost: Decimal, change: Change | None, shares: list[Value],
+        rates: Iterable[Value] = ("",) * 6, *, is_sum: bool = False,
+    ) -> Line:  # fmt: skip
+        cells = (*labels, hours, cost, *change_cells(compared, change), *shares, ratio(cost, whole), *rates)
+        return Line(cells, is_sum=is_sum)
+
+    def line_of(row: Row) -> Line:
+        cost, labels = row.own_cost, (_label(row, name) for name in by)
+        if row.unallocated:
+            return line(labels, row.unallocated.unallocated_gpu_hours, cost, row.change, free_cells(row.shared, cost))
+        if row.not_collected:
+            return line(labels, row.not_collected.not_collected_gpu_hours, cost, row.change, unseen_cells(row.shared, cost))
+        shares = held_cells(row.shared, cost)
+        return line(labels, row.measures.allocated_gpu_hours, cost, row.change, shares, _rates(row.measures))
+
+    def labels(name: str) -> list[Value]:
+        return [name, *[""] * (len(by) - 1)]
+
+    held = [line_of(row) for row in rows if not (row.unallocated or row.not_collected)]
+    since, shares = compared.cost if compared else None, held_cells(shared, totals.cost)
+    summed = (totals.allocated_gpu_hours, totals.cost, since, shares, _rates(totals))
     if nodes is None:
-        return Table(title, columns, (*held, Line(("Total", *blank, *summed), is_sum=True)), change_note(compared))
-    free = [_free_line(row, row.unallocated, whole, compared) for row in rows if row.unallocated and any(row.keys.values())]
-    unseen = [
-        _unseen_line(row, row.not_collected, whole, compared) for row in rows if row.not_collected and any(row.keys.values())
-    ]
-    gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours + nodes.not_collected_gpu_hours
-    since = change_cells(compared, compared.node_cost if compared else None)
-    all_shared = all_cells(shared, nodes.node_cost)
-    in_all = (gpu_time, nodes.node_cost, *since, *all_shared, ratio(nodes.node_cost, whole), *_NO_MEASURES)
-    total = Line(("Total", *blank, *in_all), is_sum=True)
-    subtotal = Line(("Allocated", *blank, *summed), is_sum=True)
-    since = change_cells(compared, compared.unallocated_cost if compared else None)
-    left = Line(("Unallocated", *blank, *_free_cells(nodes, whole, shared, since)), is_sum=True)
+        return Table(title, columns, (*held, line(labels("Total"), *summed, is_sum=True)), change_note(compared))
+    free = [line_of(row) for row in rows if row.unallocated and any(row.keys.values())]
+    unseen = [line_of(row) for row in rows if row.not_collected and any(row.keys.values())]
+    left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
+    free_shares = free_cells(shared, nodes.unallocated_cost)
+    free.append(line(labels("Unallocated"), nodes.unallocated_gpu_hours, nodes.unallocated_cost, left, free_shares, is_sum=True))
     if nodes.not_collected_gpu_hours or nodes.not_collected_cost:
-        since = change_cells(compared, compared.not_collected_cost if compared else None)
-        unseen.append(Line(("Not collected", *blank, *_unseen_cells(nodes, whole, shared, since)), is_sum=True))
+        part = (nodes.not_collected_gpu_hours, nodes.not_collected_cost, unknown, unseen_cells(shared, nodes.not_collected_cost))
+        unseen.append(line(labels("Not collected"), *part, is_sum=True))
+    gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours + nodes.not_collected_gpu_hours
+    total = line(labels("Total"), gpu_time, nodes.node_cost, all_nodes, all_cells(shared, nodes.node_cost), is_sum=True)
     note = "The total is what the nodes cost, with and without anybody on their GPUs."
     if unseen:
         note += " Not collected is what was billed while nobody saw who held them."
@@ -95,7 +108,24 @@ def cost_by(
         note += " Shared costs come on top of it."
     if compared:
         note += f" {change_note(compared)}"
-    return Table(title, columns, (*held, subtotal, *free, left, *unseen, total), note)
+    return Table(title, columns, (*held, line(labels("Allocated"), *summed, is_sum=True), *free, *unseen, total), note)
+
+
+def _label(row: Row, name: str) -> str | None:
+    """Only of what is known to have been somewhere that is unknown: what nobody held has no pod, and what is shared no node."""
+    may_be_unknown = row.kind == "allocated" or (row.kind != "shared" and name in NODE_DIMENSIONS)
+    return "unknown" if row.keys[name] is None and may_be_unknown else row.keys[name]
+
+
+def _rates(measures: Measures) -> tuple[Value, ...]:
+    return (
+        measures.idle_gpu_hours,
+        idle_share(measures),
+        measures.idle_cost,
+        ratio(measures.unmeasured_gpu_hours, measures.allocated_gpu_hours),
+        measures.efficiency,
+        measures.spot_ratio,
+    )
 
 
 def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | None, str]]) -> Table:
@@ -104,13 +134,16 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | Non
     Pods without GPUs cost something where the cost basis charges cores and memory.
     """
     used = [row for row in by_gpu if row.kind == "allocated" and (row.measures.allocated_gpu_hours or row.measures.cost)]
-    held = [row for row in used if row.measures.allocated_gpu_hours]
-    lines = tuple(
-        Line((gpu_name(row), row.measures.allocated_gpu_hours, _price(row.measures), row.measures.cost))
-        if row in held
-        else Line((f"{gpu_name(row)}, host only", 0.0, None, row.measures.cost))
-        for row in sorted(used, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or ""))
-    )
+    lines, no_price = [], []
+    for row in sorted(used, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or "")):
+        held, cost = row.measures.allocated_gpu_hours, row.measures.cost
+        if not held:
+            lines.append(Line((f"{gpu_name(row)}, host only", 0.0, None, cost)))
+            continue
+        lines.append(Line((gpu_name(row), held, (cost / Decimal(repr(held))).quantize(_MICRO), cost)))
+        if (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced:
+            no_price.append(gpu_name(row))
+    note = f"Some GPU-hours of {', '.join(sorted(no_price))} have no price: they count, and cost nothing."
     return Table(
         "GPU-hours consumed",
         (
@@ -120,7 +153,7 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | Non
             Column("Cost", "money", 2, sign="="),
         ),
         (*lines, Line(("Total", "", "", totals.cost), is_sum=True)),
-        note=_unpriced_note([gpu_name(row) for row in held if (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced]),
+        note=note if no_price else None,
         has_header=False,
         sum=(totals.allocated_gpu_hours, "hours"),
     )
@@ -148,34 +181,42 @@ def unallocated_gpus(by_gpu: list[Row], nodes: NodeTotals) -> Table:
 
 def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures:
     """Idle time and money, and the ratios that have a target (`[targets]`)."""
+
+    def share(label: str, hours: float, whole: float, of: str) -> Figure:
+        return Figure(label, hours, "hours", ratio(hours, whole), of)
+
     held = totals.allocated_gpu_hours
     figures = [
-        Figure("Idle GPU-hours", totals.idle_gpu_hours, "hours", ratio(totals.idle_gpu_hours, held), "of GPU-hours"),
+        share("Idle GPU-hours", totals.idle_gpu_hours, held, "of GPU-hours"),
         Figure("Idle cost", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), "of cost"),
-        Figure("Unmeasured", totals.unmeasured_gpu_hours, "hours", ratio(totals.unmeasured_gpu_hours, held), "of GPU-hours"),
+        share("Unmeasured", totals.unmeasured_gpu_hours, held, "of GPU-hours"),
     ]
     if nodes:
-        share = ratio(nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours)
-        figures.append(Figure("Unallocated", nodes.unallocated_gpu_hours, "hours", share, "of capacity"))
+        figures.append(share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, "of capacity"))
         if nodes.over_allocated_gpu_hours:
-            over = ratio(nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours)
-            figures.append(Figure("Over-allocated", nodes.over_allocated_gpu_hours, "hours", over, "of capacity"))
+            figures.append(share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, "of capacity"))
     efficiency = _targeted("Efficiency", totals.efficiency, float(config.targets.efficiency))
-    measured = totals.measured_ratio or 0.0
     if totals.efficiency is None:
         efficiency = replace(efficiency, note="nothing was measured")
-    elif measured < config.idle.min_measured:
-        efficiency = replace(efficiency, status="unknown", note=f"{measured:.0%} measured, {config.idle.min_measured:.0%} needed")
+    elif note := unmeasured(totals, config):
+        efficiency = replace(efficiency, status="unknown", note=note)
     spot = _targeted("Spot ratio", totals.spot_ratio, float(config.targets.spot_ratio))
     if totals.spot_ratio is None:
         spot = replace(spot, note="no capacity type is known")
     return Figures("Waste", (*figures, efficiency, spot))
 
 
+def unmeasured(measures: Measures, config: Config) -> str | None:
+    """Why nothing can be told of activity; None where it can."""
+    if measures.measured_ratio is None:
+        return "nothing was measured"
+    least = config.idle.min_measured
+    return f"{measures.measured_ratio:.0%} measured, {least:.0%} needed" if measures.measured_ratio < least else None
+
+
 def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
     """The workloads that cost most, those flagged that idled away half of their time or more."""
     where = [key for key in ("cluster", "namespace") if counts[f"{key}s"] > 1]
-    shown = [row for row in dearest if row.kind == "allocated"]
     lines = tuple(
         Line(
             (
@@ -187,9 +228,9 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
                 row.measures.idle_cost,
                 ratio(row.measures.cost, totals.cost),
             ),
-            _flag(row.measures),
+            "idle" if (idle_share(row.measures) or 0.0) >= IDLE_FLAG else None,
         )
-        for row in shown
+        for row in dearest
     )
     columns = (
         Column("Workload", "text"),
@@ -200,7 +241,7 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         Column("Idle cost", "money", 2, weight=2, bar="part"),
         Column("Share", "ratio", weight=3),
     )
-    left = counts["workloads"] - len(shown)
+    left = counts["workloads"] - len(lines)
     note = (
         f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {counts['workloads']}"
         if left
@@ -221,72 +262,7 @@ def idle_share(measures: Measures) -> float | None:
     return ratio(measures.idle_gpu_hours, measures.allocated_gpu_hours) if measures.measured_ratio else None
 
 
-def _cost_line(row: Row, keys: tuple[str, ...], whole: Decimal, compared: Changes | None) -> Line:
-    # what is shared to a team without GPUs has no pod: only the team is known, or nobody is to be charged
-    labels = (row.keys[key] if row.kind == "shared" else _label(row.keys[key]) for key in keys)
-    return Line((*labels, *_measured_cells(row.measures, whole, row.shared, change_cells(compared, row.change))))
-
-
-def _free_line(row: Row, part: Unallocated, whole: Decimal, compared: Changes | None) -> Line:
-    """GPUs of a node that nobody held: they have no pod, so what only pods have is None."""
-    labels = (_label(key) if name in NODE_DIMENSIONS else key for name, key in row.keys.items())
-    return Line((*labels, *_free_cells(part, whole, row.shared, change_cells(compared, row.change))))
-
-
-def _free_cells(part: Unallocated | NodeTotals, whole: Decimal, shared: Shared | None, since: list[Value]) -> tuple[Value, ...]:
-    left = (*since, *free_cells(shared, part.unallocated_cost))
-    return (part.unallocated_gpu_hours, part.unallocated_cost, *left, ratio(part.unallocated_cost, whole), *_NO_MEASURES)
-
-
-def _unseen_line(row: Row, part: NotCollected, whole: Decimal, compared: Changes | None) -> Line:
-    """A node's billed time that was not collected: as with what nobody held, what only pods have is None."""
-    labels = (_label(key) if name in NODE_DIMENSIONS else key for name, key in row.keys.items())
-    return Line((*labels, *_unseen_cells(part, whole, row.shared, change_cells(compared, row.change))))
-
-
-def _unseen_cells(
-    part: NotCollected | NodeTotals, whole: Decimal, shared: Shared | None, since: list[Value]
-) -> tuple[Value, ...]:
-    left = (*since, *unseen_cells(shared, part.not_collected_cost))
-    return (part.not_collected_gpu_hours, part.not_collected_cost, *left, ratio(part.not_collected_cost, whole), *_NO_MEASURES)
-
-
-def _measured_cells(measures: Measures, whole: Decimal, shared: Shared | None, since: list[Value]) -> tuple[Value, ...]:
-    return (
-        measures.allocated_gpu_hours,
-        measures.cost,
-        *since,
-        *held_cells(shared, measures.cost),
-        ratio(measures.cost, whole),
-        measures.idle_gpu_hours,
-        idle_share(measures),
-        measures.idle_cost,
-        ratio(measures.unmeasured_gpu_hours, measures.allocated_gpu_hours),
-        measures.efficiency,
-        measures.spot_ratio,
-    )
-
-
-def _label(key: str | None) -> str:
-    return "unknown" if key is None else key
-
-
-def _flag(measures: Measures) -> str | None:
-    share = idle_share(measures)
-    return "idle" if share is not None and share >= IDLE_FLAG else None
-
-
-def _unpriced_note(names: list[str]) -> str | None:
-    if not names:
-        return None
-    return f"Some GPU-hours of {', '.join(sorted(names))} have no price: they count, and cost nothing."
-
-
-def _price(measures: Measures) -> Decimal:
-    return (measures.cost / Decimal(repr(measures.allocated_gpu_hours))).quantize(_MICRO)
-
-
-def _price_decimals(lines: tuple[Line, ...]) -> int:
+def _price_decimals(lines: list[Line]) -> int:
     """As many decimals as all prices need, two to four, so that hours x price can be followed."""
     prices = [cell for line in lines if isinstance(cell := line.cells[2], Decimal)]
     exact = (places for places in (2, 3) if all(abs(price - round(price, places)) < Decimal("0.00005") for price in prices))
@@ -300,7 +276,3 @@ def _targeted(label: str, value: float | None, target: float) -> Figure:
 
 def _words(key: str) -> str:
     return key.replace("_", " ").capitalize()
-
-
-def _phrase(key: str) -> str:
-    return "GPU model" if key == "gpu_model" else key.replace("_", " ")

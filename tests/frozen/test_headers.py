@@ -125,7 +125,8 @@ def _read(node: Any, known: frozenset[str], tables: set[str], functions: set[str
             _read(one, known, tables, functions)
     elif isinstance(node, dict):
         for one in (node.get("cte_map") or {}).get("map", []):
-            _read(one["value"], known, tables, functions)
+            is_recursive = one["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
+            _read(one["value"], known | {one["key"].lower()} if is_recursive else known, tables, functions)
             known |= {one["key"].lower()}
         if node.get("type") == "BASE_TABLE" and node["table_name"].lower() not in known:
             tables.add(node["table_name"].lower())

@@ -91,7 +91,7 @@ def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
         assert machine.instance_key in lines[row.source_row]
     assert sum(row.instance_hours or 0 for row in machine.first_rows) == pytest.approx(machine.instance_hours)
     assert {price.price_source for price in node.prices} == {"bill"}
-    assert answer.workloads[0].price_sources == ("bill",)
+    assert answer.workloads[0].price_sources == ["bill"]
     assert machine.cost == node.node_cost
     # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
@@ -101,7 +101,7 @@ def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
 def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
     answer = explained(fleet, namespaces=("batch",))
     assert answer.estimated_cost == answer.cost > 0
-    assert [node.bill for node in answer.nodes] == [()]
+    assert [node.bill for node in answer.nodes] == [[]]
     view = report(fleet, "node")
     for row in view.rows:
         cost = row.measures.cost + (row.unallocated.unallocated_cost if row.unallocated else 0)

@@ -7,12 +7,12 @@ WITH sources AS (
     WHERE c.allocation_id IN (SELECT allocation_id FROM report_facts)
     GROUP BY ALL
 )
-SELECT f.cluster, f.namespace, f.workload, n.node, n.node_id,
-    sum(f.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(f.cost) AS cost, sum(f.estimated_cost) AS estimated_cost,
-    list_sort(list_distinct(flatten(list(s.sources)))) AS price_sources
+SELECT f.cluster, f.namespace, f.workload, n.node,
+    sum(f.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated_gpu_ms, sum(f.cost) AS cost, sum(f.estimated_cost) AS estimated_cost,
+    coalesce(list_sort(list_distinct(flatten(list(s.sources)))), []) AS price_sources
 FROM report_facts AS f
 JOIN nodes AS n USING (node_id)
 LEFT JOIN sources AS s USING (node_id, allocation_id)
 WHERE f.kind = 'allocated'
-GROUP BY ALL
+GROUP BY f.cluster, f.namespace, f.workload, n.node, n.node_id
 ORDER BY cost DESC, f.cluster, f.namespace, f.workload, n.node, n.node_id;

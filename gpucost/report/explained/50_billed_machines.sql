@@ -1,8 +1,11 @@
--- reads: explained_bill_rows, billed_hours, billed_nodes, machine_riders, discount_rates; $from_ms, $to_ms bound the period
--- writes: nothing; answers one row per node and machine of a bill: how many charges, their hours and cost, what discounts took off it and by which rows, and what its hours come to at the price of its pool
--- invariant: cost is the sum of explained_bill_rows of that machine and of what discounts took off
+-- reads: explained_bill_rows, billed_hours, billed_nodes, machine_riders, discount_rates; $from_ms, $to_ms bound the period, $most the rows that are shown of each machine
+-- writes: nothing; answers one row per node and machine of a bill: how many charges, their hours and cost, how many of them are not shown and what these cost, what discounts took off it and by which rows, and what its hours come to at the price of its pool
+-- invariant: cost is the sum of explained_bill_rows of that machine and of what discounts took off; more_cost is null where any of it is not known
 WITH charged AS (
-    SELECT instance_key, count(*) AS rows, coalesce(sum(instance_hours), 0) AS instance_hours, sum(cost) AS cost
+    SELECT instance_key, count(*) AS rows, coalesce(sum(instance_hours), 0) AS instance_hours, sum(cost) AS cost,
+        count(*) FILTER (number > $most) AS more_rows, arg_max(machine, number) FILTER (number <= $most) AS machine,
+        CASE WHEN count(*) FILTER (number <= $most AND cost IS NULL) = 0 AND sum(cost) IS NOT NULL
+            THEN sum(cost) - coalesce(sum(cost) FILTER (number <= $most), 0) END AS more_cost
     FROM explained_bill_rows
     GROUP BY instance_key
 ),
@@ -25,13 +28,13 @@ discounts AS (
         ON p.instance_key = r.instance_key AND epoch_ms(r.charge_period_start) < p.to_ms AND p.from_ms < epoch_ms(r.charge_period_end)
     WHERE r.kind = 'discount' AND r.effective_cost <> 0
 ),
-told AS (
+discounted AS (
     SELECT instance_key, sum(rows) AS rows, flatten(list(first_rows ORDER BY discount))[:5] AS first_rows FROM discounts GROUP BY instance_key
 )
-SELECT n.node_id, n.is_scale_set, c.instance_key, c.rows, c.instance_hours, c.cost + coalesce(p.discount_cost, 0) AS cost, coalesce(p.cost, 0) AS pooled_cost,
+SELECT n.node_id, n.is_scale_set, c.instance_key, c.machine, c.rows, c.more_rows, c.more_cost, round(c.instance_hours, 9) AS instance_hours, c.cost + coalesce(p.discount_cost, 0) AS cost, coalesce(p.cost, 0) AS pooled_cost,
     coalesce(p.discount_cost, 0) AS discount_cost, coalesce(t.rows, 0) AS discount_rows, coalesce(t.first_rows, []) AS first_discount_rows
 FROM charged AS c
 JOIN billed_nodes AS n USING (instance_key)
 LEFT JOIN priced AS p USING (instance_key)
-LEFT JOIN told AS t USING (instance_key)
+LEFT JOIN discounted AS t USING (instance_key)
 ORDER BY n.node_id, c.instance_key;

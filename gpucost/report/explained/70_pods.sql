@@ -2,8 +2,8 @@
 -- writes: nothing; answers one row per pod and node, the dearest first: when it held how many GPUs within the period, which devices metrics name, what it cost
 -- invariant: cost adds up to the cost of report_facts
 WITH held AS (
-    SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated, sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
-        sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(cost) AS cost
+    SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms,
+        sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured_gpu_ms, sum(cost) AS cost
     FROM report_facts
     WHERE kind = 'allocated'
     GROUP BY allocation_id
@@ -12,7 +12,7 @@ devices AS (
     SELECT allocation_id, list_sort(list(DISTINCT rtrim(device, '/'))) AS devices FROM activity_devices WHERE kind = 'activity' GROUP BY allocation_id
 )
 SELECT a.cluster, a.namespace, a.pod, a.uid, n.node, greatest(a.held_from_ms, $from_ms) AS from_ms, least(a.held_to_ms, $to_ms) AS to_ms,
-    a.gpus, d.devices, h.allocated, h.active, h.idle, h.unmeasured, h.cost
+    a.gpus, coalesce(d.devices, []) AS devices, h.* EXCLUDE (allocation_id)
 FROM held AS h
 JOIN allocations AS a USING (allocation_id)
 JOIN nodes AS n USING (node_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,8 @@ from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
 from gpucost.price import explain
 from gpucost.render.schema import Shape
-from gpucost.render.view import hours
 from gpucost.report.query import Query, nearest
-from gpucost.report.rows import ZERO, check_names, prepare
+from gpucost.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.store.usage import load_devices
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class WorkloadCost:
     allocated_gpu_hours: float
     cost: Decimal
     estimated_cost: Decimal
-    price_sources: tuple[str, ...]
+    price_sources: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class PodCost(Shape):
     uid: str
     node: str
     gpus: float
-    devices: tuple[str, ...]
+    devices: list[str]
     allocated_gpu_hours: float
     active_gpu_hours: float
     idle_gpu_hours: float
@@ -106,8 +105,8 @@ class BilledMachine:
     pooled_cost: Decimal
     discount_cost: Decimal
     discount_rows: int
-    first_discount_rows: tuple[str, ...]
-    first_rows: tuple[BillRow, ...]
+    first_discount_rows: list[str]
+    first_rows: list[BillRow]
     more_rows: int
     more_cost: Decimal | None
 
@@ -131,8 +130,8 @@ class NodeCost:
     not_collected_cost: Decimal
     node_cost: Decimal
     node_cost_by_price_source: dict[str, Decimal]
-    prices: tuple[NodePrice, ...]
-    bill: tuple[BilledMachine, ...]
+    prices: list[NodePrice]
+    bill: list[BilledMachine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +145,9 @@ class CostExplained(Shape):
     allocated_gpu_hours: float
     cost: Decimal
     estimated_cost: Decimal
-    workloads: tuple[WorkloadCost, ...]
-    nodes: tuple[NodeCost, ...]
-    pods: tuple[PodCost, ...]
+    workloads: list[WorkloadCost]
+    nodes: list[NodeCost]
+    pods: list[PodCost]
 
     FLAT = ("period",)
     HIDDEN = ("period_name",)
@@ -162,37 +161,14 @@ class Stage:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class TeamExplained(Shape):
-    """What `gpucost explain team` prints."""
-
-    team: str
-    answer: CostExplained
-    stages: list[Stage]
-
-    FLAT = ("answer",)
+def _explained(what: str) -> type:
+    """The class of what `gpucost explain WHAT` prints: whose cost it is, the answer, and the stages that made it."""
+    members = [(what, str), ("answer", CostExplained), ("stages", list[Stage])]
+    more = {"FLAT": ("answer",), "__doc__": f"What `gpucost explain {what}` prints."}
+    return make_dataclass(f"{what.capitalize()}Explained", members, bases=(Shape,), namespace=more, frozen=True, slots=True)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceExplained(Shape):
-    """What `gpucost explain namespace` prints."""
-
-    namespace: str
-    answer: CostExplained
-    stages: list[Stage]
-
-    FLAT = ("answer",)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadExplained(Shape):
-    """What `gpucost explain workload` prints."""
-
-    workload: str
-    answer: CostExplained
-    stages: list[Stage]
-
-    FLAT = ("answer",)
+TeamExplained, NamespaceExplained, WorkloadExplained = map(_explained, ("team", "namespace", "workload"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,63 +192,38 @@ class NodeExplained(Shape):
     @classmethod
     def of(cls, answer: explain.NodePrice) -> NodeExplained:
         """The answer as it is printed."""
-        price_source, as_of = next(((one.price_source, one.price_as_of) for one in answer.candidates), ("none", None))
-        prices = answer.price_per_hour, answer.price_per_gpu_hour, price_source, as_of
+        winner = answer.candidates[0] if answer.candidates else None
+        source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
+        prices = answer.price_per_hour, answer.price_per_gpu_hour, *source
         return cls(answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix)
 
 
 def explain_cost(
-    con: DuckDBPyConnection, config: Config, query: Query, most_rows: int, workloads_asked: tuple[str, ...] = ()
+    con: DuckDBPyConnection, config: Config, query: Query, most_rows: int, only: tuple[str, ...] = ()
 ) -> CostExplained:
     """Where the cost of the query's teams and namespaces comes from; of a machine's charges the first `most_rows`.
 
-    `workloads_asked`, as Kind/name or by their names, narrow it to those.
+    `only`, workloads as Kind/name or by their names, narrows it to those.
 
     Works on a read-only connection; makes temporary tables. Raises GpucostError where a filter names nothing there is.
     """
     prepare(con, query, config.tz)
     check_names(con, query)
-    if workloads_asked:
-        _narrow(con, query, workloads_asked)
-    workloads = tuple(
-        WorkloadCost(
-            cluster=row["cluster"],
-            namespace=row["namespace"],
-            workload=row["workload"],
-            node=row["node"],
-            allocated_gpu_hours=hours(row["gpu_ms"]),
-            cost=row["cost"],
-            estimated_cost=row["estimated_cost"],
-            price_sources=tuple(row["price_sources"] or ()),
-        )
-        for row in answer_rows(con, __name__, "10_workloads")
-    )
+    if only:
+        _narrow(con, query, only)
+    workloads = [WorkloadCost(**in_hours(row)) for row in answer_rows(con, __name__, "10_workloads")]
     if not workloads:
         raise GpucostError(f"there is no data for {query.period_name}", "gpucost report shows the newest month with data")
     bounds = {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms}
-    prices, bills = _prices(con, bounds), _bills(con, bounds, most_rows)
-    nodes = tuple(
-        NodeCost(
-            cluster=row["cluster"],
-            node=row["node"],
-            machine_id=row["machine_id"],
-            instance_type=row["instance_type"],
-            capacity_type=row["capacity_type"],
-            gpu_model=row["gpu_model"],
-            gpu_count=row["gpu_count"],
-            allocated_gpu_hours=hours(row["gpu_ms"]),
-            cost=row["cost"],
-            estimated_cost=row["estimated_cost"],
-            others_cost=row["others_cost"],
-            unallocated_cost=row["unallocated_cost"],
-            not_collected_cost=row["not_collected_cost"],
-            node_cost=row["node_cost"],
-            node_cost_by_price_source={part["source"]: part["cost"] for part in row["by_source"]},
-            prices=tuple(prices[row["node_id"]]),
-            bill=tuple(bills[row["node_id"]]),
-        )
-        for row in answer_rows(con, __name__, "20_nodes")
-    )
+    prices: dict[int, list[NodePrice]] = defaultdict(list)
+    for row in dicts(con.execute(_PRICES, bounds)):
+        prices[row.pop("node_id")].append(NodePrice(**_with_instants(row)))
+    bills = _bills(con, bounds, most_rows)
+    nodes = []
+    for row in map(in_hours, answer_rows(con, __name__, "20_nodes")):
+        node_id = row.pop("node_id")
+        nodes.append(NodeCost(**row, prices=prices[node_id], bill=bills[node_id]))
+    load_devices(con, config.activity, query.period)
     return CostExplained(
         period=query.period,
         period_name=query.period_name,
@@ -283,10 +234,21 @@ def explain_cost(
         estimated_cost=sum((row.estimated_cost for row in workloads), ZERO),
         workloads=workloads,
         nodes=nodes,
-        pods=_pods(con, config, bounds, query),
+        pods=[PodCost(**in_hours(_with_instants(row))) for row in answer_rows(con, __name__, "70_pods", bounds)],
     )
 
 
+# The prices of the nodes that those asked for were on, where they count: in collected time, and a bill's beyond it.
+_PRICES = """
+SELECT p.node_id, greatest(p.from_ms, c.from_ms, $from_ms) AS from_ms, least(p.to_ms, c.to_ms, $to_ms) AS to_ms,
+    p.price_per_hour, p.price_source, p.price_as_of
+FROM node_prices AS p JOIN (
+    SELECT node_id, c.from_ms, least(c.to_ms, up_to_ms) AS to_ms, true AS seen FROM nodes JOIN collected AS c USING (cluster)
+    UNION ALL
+    SELECT node_id, from_ms, to_ms, false FROM nodes JOIN coverage_gaps USING (cluster) WHERE kind = 'not_collected'
+) AS c ON c.node_id = p.node_id AND (c.seen OR p.price_source = 'bill')
+    AND greatest(p.from_ms, c.from_ms, $from_ms) < least(p.to_ms, c.to_ms, $to_ms)
+SEMI JOIN (FROM report_facts WHERE kind = 'allocated') AS f ON f.node_id = p.node_id ORDER BY p.node_id, p.from_ms, c.from_ms"""
 _ONLY_WORKLOADS = """
 CREATE OR REPLACE TEMP TABLE report_facts AS
 SELECT * FROM report_facts
@@ -294,89 +256,28 @@ WHERE list_contains($workloads::VARCHAR[], workload) OR list_contains($workloads
 
 
 def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:
-    names = con.execute("SELECT DISTINCT workload FROM report_facts WHERE kind = 'allocated' ORDER BY workload").fetchall()
-    there = [name for (name,) in names]
+    rows = con.execute("SELECT DISTINCT workload FROM report_facts WHERE kind = 'allocated' ORDER BY workload").fetchall()
+    names = [name for (name,) in rows]
     for name in wanted:
-        if there and name not in there and name not in {workload.rpartition("/")[2] for workload in there}:
-            near = ", ".join(nearest(name, there)[:8])
+        if names and name not in names and name not in {workload.rpartition("/")[2] for workload in names}:
+            near = ", ".join(nearest(name, names)[:8])
             raise GpucostError(f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}")
     con.execute(_ONLY_WORKLOADS, {"workloads": list(wanted)})
-
-
-def _pods(con: DuckDBPyConnection, config: Config, bounds: dict[str, int], query: Query) -> tuple[PodCost, ...]:
-    load_devices(con, config.activity, query.period)
-    return tuple(
-        PodCost(
-            cluster=row["cluster"],
-            namespace=row["namespace"],
-            pod=row["pod"],
-            uid=row["uid"],
-            node=row["node"],
-            start=from_ms(row["from_ms"]),
-            end=from_ms(row["to_ms"]),
-            gpus=row["gpus"],
-            devices=tuple(row["devices"] or ()),
-            allocated_gpu_hours=hours(row["allocated"]),
-            active_gpu_hours=hours(row["active"]),
-            idle_gpu_hours=hours(row["idle"]),
-            unmeasured_gpu_hours=hours(row["unmeasured"]),
-            cost=row["cost"],
-        )
-        for row in answer_rows(con, __name__, "70_pods", bounds)
-    )
-
-
-def _prices(con: DuckDBPyConnection, bounds: dict[str, int]) -> dict[int, list[NodePrice]]:
-    found: dict[int, list[NodePrice]] = defaultdict(list)
-    for row in answer_rows(con, __name__, "30_prices", bounds):
-        segment = (from_ms(row["from_ms"]), from_ms(row["to_ms"]), row["price_per_hour"], row["price_source"], row["price_as_of"])
-        found[row["node_id"]].append(NodePrice(*segment))
-    return found
 
 
 def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:
     run_stage(con, __name__, "40_bill_rows", bounds)
     first: dict[str, list[BillRow]] = defaultdict(list)
-    names: dict[str, str] = {}
-    con.execute("FROM explained_bill_rows WHERE number <= $most ORDER BY instance_key, number", {"most": most_rows})
+    con.execute("SELECT * EXCLUDE (machine, number) FROM explained_bill_rows WHERE number <= $1 ORDER BY number", [most_rows])
     for row in dicts(con):
-        first[row["instance_key"]].append(_bill_row(row))
-        names[row["instance_key"]] = row["machine"]
-    found: dict[int, list[BilledMachine]] = defaultdict(list)
-    for row in answer_rows(con, __name__, "50_billed_machines", bounds):
-        shown = first[row["instance_key"]]
-        costs = [one.cost for one in shown if one.cost is not None]
-        is_known = row["cost"] is not None and len(costs) == len(shown)
-        found[row["node_id"]].append(
-            BilledMachine(
-                instance_key=names.get(row["instance_key"], row["instance_key"]),
-                is_scale_set=row["is_scale_set"],
-                rows=row["rows"],
-                instance_hours=round(row["instance_hours"], 9),
-                cost=row["cost"],
-                pooled_cost=row["pooled_cost"],
-                discount_cost=row["discount_cost"],
-                discount_rows=row["discount_rows"],
-                first_discount_rows=tuple(row["first_discount_rows"]),
-                first_rows=tuple(shown),
-                more_rows=row["rows"] - len(shown),
-                more_cost=row["cost"] - row["discount_cost"] - sum(costs, ZERO) if is_known else None,
-            )
-        )
-    return found
+        first[row.pop("instance_key")].append(BillRow(**_with_instants(row)))
+    bills: dict[int, list[BilledMachine]] = defaultdict(list)
+    for row in answer_rows(con, __name__, "50_billed_machines", bounds | {"most": most_rows}):
+        node_id, key = row.pop("node_id"), row.pop("instance_key")
+        bills[node_id].append(BilledMachine(instance_key=row.pop("machine") or key, first_rows=first[key], **row))
+    return bills
 
 
-def _bill_row(row: dict[str, Any]) -> BillRow:
-    return BillRow(
-        provider=row["provider"],
-        billing_period=row["billing_period"],
-        source_file=row["source_file"],
-        source_row=row["source_row"],
-        start=from_ms(row["from_ms"]),
-        end=from_ms(row["to_ms"]),
-        description=row["description"],
-        instance_hours=row["instance_hours"],
-        effective_cost=row["effective_cost"],
-        currency=row["currency"],
-        cost=row["cost"],
-    )
+def _with_instants(row: dict[str, Any]) -> dict[str, Any]:
+    start, end = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
+    return row | {"start": start, "end": end}

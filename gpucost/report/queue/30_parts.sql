@@ -2,7 +2,7 @@
 -- writes: queue_parts, one row per (cluster, queue, resource, part) and stretch of time: what its gauges said
 -- invariant: replicas of Kueue and of Prometheus count once: the leader's word, else the highest; null where a gauge was silent
 CREATE OR REPLACE TEMP TABLE queue_parts AS
-WITH told AS (
+WITH gauges AS (
     SELECT e.cluster, e.cluster_queue, e.resource, e.part, e.at_ms, e.next_ms, s.metric, s.leads, s.cohort, r.value
     FROM queue_edges AS e
     JOIN (SELECT DISTINCT series_id, cluster, cluster_queue, resource, part, metric, leads, cohort FROM queue_runs) AS s
@@ -12,7 +12,7 @@ WITH told AS (
 ),
 once AS (
     SELECT cluster, cluster_queue, resource, part, at_ms, next_ms, metric, arg_max(value, (leads, value)) AS value, max(cohort) AS cohort
-    FROM told GROUP BY ALL
+    FROM gauges GROUP BY ALL
 )
 SELECT cluster, cluster_queue, resource, part, at_ms AS from_ms, next_ms AS to_ms, max(cohort) AS cohort,
     any_value(value) FILTER (metric = 'kueue_cluster_queue_nominal_quota') AS quota,

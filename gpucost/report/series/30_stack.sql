@@ -1,5 +1,5 @@
 -- reads: series_facts; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone
--- writes: nothing; answers cost by moment and layer: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
+-- writes: nothing; answers cost by layer and moment: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
 -- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_facts
 WITH parts AS (
     SELECT
@@ -17,16 +17,19 @@ ranked AS (
     FROM parts WHERE pool IS NULL GROUP BY name
 ),
 -- one name too many stands alone rather than being called the others
-counted AS (SELECT count(*) AS names, CASE WHEN count(*) <= $most + 1 THEN count(*) ELSE $most END AS shown FROM ranked)
-SELECT
-    p.moment,
-    coalesce(p.pool, CASE WHEN r.rank <= c.shown THEN 'named' ELSE 'others' END) AS kind,
-    CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN r.rank END               AS rank,
-    CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN p.name END               AS name,
-    c.names - c.shown                                                            AS names,
-    sum(p.cost)                                                                  AS cost
-FROM parts AS p
-CROSS JOIN counted AS c
-LEFT JOIN ranked AS r ON p.pool IS NULL AND r.name IS NOT DISTINCT FROM p.name
-GROUP BY ALL
-ORDER BY kind, rank, moment;
+counted AS (SELECT count(*) AS names, CASE WHEN count(*) <= $most + 1 THEN count(*) ELSE $most END AS shown FROM ranked),
+layers AS (
+    SELECT
+        p.moment,
+        coalesce(p.pool, CASE WHEN r.rank <= c.shown THEN 'named' ELSE 'others' END) AS kind,
+        CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN r.rank END               AS rank,
+        CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN p.name END               AS name,
+        c.names - c.shown                                                            AS names,
+        sum(p.cost)                                                                  AS cost
+    FROM parts AS p
+    CROSS JOIN counted AS c
+    LEFT JOIN ranked AS r ON p.pool IS NULL AND r.name IS NOT DISTINCT FROM p.name
+    GROUP BY ALL
+)
+FROM layers
+ORDER BY list_position(['named', 'others', 'unallocated', 'not_collected'], kind), rank, moment;

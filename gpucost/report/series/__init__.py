@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, Slot, from_ms, is_whole_days, slots
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours, ratio
 from gpucost.report.query import Query
-from gpucost.report.rows import filters
+from gpucost.report.rows import ZERO, filters
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -93,49 +93,43 @@ def step_of(period: Period) -> Step:
 
 def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
     """The period's steps in order, without gap or overlap; the first and last may be cut short by its ends."""
-    parts = slots(period, tz, ("day",) if step == "week" else (step,))
-    if step != "week":
-        return [_moment(part, part.to_ms, step, tz) for part in parts]
-    weeks = [list(days) for _, days in groupby(parts, key=lambda part: from_ms(part.from_ms).astimezone(tz).isocalendar()[:2])]
-    return [_moment(days[0], days[-1].to_ms, step, tz) for days in weeks]
+    parts: list[list[Slot]] = [[part] for part in slots(period, tz, (step,))]
+    if step == "week":
+        days = slots(period, tz, ("day",))
+        parts = [list(week) for _, week in groupby(days, key=lambda day: from_ms(day.from_ms).astimezone(tz).isocalendar()[:2])]
+    return [_moment(part[0], part[-1].to_ms, step, tz) for part in parts]
 
 
 def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[LocalHour]:
     """Every hour of the period."""
-    found: list[LocalHour] = []
+    hours: list[LocalHour] = []
     at = 0
     for part in slots(period, tz, ("hour",)):
-        while part.from_ms >= moments[at].to_ms:
-            at += 1
+        at += part.from_ms >= moments[at].to_ms
         local = from_ms(part.from_ms).astimezone(tz)
-        found.append(LocalHour(part.from_ms, part.to_ms, at, local.weekday(), local.hour))
-    return found
+        hours.append(LocalHour(part.from_ms, part.to_ms, at, local.weekday(), local.hour))
+    return hours
 
 
 def _moment(part: Slot, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
-    local = from_ms(part.from_ms).astimezone(tz)
-    last = from_ms(to_ms - 1).astimezone(tz)
-    day = f"{_MONTHS[local.month - 1]} {local.day}"
+    local, last = from_ms(part.from_ms).astimezone(tz), from_ms(to_ms - 1).astimezone(tz)
+    month = _MONTHS[local.month - 1]
+    name, short = f"{local:%Y-%m-%d}", f"{month} {local.day}"
     if step == "month":
-        return Moment(part.month, f"{_MONTHS[local.month - 1]} {local.year}", part.from_ms, to_ms)
-    if step == "hour":
-        return Moment(_hour_name(local), f"{day} {local:%H:%M}", part.from_ms, to_ms)
-    if step == "week" and last.date() > local.date():
-        return Moment(f"{local:%Y-%m-%d} to {last:%Y-%m-%d}", day, part.from_ms, to_ms)
-    return Moment(f"{local:%Y-%m-%d}", day, part.from_ms, to_ms)
-
-
-def _hour_name(local: datetime) -> str:
-    """With the offset from UTC where clocks show the hour twice."""
-    is_plain = local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset()
-    return f"{local:%Y-%m-%d %H:%M}" if is_plain else f"{local:%Y-%m-%d %H:%M %z}"
+        name, short = part.month, f"{month} {local.year}"
+    elif step == "hour":
+        # with the offset from UTC where clocks show the hour twice
+        is_plain = local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset()
+        name, short = f"{local:%Y-%m-%d %H:%M}" if is_plain else f"{local:%Y-%m-%d %H:%M %z}", f"{short} {local:%H:%M}"
+    elif step == "week" and last.date() > local.date():
+        name = f"{name} to {last:%Y-%m-%d}"
+    return Moment(name, short, part.from_ms, to_ms)
 
 
 _PACKAGE = "gpucost.report.series"
 # so many names stand alone in a chart: eyes tell about eight colors apart
 _MOST_NAMES = 7
 _HOLDERS = ("team", "namespace", "workload", "cluster")
-_ZERO = Decimal(0)
 _MICRO = Decimal("0.000001")
 _TITLES = {"gpu_model": "Cost by GPU model", "capacity_type": "Cost by capacity type"}
 _UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"}
@@ -190,11 +184,11 @@ GROUP BY ALL ORDER BY ALL"""
 
 def trends(con: DuckDBPyConnection, rows: Sequence[Row], series: Series) -> list[tuple[Decimal, ...]]:
     """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
-    found = [[_ZERO] * len(series.moments) for _ in rows]
+    costs = [[ZERO] * len(series.moments) for _ in rows]
     names = {key: [row.keys[key] for row in rows] for key in ("cluster", "namespace", "workload")}
-    for answer in dicts(con.execute(_TRENDS, names)):
-        found[answer["place"]][answer["moment"]] = Decimal(answer["cost"])
-    return [tuple(values) for values in found]
+    for row, moment, cost in con.execute(_TRENDS, names).fetchall():
+        costs[row][moment] = cost
+    return [tuple(values) for values in costs]
 
 
 def _holder(query: Query) -> str:
@@ -204,16 +198,14 @@ def _holder(query: Query) -> str:
 
 
 def _stack(con: DuckDBPyConnection, by: str, count: int, *, apart: bool) -> Stack:
+    layers = []
     answer = answer_rows(con, _PACKAGE, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES})
-    found: dict[tuple[int, int], tuple[LayerKind, str, list[Decimal]]] = {}
-    for row in answer:
-        kind: LayerKind = row["kind"]
-        place = (("named", "others", "unallocated", "not_collected").index(kind), row["rank"] or 0)
-        name = {"others": f"{row['names']:,} others", "unallocated": "Unallocated", "not_collected": "Not collected"}.get(
-            kind
-        ) or _name(by, row["name"])
-        found.setdefault(place, (kind, name, [_ZERO] * count))[2][row["moment"]] += Decimal(row["cost"])
-    layers = [_layer(kind, name, values) for _, (kind, name, values) in sorted(found.items(), key=lambda item: item[0])]
+    for (kind, name), rows in groupby(answer, key=lambda row: (row["kind"], row["name"])):
+        values = [ZERO] * count
+        for row in rows:
+            values[row["moment"]] = row["cost"]
+        title = {"others": f"{row['names']:,} others", "unallocated": "Unallocated", "not_collected": "Not collected"}.get(kind)
+        layers.append(_layer(kind, title or _name(by, name), values))
     return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)
 
 
@@ -233,7 +225,7 @@ ORDER BY moment"""
 
 
 def _bands(con: DuckDBPyConnection, count: int) -> Stack:
-    values: dict[str, list[Decimal]] = {kind: [_ZERO] * count for kind, _ in _BANDS}
+    values: dict[str, list[Decimal]] = {kind: [ZERO] * count for kind, _ in _BANDS}
     for row in dicts(con.execute(_BANDS_BY_MOMENT)):
         for kind, _ in _BANDS:
             values[kind][row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
@@ -242,30 +234,30 @@ def _bands(con: DuckDBPyConnection, count: int) -> Stack:
 
 
 def _layer(kind: LayerKind, name: str, values: list[Decimal]) -> Layer:
-    return Layer(name, kind, tuple(values), sum(values, _ZERO))
+    return Layer(name, kind, tuple(values), sum(values, ZERO))
 
 
 def _summed(title: str, unit: Literal["money", "hours"], layers: list[Layer], count: int) -> Stack:
-    totals = tuple(sum((layer.values[at] for layer in layers), _ZERO) for at in range(count))
-    return Stack(title, unit, tuple(layers), totals, sum(totals, _ZERO))
+    totals = tuple(sum((layer.values[at] for layer in layers), ZERO) for at in range(count))
+    return Stack(title, unit, tuple(layers), totals, sum(totals, ZERO))
 
 
 def _heat(con: DuckDBPyConnection, query: Query) -> tuple[Heat, ...]:
     answer = answer_rows(con, _PACKAGE, "50_heat", filters(query))
-    idle = _map("Idle by weekday and hour", "idle", "measured GPU-hours", answer, "idle", "measured")
+    idle = _map("Idle by weekday and hour", "idle", "measured GPU-hours", answer, "measured")
     if query.is_narrowed:
         return (idle,)
-    return (idle, _map("Unallocated by weekday and hour", "unallocated", "GPU-hours", answer, "unallocated", "offered"))
+    return (idle, _map("Unallocated by weekday and hour", "unallocated", "GPU-hours", answer, "offered"))
 
 
-def _map(title: str, part: str, whole: str, answer: list[dict[str, Any]], top: str, bottom: str) -> Heat:
-    sums = {(row["weekday"], row["hour"]): (hours(row[top]), hours(row[bottom])) for row in answer}
+def _map(title: str, part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
+    sums = {(row["weekday"], row["hour"]): (hours(row[part]), hours(row[whole])) for row in answer}
     grid = [[sums.get((weekday, hour), (0.0, 0.0)) for hour in range(24)] for weekday in range(7)]
     return Heat(
         title=title,
         part=part,
-        whole=whole,
+        whole=whole_title,
         shares=tuple(tuple(ratio(*pair) for pair in row) for row in grid),
-        part_gpu_hours=tuple(tuple(pair[0] for pair in row) for row in grid),
-        gpu_hours=tuple(tuple(pair[1] for pair in row) for row in grid),
+        part_gpu_hours=tuple(tuple(idle for idle, _ in row) for row in grid),
+        gpu_hours=tuple(tuple(all_hours for _, all_hours in row) for row in grid),
     )

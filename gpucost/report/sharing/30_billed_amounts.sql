@@ -2,7 +2,7 @@
 -- writes: report_billed_amounts, per rule and currency what is billed in the period, in the report's currency; null where that has no rate
 -- invariant: parts of a charge period that reaches beyond the period add up, over adjoining periods, to the charge
 CREATE OR REPLACE TEMP TABLE report_billed_amounts AS
-WITH told AS (
+WITH charged AS (
     SELECT provider, billing_currency, effective_cost, charge_period_start, charge_period_end, kind AS of
     FROM machine_charges
     WHERE kind IN ('storage', 'network')
@@ -16,7 +16,7 @@ WITH told AS (
 charges AS (
     SELECT q.rule, t.billing_currency AS currency, t.effective_cost AS cost,
         epoch_ms(t.charge_period_start) AS start_ms, epoch_ms(t.charge_period_end) AS end_ms
-    FROM told AS t
+    FROM charged AS t
     JOIN report_rules AS q ON q.of = t.of AND coalesce(q.provider = t.provider, true)
     WHERE t.effective_cost <> 0
 ),

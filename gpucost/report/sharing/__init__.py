@@ -1,12 +1,13 @@
 """Costs that nobody holds, shared among teams: unallocated GPUs, and what [[shared_costs]] names; see docs/shared-costs.md.
 
 All of it is computed over the whole fleet, whatever the report is narrowed to, in the numbered .sql files: what is to be shared
-(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (6x to 8x).
+(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (60).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-_STAGES = ("60_team_shares", "70_allocation_shares", "80_slot_shares")
 _NOTHING = {
     "storage": "no storage of GPU nodes is billed",
     "network": "no network cost of GPU nodes is billed",
@@ -82,19 +82,18 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_pots", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)
-    for name in _STAGES:
-        run_stage(con, __name__, name)
+    run_stage(con, __name__, "60_slot_shares")
     run_stage(con, __name__, "90_shared_facts", filters(query))
 
 
 def with_shares(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], rows: Iterable[Row]) -> list[Row]:
     """`rows`, which are by the dimensions `by`, with what was shared to each; after them those of kind 'shared'."""
     amounts = _amounts(con, by)
-    whole = [
+    known = [
         replace(row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {}))) for row in rows
     ]
     rest = sorted(amounts.items(), key=lambda item: [(part is None, part or "") for part in item[0]])
-    return whole + [
+    return known + [
         Row("shared", dict(zip(by, keys, strict=True)), NO_MEASURES, shared=_shared(config, query, kind, sums))
         for (kind, *keys), sums in rest
     ]
@@ -102,21 +101,22 @@ def with_shares(con: DuckDBPyConnection, config: Config, query: Query, by: tuple
 
 def total_shared(con: DuckDBPyConnection, config: Config, query: Query) -> Shared:
     """What was shared to everything that passes the filters."""
-    by_kind = {kind: _shared(config, query, kind, sums) for (kind, *_), sums in _amounts(con, ()).items()}
-    parts = list(by_kind.values())
-    free = by_kind.get("unallocated")
-    asked = query.share_unallocated is not None
-    stays = free.remaining_unallocated_cost if free else ZERO
-    return Shared(
-        unallocated_cost=sum((part.unallocated_cost or ZERO for part in parts), ZERO) if asked else None,
-        remaining_unallocated_cost=stays if asked and not query.is_narrowed else None,
-        costs={rule.name: sum((part.costs[rule.name] for part in parts), ZERO) for rule in config.shared_costs},
-    )
+    sums: dict[int | None, Decimal] = defaultdict(lambda: ZERO)
+    stays = ZERO
+    for (kind, *_), amounts in _amounts(con, ()).items():
+        for rule, amount in amounts.items():
+            if kind == "unallocated" and rule is None:
+                stays = amount
+            else:
+                sums[rule] += amount
+    whole = _shared(config, query, "", sums)
+    has_rest = query.share_unallocated is not None and not query.is_narrowed
+    return replace(whole, remaining_unallocated_cost=stays if has_rest else None)
 
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:
     """Teams that something was shared to, whatever the report is narrowed to."""
-    rows = con.execute("SELECT team FROM report_team_shares UNION SELECT owner FROM report_pots").fetchall()
+    rows = con.execute("SELECT team FROM report_slot_shares UNION SELECT owner FROM report_pots").fetchall()
     return {str(row[0]) for row in rows if row[0] is not None}
 
 
@@ -136,31 +136,30 @@ FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM 
 ORDER BY ALL"""
 
 
-def _amounts(con: DuckDBPyConnection, by: Iterable[str]) -> dict[tuple[Any, ...], dict[int | None, Decimal]]:
+def _amounts(con: DuckDBPyConnection, by: Sequence[str]) -> dict[tuple[Any, ...], dict[int | None, Decimal]]:
     """By kind and keys, the amounts by the number of their rule."""
-    names = list(by)
-    found: dict[tuple[Any, ...], dict[int | None, Decimal]] = {}
-    for sums in dicts(con.execute(_AMOUNTS, {"by": names})):
-        found.setdefault((sums["kind"], *(sums[name] for name in names)), {})[sums["rule"]] = sums["amount"]
-    return found
+    amounts: dict[tuple[Any, ...], dict[int | None, Decimal]] = defaultdict(dict)
+    for sums in dicts(con.execute(_AMOUNTS, {"by": list(by)})):
+        amounts[sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
+    return amounts
 
 
 def _shared(config: Config, query: Query, kind: str, sums: Mapping[int | None, Decimal]) -> Shared:
-    of_unallocated = sums.get(None, ZERO)
-    asked, is_free = query.share_unallocated is not None, kind == "unallocated"
+    of_unallocated, is_free = sums.get(None, ZERO), kind == "unallocated"
+    is_shared = query.share_unallocated is not None
     return Shared(
-        unallocated_cost=(ZERO if is_free else of_unallocated) if asked else None,
-        remaining_unallocated_cost=of_unallocated if asked and is_free else None,
+        unallocated_cost=(ZERO if is_free else of_unallocated) if is_shared else None,
+        remaining_unallocated_cost=of_unallocated if is_shared and is_free else None,
         costs={rule.name: sums.get(number, ZERO) for number, rule in enumerate(config.shared_costs, 1)},
     )
 
 
 def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
-    found = con.execute(
+    unconverted = con.execute(
         "SELECT rule, currency, without_rate_ms FROM report_billed_amounts WHERE amount IS NULL ORDER BY ALL LIMIT 1"
     ).fetchone()
-    if found is not None:
-        number, currency, at_ms = found
+    if unconverted is not None:
+        number, currency, at_ms = unconverted
         name, day = config.shared_costs[number - 1].name, from_ms(at_ms).astimezone(config.tz).date()
         raise PriceError(
             f"shared cost {name} is billed in {currency}: there is no rate from {currency} to {config.currency} on {day}",

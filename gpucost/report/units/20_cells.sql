@@ -10,7 +10,7 @@ SELECT
     c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.unmeasured_gpu_ms, c.cost, c.idle_cost,
     passes($teams, c.team) AND passes($namespaces, a.namespace) AND passes($clusters, a.cluster)
         AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], a.workload)
-            OR list_contains($workloads::VARCHAR[], split_part(a.workload, '/', 2))) AS is_asked
+            OR list_contains($workloads::VARCHAR[], split_part(a.workload, '/', 2))) AS is_selected
 FROM cost_hourly AS c
 JOIN allocations AS a USING (allocation_id)
 LEFT JOIN allocation_traits AS t USING (allocation_id)

@@ -18,7 +18,7 @@ placed AS (
     FROM distances GROUP BY ALL
 )
 SELECT p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload, coalesce(s.model, '') AS model, s.unit, d.day,
-    CASE WHEN p.place IS NULL THEN coalesce(s.workload, s.namespace || '/' || s.pod, s.pod, s.mapping) END AS told,
+    CASE WHEN p.place IS NULL THEN coalesce(s.workload, s.namespace || '/' || s.pod, s.pod, s.mapping) END AS label,
     CASE WHEN p.place IS NULL THEN s.source END AS source,
     sum(CASE WHEN s.is_failure THEN 0 ELSE p.amount END) AS amount,
     sum(CASE WHEN s.is_failure THEN p.amount ELSE 0 END) AS failed

@@ -6,7 +6,7 @@ WITH days AS (
     SELECT cluster, namespace, workload, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
         sum(cost) AS cost, sum(idle_cost) AS idle_cost,
         sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
-    FROM unit_cells WHERE is_asked GROUP BY ALL
+    FROM unit_cells WHERE is_selected GROUP BY ALL
 ),
 models AS (
     SELECT DISTINCT cluster, namespace, workload, model FROM unit_work WHERE workload IS NOT NULL

@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP TABLE unit_pieces AS
 WITH cells AS (
     SELECT * FROM unit_cells
-    WHERE is_asked AND (cluster, namespace, workload) IN (
+    WHERE is_selected AND (cluster, namespace, workload) IN (
         SELECT (a.cluster, a.namespace, a.workload) FROM unit_claims AS k JOIN allocations AS a USING (allocation_id))
 ),
 claims AS (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.engine import dicts
 from gpucost.report.units.query import UnitAsk, UnitView, prepare
 from gpucost.report.units.serving import GENERATION, PROMPT, requests, tokens
 from gpucost.report.units.work import epochs, experiments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duckdb import DuckDBPyConnection
 
 __all__ = ["UnitView", "epochs", "experiments", "requests", "tokens"]
@@ -20,15 +21,14 @@ def known(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[UnitView, ...]:
 
     Cheap where no progress was ever collected. Raises GpucostError where the filters leave nothing.
     """
-    units = {row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series"))}
-    if not units & {"epoch", "request", PROMPT, GENERATION}:
-        return ()
-    prepare(con, ask)
-    views = []
-    if "epoch" in units:
-        views.append(epochs(con, ask, is_prepared=True))
-    if "request" in units:
-        views.append(requests(con, ask, is_prepared=True))
-    if units & {PROMPT, GENERATION}:
-        views.append(tokens(con, ask, is_prepared=True))
+    units = {unit for (unit,) in con.execute("SELECT DISTINCT unit FROM progress_series").fetchall()}
+    builders: list[tuple[Callable[..., UnitView], set[str]]] = [
+        (epochs, {"epoch"}),
+        (requests, {"request"}),
+        (tokens, {PROMPT, GENERATION}),
+    ]
+    wanted = [build for build, its_units in builders if units & its_units]
+    if wanted:
+        prepare(con, ask)
+    views = (build(con, ask, is_prepared=True) for build in wanted)
     return tuple(view for view in views if view.sections.get("runs") or view.sections.get("models"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +11,10 @@ from typing_extensions import TypedDict
 
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
+from gpucost.report.rows import in_hours
 from gpucost.report.units.query import (
     PACKAGE,
+    PLACE,
     Item,
     Located,
     ModelWithoutCost,
@@ -18,18 +22,13 @@ from gpucost.report.units.query import (
     UnitAsk,
     UnitTotals,
     UnitView,
-    amount,
-    cost_without_work,
-    hours,
     per,
     prepare,
-    without_cost,
-    without_work,
+    total,
+    with_remainders,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duckdb import DuckDBPyConnection
 
 
@@ -115,8 +114,36 @@ class Tokens(UnitAnswer):
 
 
 PROMPT, GENERATION = "prompt_token", "generation_token"
-_PLACE = ("cluster", "namespace", "workload", "team", "model")
-_SUMS = ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")
+_MODEL = (*PLACE, "team", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """How an answer counts work: `counts` are columns of amounts or failures of a unit, `prices` columns with units and scale."""
+
+    name: str
+    title: str
+    units: tuple[str, ...]
+    counts: dict[str, tuple[str, str]]
+    prices: dict[str, tuple[tuple[str, ...], int]]
+
+    def figures(self, days: list[Item]) -> Item:
+        """What was done and what it cost on several days together."""
+        allocated, active = (sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active"))
+        cost = total(days)
+        return {
+            **({"unit": self.units[0]} if len(self.units) == 1 else {}),
+            **{column: _plain(_work(days, unit, kind)) for column, (kind, unit) in self.counts.items()},
+            "cost": cost,
+            "idle_cost": total(days, "idle_cost"),
+            **{
+                column: per(cost, sum(_work(days, unit, "amounts") for unit in units), scale)
+                for column, (units, scale) in self.prices.items()
+            },
+            "allocated_gpu_hours": round(allocated, 9),
+            "active_gpu_hours": round(active, 9),
+            "cost_per_active_gpu_hour": per(cost, active),
+        }
 
 
 def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
@@ -124,133 +151,90 @@ def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-
-    def figures(sums: Item) -> Item:
-        done, failed = sums.get(unit, 0.0), sums.get(f"failed {unit}", 0.0)
-        return {
-            "unit": unit,
-            "amount": amount(done),
-            "failed": amount(failed),
-            "cost": sums["cost"],
-            "idle_cost": sums["idle_cost"],
-            "cost_per_1000": per(sums["cost"], done, 1000),
-        }
-
     units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
-    shown = ("namespace", "workload", "model", "day", "amount", "failed", "cost", "idle_cost", "cost_per_1000")
-    names = ("unit.requests", f"Cost per 1,000 {unit.replace('_', ' ')}s")
-    if not is_prepared:
-        prepare(con, ask)
-    return _serving(con, ask, (unit,), figures, names, shown)
+    measure = _Measure(
+        "unit.requests",
+        f"Cost per 1,000 {unit.replace('_', ' ')}s",
+        (unit,),
+        {"amount": ("amounts", unit), "failed": ("failures", unit)},
+        {"cost_per_1000": ((unit,), 1000)},
+    )
+    return _serving(con, ask, measure, is_prepared=is_prepared)
+
+
+_TOKENS = _Measure(
+    "unit.tokens",
+    "Cost per million tokens",
+    (PROMPT, GENERATION),
+    {"prompt_tokens": ("amounts", PROMPT), "generation_tokens": ("amounts", GENERATION)},
+    {
+        "cost_per_million_tokens": ((PROMPT, GENERATION), 1_000_000),
+        "cost_per_million_prompt_tokens": ((PROMPT,), 1_000_000),
+        "cost_per_million_generation_tokens": ((GENERATION,), 1_000_000),
+    },
+)
 
 
 def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) -> UnitView:
     """What a million tokens cost, by workload, model and day: of all tokens, and of prompt and generated ones each by itself."""
-
-    def figures(sums: Item) -> Item:
-        prompt, generated = sums.get(PROMPT, 0.0), sums.get(GENERATION, 0.0)
-        return {
-            "prompt_tokens": amount(prompt),
-            "generation_tokens": amount(generated),
-            "cost": sums["cost"],
-            "idle_cost": sums["idle_cost"],
-            "cost_per_million_tokens": per(sums["cost"], prompt + generated, 1_000_000),
-            "cost_per_million_prompt_tokens": per(sums["cost"], prompt, 1_000_000),
-            "cost_per_million_generation_tokens": per(sums["cost"], generated, 1_000_000),
-        }
-
-    shown = (
-        "namespace", "workload", "model", "day", "prompt_tokens", "generation_tokens", "cost", "idle_cost",
-        "cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens",
-    )  # fmt: skip
-    if not is_prepared:
-        prepare(con, ask)
-    return _serving(con, ask, (PROMPT, GENERATION), figures, ("unit.tokens", "Cost per million tokens"), shown)
+    return _serving(con, ask, _TOKENS, is_prepared=is_prepared)
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
 _WITHOUT_COST = """
-SELECT w.cluster, w.namespace, coalesce(w.workload, w.told) AS workload, w.model, w.unit, w.source, min(w.day) AS first_day,
-    sum(w.amount) AS amount, sum(w.failed) AS failed, w.workload IS NULL AS is_unknown
+SELECT coalesce(w.workload, w.label) AS workload, w.namespace, nullif(w.model, '') AS model, w.unit, sum(w.amount) AS amount,
+    sum(w.failed) AS failed, min(w.day) AS since, w.source,
+    CASE WHEN w.workload IS NULL THEN 'no pod with GPUs is known by this name' ELSE 'its pods cost nothing on that day' END AS why
 FROM unit_work AS w
 WHERE w.workload IS NULL OR NOT EXISTS (
     FROM unit_cells AS c WHERE c.cluster = w.cluster AND c.namespace = w.namespace AND c.workload = w.workload AND c.day = w.day)
-GROUP BY w.cluster, w.namespace, coalesce(w.workload, w.told), w.model, w.unit, w.source, w.workload IS NULL
+GROUP BY w.cluster, w.namespace, w.workload, w.label, w.model, w.unit, w.source
 HAVING sum(w.amount) + sum(w.failed) > 0
-ORDER BY ALL"""
+ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def _serving(
-    con: DuckDBPyConnection,
-    ask: UnitAsk,
-    units: tuple[str, ...],
-    figures: Callable[[Item], Item],
-    names: tuple[str, str],
-    shown: tuple[str, ...],
-) -> UnitView:
-    run_stage(con, PACKAGE, "40_increases", {"units": list(units), "to_ms": ask.period.end_ms})
+def _serving(con: DuckDBPyConnection, ask: UnitAsk, measure: _Measure, *, is_prepared: bool) -> UnitView:
+    if not is_prepared:
+        prepare(con, ask)
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
     run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms})
     run_stage(con, PACKAGE, "60_serving")
     con.execute("FROM unit_serving ORDER BY day, cluster, namespace, workload, model")
-    days = [_flat(day) for day in dicts(con)]
-    rows = [{**{key: day[key] for key in (*_PLACE, "day")}, **figures(day), **_hours(day)} for day in days]
-    models: dict[tuple[Any, ...], Item] = {}
+    days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
+    days_of: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
     for day in days:
-        _add(models.setdefault(tuple(day[key] for key in _PLACE), {key: day[key] for key in _PLACE}), day)
-    by_model = [{**{key: sums[key] for key in _PLACE}, **figures(sums), **_hours(sums)} for sums in models.values()]
-    by_model.sort(key=lambda row: (-row["cost"], *(row[key] or "" for key in _PLACE)))
-    lost = [] if ask.is_narrowed else without_cost(dicts(con.execute(_WITHOUT_COST)))
-    rest = cost_without_work(without_work(con, [(day["cluster"], day["namespace"], day["workload"]) for day in days]))
-    whole: Item = {}
-    for day in days:
-        _add(whole, day)
-    _add(whole, dict.fromkeys(_SUMS, 0) | {"cost": Decimal(0), "idle_cost": Decimal(0)})
-    apart = sum((row["cost"] for row in rest), Decimal(0))
-    totals = {**figures(whole), **_hours(whole), "cost_without_work": apart, "allocated_cost": whole["cost"] + apart}
+        days_of[tuple(day[name] for name in _MODEL)].append(day)
+    models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
+    models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
+    figures = (*measure.counts, "cost", "idle_cost", *measure.prices)
     view = UnitView(
-        names[0],
-        names[1],
+        measure.name,
+        measure.title,
         ask,
-        rows,
-        totals,
-        {"models": by_model, "work_without_cost": lost, "cost_without_work": rest},
+        [{name: day[name] for name in (*_MODEL, "day")} | measure.figures([day]) for day in days],
+        measure.figures(days),
+        {"models": models},
         {
-            "rows": shown,
-            "models": tuple(name for name in shown if name != "day"),
+            "rows": ("namespace", "workload", "model", "day", *figures),
+            "models": ("namespace", "workload", "model", *figures),
             "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
-            "cost_without_work": ("namespace", "workload", "team", "cost", "idle_cost"),
         },
     )
-    if len({(row["cluster"], row["namespace"], row["workload"]) for row in rows}) < len(by_model):
+    if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
-    if not rows:
-        view.notes.append(
-            f"no {' or '.join(unit.replace('_', ' ') for unit in units)} is known in this period: gpucost collect progress"
-        )
-    return view
+    if not days:
+        names = " or ".join(unit.replace("_", " ") for unit in measure.units)
+        view.notes.append(f"no {names} is known in this period: gpucost collect progress")
+    lost = [row | {name: _plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
+    return with_remainders(con, view, lost)
 
 
-def _flat(day: Item) -> Item:
-    """A row of unit_serving with a key per unit, and with hours."""
-    day |= {**(day.pop("amounts") or {}), **{f"failed {unit}": value for unit, value in (day.pop("failures") or {}).items()}}
-    for name in ("allocated", "active"):
-        day[f"{name}_gpu_hours"] = hours(day.pop(f"{name}_gpu_ms"))
-    day["model"] = day["model"] or None
-    return day
+def _work(days: list[Item], unit: str, kind: str) -> float:
+    return sum(((day[kind] or {}).get(unit, 0.0) for day in days), 0.0)
 
 
-def _add(sums: Item, day: Item) -> None:
-    for key, value in day.items():
-        if key not in _PLACE and key != "day":
-            sums[key] = sums[key] + value if key in sums else value
-
-
-def _hours(sums: Item) -> Item:
-    active = sums["active_gpu_hours"]
-    return {
-        "allocated_gpu_hours": round(sums["allocated_gpu_hours"], 9),
-        "active_gpu_hours": round(active, 9),
-        "cost_per_active_gpu_hour": per(sums["cost"], active),
-    }
+def _plain(work: float) -> float | int:
+    """Work as it is shown: whole numbers without a point."""
+    return int(work) if work.is_integer() else round(work, 6)

@@ -1,10 +1,10 @@
--- reads: waste_cells, pending_requests, allocations, nodes, node_leftovers; variables waste_from_ms, waste_to_ms bound the period; $empty_after_ms
+-- reads: waste_cells, pending_requests, allocations, nodes, node_leftovers; variables report_from_ms, report_to_ms bound the period; $empty_after_ms
 -- writes: waste_free, one row per (node, slot): what nobody held, cut into four parts of GPU time, each with its cost
 -- invariant: the parts' GPU time adds up to what was unallocated, and their cost and host_cost to its cost, exactly
 CREATE OR REPLACE TEMP TABLE waste_free AS
 WITH near AS (
     SELECT node_id, gpus, held_from_ms, held_to_ms FROM allocations
-    WHERE gpus > 0 AND held_from_ms < getvariable('waste_to_ms') + $empty_after_ms AND getvariable('waste_from_ms') - $empty_after_ms < held_to_ms
+    WHERE gpus > 0 AND held_from_ms < getvariable('report_to_ms') + $empty_after_ms AND getvariable('report_from_ms') - $empty_after_ms < held_to_ms
 ),
 changes AS (
     SELECT node_id, at_ms, sum(change) AS change
@@ -38,16 +38,16 @@ stretches AS (
 wanted AS MATERIALIZED (
     SELECT cluster, hour, NULL::VARCHAR AS gpu_model, min(gpus) AS gpus
     FROM (
-        SELECT cluster, gpus, unnest(range(greatest(from_ms, getvariable('waste_from_ms')) // 3600000,
-            (least(to_ms, getvariable('waste_to_ms')) - 1) // 3600000 + 1)) AS hour
+        SELECT cluster, gpus, unnest(range(greatest(from_ms, getvariable('report_from_ms')) // 3600000,
+            (least(to_ms, getvariable('report_to_ms')) - 1) // 3600000 + 1)) AS hour
         FROM pending_requests
-        WHERE from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < to_ms
+        WHERE from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < to_ms
     )
     GROUP BY ALL
     UNION ALL
     SELECT n.cluster, NULL, n.gpu_model, min(a.gpus)
     FROM allocations AS a JOIN nodes AS n USING (node_id)
-    WHERE a.gpus > 0 AND a.held_from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < a.held_to_ms
+    WHERE a.gpus > 0 AND a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms
     GROUP BY ALL
 ),
 unheld AS (
@@ -57,10 +57,10 @@ unheld AS (
 ),
 hours AS (
     -- by the hour, so that stretches meet cells by equality and not by comparing intervals
-    SELECT *, unnest(range(greatest(from_ms, getvariable('waste_from_ms')) // 3600000,
-        (least(to_ms, getvariable('waste_to_ms')) - 1) // 3600000 + 1)) AS hour
+    SELECT *, unnest(range(greatest(from_ms, getvariable('report_from_ms')) // 3600000,
+        (least(to_ms, getvariable('report_to_ms')) - 1) // 3600000 + 1)) AS hour
     FROM stretches
-    WHERE from_ms < getvariable('waste_to_ms') AND getvariable('waste_from_ms') < to_ms
+    WHERE from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < to_ms
 ),
 pieces AS (
     SELECT u.node_id, u.from_ms AS cell_ms, h.cluster, h.gpu_model, h.hour, h.free_gpus, h.is_unheld, h.is_empty,

@@ -1,4 +1,4 @@
--- reads: waste_held, waste_free, waste_pods, nodes, waste_slots; $teams, $namespaces, $clusters, $workloads filter (empty: all)
+-- reads: waste_held, waste_free, waste_pods, nodes, report_slots; $teams, $namespaces, $clusters, $workloads filter (empty: all)
 -- writes: waste_facts, one row per (bucket, node, allocation, team, slot): its GPU time and cost, and every dimension
 -- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
 CREATE OR REPLACE TEMP TABLE waste_facts AS
@@ -31,7 +31,7 @@ SELECT f.part.bucket AS bucket, f.part.gpu_ms AS gpu_ms, f.part.cost AS cost,
     n.node, n.gpu_model, n.capacity_type, n.region, n.zone, s.month, s.day, s.hour
 FROM parts AS f
 JOIN nodes AS n USING (node_id)
-JOIN waste_slots AS s ON s.from_ms = f.slot
+JOIN report_slots AS s ON s.from_ms = f.slot
 LEFT JOIN waste_pods AS p USING (allocation_id)
 -- a millisecond is what adding binary fractions may leave; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)

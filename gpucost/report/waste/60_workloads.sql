@@ -52,18 +52,18 @@ used AS (
 ),
 levels AS (
     SELECT cluster, namespace, workload,
-        quantile_cont(level, 0.5) FILTER (kind = 'activity') AS p50,
-        quantile_cont(level, 0.95) FILTER (kind = 'activity') AS p95,
+        quantile_cont(level, 0.5) FILTER (kind = 'activity') AS utilization_p50,
+        quantile_cont(level, 0.95) FILTER (kind = 'activity') AS utilization_p95,
         quantile_cont(level, 0.95) FILTER (kind = 'memory') AS memory_mib_p95
     FROM heard
     GROUP BY ALL
 ),
-asked AS (
+requested AS (
     SELECT cluster, namespace, workload, sum(gpus) AS gpus_requested, max(memory_mib) AS gpu_memory_mib FROM pods GROUP BY ALL
 )
-SELECT w.*, a.gpus_requested, a.gpu_memory_mib, coalesce(u.gpus_measured, 0) AS gpus_measured, u.gpus_never_used, l.p50, l.p95, l.memory_mib_p95
+SELECT w.*, a.gpus_requested, a.gpu_memory_mib, coalesce(u.gpus_measured, 0) AS gpus_measured, u.gpus_never_used, l.utilization_p50, l.utilization_p95, l.memory_mib_p95
 FROM workloads AS w
-LEFT JOIN asked AS a USING (cluster, namespace, workload)
+LEFT JOIN requested AS a USING (cluster, namespace, workload)
 LEFT JOIN used AS u USING (cluster, namespace, workload)
 LEFT JOIN levels AS l USING (cluster, namespace, workload)
 ORDER BY wasted_cost DESC, wasted_gpu_ms DESC, cluster, namespace, workload;

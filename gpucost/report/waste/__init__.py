@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.periods import MS_PER_HOUR, Period, Slot, is_whole_days
+from gpucost.periods import Period, Slot, is_whole_days
 from gpucost.render.schema import Shape
-from gpucost.store import sqlfiles
+from gpucost.render.view import ratio
+from gpucost.report.rows import ZERO, cut, in_hours
 from gpucost.store.usage import load_devices, nothing_used
 
 if TYPE_CHECKING:
@@ -98,13 +99,13 @@ class WasteTotals:
     waste_ratio: float | None
 
     @classmethod
-    def of(cls, buckets: Iterable[BucketWaste]) -> WasteTotals:
+    def of(cls, buckets: Sequence[BucketWaste]) -> WasteTotals:
         """The sums of all buckets."""
-        every = list(buckets)
-        wasted = [row for row in every if row.is_waste]
-        cost, wasted_cost = (sum((row.cost for row in rows), Decimal(0)) for rows in (every, wasted))
-        hours, wasted_hours = (round(sum(row.gpu_hours for row in rows), 9) for rows in (every, wasted))
-        return cls(hours, cost, wasted_hours, wasted_cost, round(float(wasted_cost / cost), 6) if cost else None)
+        hours, wasted_hours = (
+            round(sum(row.gpu_hours for row in buckets if row.is_waste or every), 9) for every in (True, False)
+        )
+        cost, wasted = (sum((row.cost for row in buckets if row.is_waste or every), ZERO) for every in (True, False))
+        return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +158,11 @@ class Waste:
 
 
 def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
-    hours, cost = (row.gpu_hours, row.cost) if row else (0.0, Decimal(0))
+    hours, cost = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
     return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
 
 
 _PACKAGE = "gpucost.report.waste"
-_FILTERS = ("teams", "namespaces", "clusters", "workloads")
 
 
 def build(
@@ -183,75 +183,81 @@ def build(
     prepare(con, config, period, slots, chosen)
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
-        asked = {name: getattr(chosen, name) for name in _FILTERS}
-        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **asked)
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **_lists(chosen))
     load_devices(con, config.activity, period)
     load_catalog(con)
-    most = {"wasted": list(WASTED), "most": top}
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
+    workloads = answer_rows(con, _PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(
         by=by,
         buckets=whole,
         rows=tuple(_rows(con, by)) if by else (),
         totals=WasteTotals.of(whole),
-        workloads=tuple(_workload(row) for row in answer_rows(con, _PACKAGE, "60_workloads", most)),
+        workloads=tuple(WorkloadWaste(**in_hours(_rounded(row))) for row in workloads),
     )
 
 
-# The period cut at the local months, days or hours that are asked for.
-_SLOTS = """
-CREATE OR REPLACE TEMP TABLE waste_slots AS
-SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
-    unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
+def _lists(filters: Filters) -> dict[str, list[str]]:
+    return {name: list(getattr(filters, name)) for name in Filters.__slots__}
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    names = ("gpus_requested", "utilization_p50", "utilization_p95", "memory_mib_p95")
+    return row | {name: round(row[name], 6) for name in names if row[name] is not None}
+
+
 # The part of the period that each cell or day which begins at from_ms lies in.
 _CELL_SLOTS = """
 CREATE OR REPLACE TEMP TABLE waste_cell_slots AS
 SELECT c.from_ms, s.from_ms AS slot
 FROM (
-    SELECT from_ms FROM node_hourly WHERE from_ms >= getvariable('waste_from_ms') AND to_ms <= getvariable('waste_to_ms')
+    SELECT from_ms FROM node_hourly WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
     UNION
-    SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('waste_from_ms') AND to_ms <= getvariable('waste_to_ms')
+    SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
 ) AS c
-JOIN waste_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
+JOIN report_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
 # The cells of cost_hourly in the period (a view: they are many) with the part of the period that each lies in.
 _CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_cells AS
 SELECT c.*, s.slot FROM cost_hourly AS c JOIN waste_cell_slots AS s USING (from_ms)
-WHERE c.from_ms >= getvariable('waste_from_ms') AND c.to_ms <= getvariable('waste_to_ms')"""
+WHERE c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
+# One row per pod and local day of the period, empty where not whole days are asked for: whether its hours are to be looked at.
+# Hours of one day may differ in price: the day tells as much where its cost falls to idle time and to one other part.
+_DAYS = """
+CREATE OR REPLACE TEMP TABLE waste_days AS
+SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR (c.unmeasured_gpu_ms > 0 AND c.active_gpu_ms > 0)
+    OR (c.from_ms < p.started_ms AND p.held_from_ms < p.started_ms)
+    OR (c.from_ms < p.forgotten_from_ms AND p.forgotten_from_ms < c.to_ms)
+    OR (c.from_ms < p.lost_from_ms AND p.lost_from_ms < c.to_ms)
+    OR (p.workload_type = 'inference'
+    AND (p.cluster, p.namespace, p.workload) IN (SELECT (cluster, namespace, workload) FROM waste_serving))) IS TRUE AS is_fine
+FROM cost_daily AS c JOIN waste_pods AS p USING (allocation_id)
+WHERE getvariable('report_by_day') AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
 # What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
 _HELD_CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_held_cells AS
 SELECT c.*, s.slot FROM cost_daily AS c JOIN waste_cell_slots AS s USING (from_ms)
 SEMI JOIN (FROM waste_days WHERE NOT is_fine) AS d ON d.allocation_id = c.allocation_id AND d.from_ms = c.from_ms
 UNION ALL BY NAME
-SELECT c.* FROM waste_cells AS c WHERE c.allocation_id IS NOT NULL AND NOT getvariable('waste_by_day')
+SELECT c.* FROM waste_cells AS c WHERE c.allocation_id IS NOT NULL AND NOT getvariable('report_by_day')
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
-    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('waste_by_day')"""
+    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequence[Slot], filters: Filters) -> None:
     """Make the temporary table waste_facts: GPU time and cost by bucket, node, pod and slot."""
-    sqlfiles.run(con, "filters")
-    con.execute(_SLOTS, {name: [getattr(slot, name) for slot in slots] for name in Slot.__slots__})
-    con.execute("SET VARIABLE waste_from_ms = $at::BIGINT", {"at": period.start_ms})
-    con.execute("SET VARIABLE waste_to_ms = $at::BIGINT", {"at": period.end_ms})
-    con.execute("SET VARIABLE waste_by_day = $by_day::BOOLEAN", {"by_day": _by_day(period, slots, config)})
+    cut(con, period, slots, by_day=is_whole_days(period, config.tz) and not any(slot.hour for slot in slots))
     con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
-    run_stage(con, _PACKAGE, "20_saved")
-    run_stage(con, _PACKAGE, "22_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    run_stage(con, _PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
     run_stage(con, _PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
-    run_stage(con, _PACKAGE, "24_days")
+    con.execute(_DAYS)
     con.execute(_HELD_CELLS)
     run_stage(con, _PACKAGE, "30_held")
     run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, _PACKAGE, "50_facts", {name: list(getattr(filters, name)) for name in _FILTERS})
-
-
-def _by_day(period: Period, slots: Sequence[Slot], config: Config) -> bool:
-    return is_whole_days(period, config.tz) and not any(slot.hour for slot in slots)
+    run_stage(con, _PACKAGE, "50_facts", _lists(filters))
 
 
 _BUCKETS = """
@@ -263,38 +269,10 @@ FROM (
 
 
 def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
-    answer = [
-        WasteRow(
-            bucket=row["bucket"],
-            keys={name: row[name] for name in by},
-            gpu_hours=_hours(row["gpu_ms"]),
-            cost=row["cost"],
-        )
-        for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
-    ]
-    return sorted(answer, key=_dearest_first)
+    sums = map(in_hours, dicts(con.execute(_BUCKETS, {"by": list(by)})))
+    rows = [WasteRow(row["bucket"], {name: row[name] for name in by}, row["gpu_hours"], row["cost"]) for row in sums]
+    return sorted(rows, key=_dearest_first)
 
 
 def _dearest_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
     return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket
-
-
-def _workload(row: dict[str, Any]) -> WorkloadWaste:
-    return WorkloadWaste(
-        **{name: row[name] for name in ("cluster", "namespace", "workload", "workload_type", "pods", "cost", "wasted_cost")},
-        **{name: row[name] for name in ("bucket", "gpus_measured", "gpus_never_used", "gpu_memory_mib")},
-        gpu_hours=_hours(row["gpu_ms"]),
-        wasted_gpu_hours=_hours(row["wasted_gpu_ms"]),
-        gpus_requested=round(row["gpus_requested"], 6),
-        utilization_p50=_rounded(row["p50"]),
-        utilization_p95=_rounded(row["p95"]),
-        memory_mib_p95=_rounded(row["memory_mib_p95"]),
-    )
-
-
-def _hours(gpu_ms: float) -> float:
-    return round(gpu_ms / MS_PER_HOUR, 9)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)

@@ -1,6 +1,7 @@
 -- reads: queue_parts; $from_ms, $to_ms the period, $since_ms the beginning of its last 7 days, $half_life_ms
--- writes: nothing; answers one row per (cluster, queue, resource): time-weighted averages, the 95th percentile and the maximum
+-- writes: queue_sums, one row per (cluster, queue, resource; null: what it has of no resource): time-weighted averages, the 95th percentile and the maximum
 -- invariant: averages are over the time a gauge is known for; the decayed ones weigh a moment by 2^(-age / half-life)
+CREATE OR REPLACE TEMP TABLE queue_sums AS
 WITH parts AS (
     SELECT *, CASE WHEN quota IS NOT NULL AND used IS NOT NULL THEN greatest(0, used - quota) END AS borrowed FROM queue_parts
 ),
@@ -56,5 +57,4 @@ SELECT cluster, cluster_queue, resource,
     sum(quota * weight) FILTER (quota IS NOT NULL) / nullif(sum(weight) FILTER (quota IS NOT NULL), 0) AS recent_quota,
     sum(used * weight) FILTER (used IS NOT NULL) / nullif(sum(weight) FILTER (used IS NOT NULL), 0) AS recent_used
 FROM ordered
-GROUP BY ALL
-ORDER BY ALL;
+GROUP BY ALL;
