@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.whatif import SCOPE, options_of
+from gpucost.cli.whatif import SCOPE
 from tests.unit.whatif_costs import stages_at_once
 
 PERIOD = ("month", "start", "end", "last")
@@ -53,5 +54,11 @@ def test_a_wrong_name_for_save_is_told_before_anything_is_computed(tmp_path: Pat
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    options = options_of(headroom_percent=0.0, same_model=False, notebook=[], gpu_model=None)
-    assert options == {"--headroom-percent": 0.0, "--same-model": None, "--notebook": None, "--gpu-model": None}
+    words = ["--pods", "4", "--utilization-percent", "10", "--headroom-percent", "0", "--format", "json"]
+    answer = json.loads(CliRunner().invoke(app, ["whatif", "share", *words]).stdout)
+    stated = {one["name"]: (one["value"], one["source"]) for one in answer["assumptions"]}
+    assert stated["kept free"] == (0, "option")
+    assert stated["added to what is measured"] == (10, "default")
+    # neither --across-teams nor --notebook was given: no store is asked for
+    both = CliRunner().invoke(app, ["whatif", "share", *words, "--across-teams"])
+    assert both.exit_code == 2 and "--across-teams asks for usage in the store" in both.output

@@ -18,7 +18,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import scratch_store
 from gpucost.whatif import share
-from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, PricePer
+from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
 from tests.unit.whatif_costs import answered, stage_cost, stages_at_once
@@ -203,11 +203,8 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
         asked.append(fleet)
         return stage_cost(fleet)
 
-    options, fleet, levels = share.described(
-        sizing=Sizing(ways=6), given=frozenset(), facts=facts, currency="USD", pods=100, utilization_percent=10,
-        gpus_per_pod=10, memory_per_pod_mib=None, gpu_model=None, on_demand_price=Decimal(32), price_per=PricePer.node, gpus=None,
-        hours=None,
-    )  # fmt: skip
+    pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
+    options, fleet, levels = share.described(Sizing(ways=6), pods, facts, "USD")
     answer = answered(share.answer(options, fleet, levels, facts), cost_of)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
