@@ -10,10 +10,10 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -200,7 +200,7 @@ class StoreOptions:
 class Usage:
     """Usage from the store: the fleet, its period and that period's name, and whose it is.
 
-    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.held).
+    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).
     """
 
     fleet: Fleet
@@ -277,12 +277,10 @@ class Run:
         from gpucost.periods import month_period, name_of, parse_period
 
         options, tz, now = asked or self.asked, self.settings.tz, datetime.now(UTC)
-        named = parse_period(tz, now, month=options.month, start=options.start, end=options.end, last=options.last)
-        if named is not None:
-            return named
         this_month = month_period(now.astimezone(tz).date(), tz)
-        before = month_period((this_month.start.astimezone(tz) - timedelta(days=1)).date(), tz)
-        return before, name_of(before, tz)
+        last_month = month_period((this_month.start.astimezone(tz) - timedelta(days=1)).date(), tz)
+        named = parse_period(tz, now, month=options.month, start=options.start, end=options.end, last=options.last)
+        return named or (last_month, name_of(last_month, tz))
 
     def is_described(self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True) -> bool:
         """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
@@ -342,22 +340,17 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
 
 def _options(kind: Any) -> list[inspect.Parameter]:
     """The fields of a dataclass that are options, as a command's parameters."""
-    hints, known = get_type_hints(kind, include_extras=True), options_in(kind)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [
-        _option(inspect.Parameter(one.name, keyword, default=one.default, annotation=hints[one.name]))
-        for one in fields(kind)
-        if one.name in known
-    ]
+    known = options_in(kind)
+    return [_option(one) for name, one in inspect.signature(kind, eval_str=True).parameters.items() if name in known]
 
 
 def _option(one: inspect.Parameter) -> inspect.Parameter:
     """A parameter typed as its Option says; of one that has none, as it is itself."""
     annotated: Any = Annotated
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    one = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     how = next((part for part in getattr(one.annotation, "__metadata__", ()) if isinstance(part, Option)), None)
     if how is None:
-        return one.replace(kind=keyword)
+        return one
     flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
     if get_origin(kind) is tuple:
         kind = list[str]
@@ -371,8 +364,8 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     elif kind is int:
         given = typer.Option(flag, min=how.least, max=how.most, metavar=how.metavar or "COUNT", help=how.help)
     if how.is_shown or kind is bool:
-        return inspect.Parameter(one.name, keyword, default=one.default, annotation=annotated[kind, given])
-    return inspect.Parameter(one.name, keyword, default=None, annotation=annotated[kind | None, given])
+        return one.replace(annotation=annotated[kind, given])
+    return one.replace(default=None, annotation=annotated[kind | None, given])
 
 
 def _flag(name: str, how: Option) -> str:

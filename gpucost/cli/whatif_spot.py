@@ -59,7 +59,7 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None) -> Replay:
     if fleet.on_demand_price is not None:
         price = Price(node_price(fleet.on_demand_price, fleet.price_per, gpus), "option")
     else:
-        price = known_price(market, place, "on_demand")
+        price = known_price(market, place, Target.on_demand)
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
     return Replay(
         jobs=jobs,

@@ -67,7 +67,7 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
     a = changes("a", (-1, "1.0"), (3, "2.5"), (6, "1.2"), (9, "4.0"))
     b = changes("b", (-2, "1.5"), (4, "1.1"), (7, "1.3"))
     on_demand: list[tuple[int, Decimal]] = [(0, Decimal("2.0"))]
-    job = Job("job", 0, 10.5, 8, tuple(on_demand), (a, b), 8)
+    job = Job(0, 10.5, 8, tuple(on_demand), (a, b), 8)
     runs = replay(job, move_hours=0.5, on_demand_share=0.3)
     paid = {way: amounts[0] for way, amounts in evaluated(costs([job], [runs])).items()}
     steps_a, steps_b = (list(zip(zone.at_ms, zone.prices, strict=True)) for zone in (a, b))
@@ -88,10 +88,10 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
 
 def test_what_history_does_not_cover_is_no_way_of_buying() -> None:
     short, long = changes("a", (0, "1"), until=5), changes("b", (0, "2"), until=50)
-    job = Job("job", 0, 10, 8, ((0, Decimal(3)),), (short, long), 8)
+    job = Job(0, 10, 8, ((0, Decimal(3)),), (short, long), 8)
     assert "stay in a" not in replay(job, 0, 0.3)
     assert "stay in b" in replay(job, 0, 0.3)
-    assert replay(Job("late", 60 * MS_PER_HOUR, 1, 8, ((0, Decimal(3)),), (short, long), 8), 0, 0.3) == {}
+    assert replay(Job(60 * MS_PER_HOUR, 1, 8, ((0, Decimal(3)),), (short, long), 8), 0, 0.3) == {}
 
 
 def history_file(path: Path, rows: list[tuple[str, int, str]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -40,6 +40,7 @@ from gpucost.whatif.spot.simulate import (
     HOPELESS_RATIO,
     Makespans,
     Moved,
+    Moves,
     Options,
     Question,
     Target,
@@ -156,7 +157,6 @@ def _span(hours: float) -> str:
 
 
 _DIGITS = 6
-_PERCENTILES = (5, 50, 95)
 # standard errors on either side that hold the true mean 99.9 % of the time
 _NORMAL_999 = 3.29
 
@@ -178,14 +178,9 @@ def makespan_figures(
 
     runs = len(simulated.elapsed)
     mean, error = float(simulated.elapsed.mean()), float(simulated.elapsed.std(ddof=1)) / runs**0.5
-    figures |= {
-        "runs": runs,
-        "mean": round(mean, _DIGITS),
-        "mean_low": round(mean - _NORMAL_999 * error, _DIGITS),
-        "mean_high": round(mean + _NORMAL_999 * error, _DIGITS),
-    }
-    values = np.percentile(simulated.elapsed, _PERCENTILES)
-    return figures | {f"p{at}": round(float(value), _DIGITS) for at, value in zip(_PERCENTILES, values, strict=True)}
+    values = {"mean": mean, "mean_low": mean - _NORMAL_999 * error, "mean_high": mean + _NORMAL_999 * error}
+    values |= zip(("p5", "p50", "p95"), map(float, np.percentile(simulated.elapsed, (5, 50, 95))), strict=True)
+    return figures | {"runs": runs} | {name: round(value, _DIGITS) for name, value in values.items()}
 
 
 def answer(options: Options, question: Question) -> Scenario[Answer]:
@@ -198,33 +193,27 @@ def answer(options: Options, question: Question) -> Scenario[Answer]:
     options = replace(options, to=Target.spot) if is_back else options
     to_spot = options.to is Target.spot
     moved, stays = movable(options, question)
-    # of nodes that others hold, too, only the part asked for counts
-    weights = {
-        key: item.node.hours * question.times * (item.held_share if question.is_narrowed else 1) for key, item in moved.items()
-    }
-    hours = sum(weights.values())
-    gpu_hours = sum(weight * moved[key].node.gpus for key, weight in weights.items())
+    items = list(moved.values())
+    hours = sum(item.hours for item in items)
+    gpu_hours = sum(item.hours * item.node.gpus for item in items)
 
     def spot_price(item: Moved) -> float:
         return item.price if to_spot else item.today_price
 
     def mean(value: Callable[[Moved], float]) -> float:
         """By time; of equal values that one, to the last digit."""
-        values = {key: value(item) for key, item in moved.items()}
-        if len(set(values.values())) == 1:
-            return next(iter(values.values()))
-        return sum(values[key] * weight for key, weight in weights.items()) / hours
+        if len({value(item) for item in items}) == 1:
+            return value(items[0])
+        return sum(value(item) * item.hours for item in items) / hours
 
     def effective(formula: Callable[[Work], float]) -> float:
         """Per useful GPU-hour."""
-        costs = (
-            spot_price(moved[key]) * moved[key].overhead(options, moved[key].rate.per_hour, formula) * weight
-            for key, weight in weights.items()
-        )
+        overheads = (item.overhead(options, item.rate.per_hour, formula) for item in items)
+        costs = (spot_price(item) * overhead * item.hours for item, overhead in zip(items, overheads, strict=True))
         return sum(costs) / gpu_hours
 
     spot, on_demand = mean(spot_price), mean(lambda item: item.today_price if to_spot else item.price)
-    rate, gang = mean(lambda item: item.rate.per_hour), _typical_gang(moved)
+    rate, gang = mean(lambda item: item.rate.per_hour), _typical_gang(items)
     first, exactly = effective(formulas.first_order), effective(exact)
     gpus, share = (1.0, hours / gpu_hours) if per is PricePer.gpu else (gpu_hours / hours, 1.0)
     work, ratio = options.work(rate, gang), on_demand / spot
@@ -307,8 +296,8 @@ def answer(options: Options, question: Question) -> Scenario[Answer]:
         scenario=today if is_back else scenario,
         figures=figures,
         assumptions=(
-            *(question.assumptions or _price_assumptions(moved, currency)),
-            *_rate_assumptions(moved),
+            *(question.assumptions or _price_assumptions(items, currency)),
+            *_rate_assumptions(items),
             *options.assumptions(),
         ),
         ranges=tuple(ranges),
@@ -328,7 +317,7 @@ _SAVED = {
 
 
 def _spans(
-    options: Options, question: Question, moved: dict[tuple[str, str], Moved], simulated: Makespans | None, expected: float
+    options: Options, question: Question, moved: Moves, simulated: Makespans | None, expected: float
 ) -> dict[str, list[Fleet]]:
     """What is known of the spread of the scenario's cost: by what it means, the fleets at both ends."""
     spans = {}
@@ -345,9 +334,7 @@ def _spans(
     return spans
 
 
-def _by_workload(
-    question: Question, moved: dict[tuple[str, str], Moved], today: Costs, then: Costs
-) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
+def _by_workload(question: Question, moved: Moves, today: Costs, then: Costs) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
     """Savings by suitability, and the workloads that hold moved nodes, dearest first; runs of one name together."""
     fleet = question.fleet
     gang_of, team_of = gangs(fleet), {workload_of(pod): pod.team for pod in fleet.pods}
@@ -374,37 +361,31 @@ def _by_workload(
     return savings, Rows.top("Workloads on nodes that move", columns, lines, "and {} more")
 
 
-def _price_assumptions(moved: dict[tuple[str, str], Moved], currency: str) -> tuple[Assumption, ...]:
+def _price_assumptions(moved: Sequence[Moved], currency: str) -> tuple[Assumption, ...]:
     """One price per instance type: the mean over its nodes' hours."""
-    found: dict[tuple[str, str, str | None], list[Moved]] = defaultdict(list)
-    for item in moved.values():
-        found[item.node.instance_type or "nodes", item.prices[0].source, item.prices[0].as_of].append(item)
-    return tuple(
-        Assumption(
-            f"price of {name} there",
-            round(sum(item.price * item.node.hours for item in items) / sum(item.node.hours for item in items), _DIGITS),
-            f"{currency} per node-hour",
-            source,
-            as_of,
-        )
-        for (name, source, as_of), items in sorted(found.items(), key=lambda entry: str(entry[0]))
-    )
+    alike: dict[tuple[str, str, str | None], list[Moved]] = defaultdict(list)
+    for item in moved:
+        alike[item.node.instance_type or "nodes", item.prices[0].source, item.prices[0].as_of].append(item)
+    assumptions = []
+    for (name, source, as_of), items in sorted(alike.items(), key=lambda entry: str(entry[0])):
+        price = sum(item.price * item.node.hours for item in items) / sum(item.node.hours for item in items)
+        unit = f"{currency} per node-hour"
+        assumptions.append(Assumption(f"price of {name} there", round(price, _DIGITS), unit, source, as_of))
+    return tuple(assumptions)
 
 
-def _rate_assumptions(moved: dict[tuple[str, str], Moved]) -> tuple[Assumption, ...]:
-    rates = {(item.node.instance_type or "nodes", item.node.region): item.rate for item in moved.values()}
+def _rate_assumptions(moved: Sequence[Moved]) -> tuple[Assumption, ...]:
+    rates = {(item.node.instance_type or "nodes", item.node.region): item.rate for item in moved}
     if len(set(rates.values())) == 1:
-        return (rate_assumption(next(iter(rates.values()))),)
+        return (rate_assumption(moved[0].rate),)
     return tuple(rate_assumption(rate, f"interruptions of {name}") for (name, _), rate in sorted(rates.items(), key=str))
 
 
-def _typical_gang(moved: dict[tuple[str, str], Moved]) -> int:
+def _typical_gang(moved: Sequence[Moved]) -> int:
     """The gang size, weighted by node time, that figures of one job stand for."""
-    total = sum(share * item.node.hours for item in moved.values() for share in item.shares.values())
-    if not total:
-        return 1
-    sized = sum(gang * share * item.node.hours for item in moved.values() for gang, share in item.shares.items())
-    return max(1, round(sized / total))
+    held = [(gang, share * item.node.hours) for item in moved for gang, share in item.shares.items()]
+    total = sum(hours for _, hours in held)
+    return max(1, round(sum(gang * hours for gang, hours in held) / total)) if total else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,14 +429,14 @@ def described(con: DuckDBPyConnection, settings: Config, options: Options, fleet
     elif fleet.region or fleet.zone:
         raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
     rate = rate or typical_rate(con)
-    found: dict[str, Price] = {}
-    for option, price in (("on_demand", fleet.on_demand_price), ("spot", fleet.spot_price)):
+    prices: dict[Target, Price] = {}
+    for target, price in ((Target.on_demand, fleet.on_demand_price), (Target.spot, fleet.spot_price)):
         if price is not None:
-            found[option] = Price(node_price(price, fleet.price_per, gpus), "option")
+            prices[target] = Price(node_price(price, fleet.price_per, gpus), "option")
         elif market is not None and place is not None:
-            found[option] = known_price(market, place, option)
+            prices[target] = known_price(market, place, target)
         else:
-            name = f"--{option.replace('_', '-')}-price"
+            name = f"--{target}-price"
             raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
     options.check(hours)
@@ -465,31 +446,30 @@ def described(con: DuckDBPyConnection, settings: Config, options: Options, fleet
         )
     name = f"{place.instance_type}{f' in {place.region}' if place.region else ''}" if place else "described nodes"
     return Question(
-        fleet=uniform("Job/work", nodes=1, gpus_per_node=gpus, hours=hours, price=found["on_demand"]),
+        fleet=uniform("Job/work", nodes=1, gpus_per_node=gpus, hours=hours, price=prices[Target.on_demand]),
         period_name=f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
         scope_name=name,
         is_narrowed=False,
         market=Market(settings.currency),
         typical=rate,
-        price=found["spot"].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1),
+        price=prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1),
         price_per=fleet.price_per,
         times=nodes,
         assumptions=tuple(
-            Assumption(f"{option.replace('_', '-')} price", price.per_node_hour, unit, price.source, price.as_of)
-            for option, price in found.items()
+            Assumption(f"{target} price", price.per_node_hour, unit, price.source, price.as_of)
+            for target, price in prices.items()
         ),
     )
 
 
-def known_price(market: Market, place: Place, option: str) -> Price:
+def known_price(market: Market, place: Place, target: Target) -> Price:
     """The price of the place: spot history that is not stale before list prices. Raises UsageError where none is known."""
-    now_ms = to_ms(datetime.now(UTC))
-    price = (market.latest_spot(place, now_ms) if option == "spot" else None) or market.list_price(place, option)
+    latest = market.latest_spot(place, to_ms(datetime.now(UTC))) if target is Target.spot else None
+    price = latest or market.list_price(place, target.capacity_type)
     if price is not None:
         return price
     where = f" in {place.zone or place.region}" if place.zone or place.region else ""
-    words = option.replace("_", "-")
     raise UsageError(
-        f"no {words} price of {place.instance_type}{where} in {market.currency} is known",
-        f"give --{words}-price" + ("" if place.region else ", or --region: prices differ between regions"),
+        f"no {target} price of {place.instance_type}{where} in {market.currency} is known",
+        f"give --{target}-price" + ("" if place.region else ", or --region: prices differ between regions"),
     )

@@ -33,7 +33,6 @@ class Job:
     `on_demand` are steps of the on-demand price per node-hour, the first from `start_ms` on.
     """
 
-    name: str
     start_ms: int
     hours: float
     gpus: float
@@ -90,13 +89,15 @@ def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Run
     first = min(covered, key=lambda zone: (zone.steps(job.start_ms, job.start_ms + 1)[0][1], zone.zone))
     lanes = [tuple(zone.steps(job.start_ms, known)) for zone in covered]
     spot = tuple(first.steps(job.start_ms, first.known_until_ms))
-    for name, run in (
-        (SWITCHING, switching(lanes, job, move_hours, known)),
-        (FALLBACK, switching([spot, job.on_demand], job, move_hours, first.known_until_ms)),
-    ):
-        if run is not None:
-            runs[name] = run
-    runs[anchor_name(on_demand_share)] = _anchored(first, job, on_demand_share)
+    runs |= {
+        name: run
+        for name, run in (
+            (SWITCHING, switching(lanes, job, move_hours, known)),
+            (FALLBACK, switching([spot, job.on_demand], job, move_hours, first.known_until_ms)),
+            (anchor_name(on_demand_share), _anchored(first, job, on_demand_share)),
+        )
+        if run is not None
+    }
     return runs
 
 
@@ -105,7 +106,7 @@ def anchor_name(on_demand_share: float) -> str:
 
 
 def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[str, list[Decimal]]]:
-    """What each job cost, by way of buying: one described fleet, one node per job and way."""
+    """What each job cost, by way of buying, of which all have the same: one described fleet, one node per job and way."""
     nodes, pods = [], []
     for index, (job, ways) in enumerate(zip(jobs, runs, strict=True)):
         for way, run in ways.items():
@@ -116,9 +117,8 @@ def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[
                 nodes.append(Node(name, job.gpus, job.start_ms, run.end_ms, prices))
                 pods.append(Pod(name, workload, job.held_gpus, job.start_ms, run.end_ms, uid=name))
     (paid,) = yield (Fleet(tuple(nodes), tuple(pods)),)
-    of = {workload: cost for (_, _, workload), cost in paid.by_workload.items()}
-    ways_known = dict.fromkeys(way for ways in runs for way in ways)
-    return {way: [of.get(f"{way}/{index}", Decimal(0)) for index, ways in enumerate(runs) if way in ways] for way in ways_known}
+    by_name = {workload: cost for (_, _, workload), cost in paid.by_workload.items()}
+    return {way: [by_name.get(f"{way}/{index}", Decimal(0)) for index in range(len(jobs))] for way in runs[0]}
 
 
 def _anchored(zone: Changes, job: Job, share: float) -> Run:
@@ -181,10 +181,8 @@ def job_starts(
         )
     starts = range(begin, end - length + 1, _DAY_MS)
     step = -(-len(starts) // _MOST_STARTS)
-    jobs = tuple(
-        Job(iso(from_ms(start)), start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step]
-    )
-    return jobs, Period(from_ms(begin), from_ms(end))
+    jobs = (Job(start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step])
+    return tuple(jobs), Period(from_ms(begin), from_ms(end))
 
 
 def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple[Job, ...], int]:
@@ -201,7 +199,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
             steps = tuple((max(price.from_ms or 0, node.from_ms), price.per_node_hour) for price in node.prices)
             # the rest of the nodes that others hold, too, is not this usage
             used = min(held[node.cluster, node.name] / (node.to_ms - node.from_ms), node.gpus) if is_narrowed else node.gpus
-            jobs.append(Job(node.name, node.from_ms, node.hours, node.gpus, steps, tuple(zones), used))
+            jobs.append(Job(node.from_ms, node.hours, node.gpus, steps, tuple(zones), used))
         else:
             left_out += 1
     if not jobs:

@@ -424,11 +424,8 @@ class Moved:
     rate: Rate
     # share of the node's time held by gangs of so many nodes
     shares: dict[int, float]
-
-    @property
-    def held_share(self) -> float:
-        """The share of the node's GPU time that the pods asked for held."""
-        return sum(self.shares.values())
+    # node-hours asked for: of nodes that others hold, too, only that part
+    hours: float
 
     @property
     def today_price(self) -> float:
@@ -441,17 +438,20 @@ class Moved:
     def overhead(self, options: Options, per_hour: float, formula: Callable[[Work], float]) -> float:
         """Hours paid per useful hour: held time is stretched, time that nobody holds is not."""
         held = sum(share * formula(options.work(per_hour, gang)) for gang, share in self.shares.items())
-        return held + max(1 - self.held_share, 0.0)
+        return held + max(1 - sum(self.shares.values()), 0.0)
 
 
-def movable(options: Options, question: Question) -> tuple[dict[tuple[str, str], Moved], Counter[str]]:
+Moves = dict[tuple[str, str], Moved]  # by cluster and node
+
+
+def movable(options: Options, question: Question) -> tuple[Moves, Counter[str]]:
     """Nodes that move, and why how many others do not."""
     target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
     gang_of = gangs(question.fleet)
     held: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for pod in question.fleet.pods:
         held[pod.cluster, pod.node][gang_of[workload_of(pod)] * question.times] += (pod.to_ms - pod.from_ms) * pod.gpus
-    moved: dict[tuple[str, str], Moved] = {}
+    moved: Moves = {}
     stays: Counter[str] = Counter()
     for node in question.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
@@ -469,7 +469,8 @@ def movable(options: Options, question: Question) -> tuple[dict[tuple[str, str],
             capacity_ms = max(node.gpus * (node.to_ms - node.from_ms), sum(gangs_held.values()))
             shares = {gang: time / capacity_ms for gang, time in gangs_held.items()}
             rate = question.rate or question.market.band(place) or question.typical
-            moved[node.cluster, node.name] = Moved(node, prices, rate, shares)
+            hours = node.hours * question.times * (sum(shares.values()) if question.is_narrowed else 1)
+            moved[node.cluster, node.name] = Moved(node, prices, rate, shares, hours)
     if not moved:
         raise GpucostError(
             f"no {wanted.replace('_', '-')} usage of {question.scope_name} in {question.period_name} can be moved: "
@@ -496,7 +497,7 @@ def _target_prices(target: Target, question: Question, node: Node, place: Place)
 def edited(
     options: Options,
     question: Question,
-    moved: dict[tuple[str, str], Moved],
+    moved: Moves,
     formula: Callable[[Work], float],
     factor: float = 1.0,
     rate_of: Callable[[Rate], float] = lambda rate: rate.per_hour,
