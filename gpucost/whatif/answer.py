@@ -33,7 +33,7 @@ class Position:
         if held is None:
             return cls(costs.node_cost, currency, costs.gpu_hours, costs.node_hours)
         nodes = held.by_name
-        shares = ((pod.to_ms - pod.from_ms) * pod.gpus / nodes[pod.cluster, pod.node].gpus for pod in held.pods)
+        shares = (pod.gpu_ms / nodes[pod.place].gpus for pod in held.pods)
         return cls(costs.cost, currency, costs.allocated_gpu_hours, round(sum(shares) / MS_PER_HOUR, 9))
 
     def __mul__(self, times: int) -> Position:

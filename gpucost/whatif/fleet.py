@@ -53,9 +53,18 @@ class Node:
     gpu_model: str | None = None
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What knows it, of all nodes."""
+        return self.cluster, self.name
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+    @property
     def hours(self) -> float:
         """Node-hours."""
-        return (self.to_ms - self.from_ms) / MS_PER_HOUR
+        return self.length_ms / MS_PER_HOUR
 
     def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
         """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
@@ -85,6 +94,30 @@ class Pod:
     uid: str = ""
     cluster: str = "default"
 
+    @property
+    def key(self) -> PodKey:
+        """What its idle stretches and levels are kept by."""
+        return self.cluster, self.uid
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The key of its node."""
+        return self.cluster, self.node
+
+    @property
+    def owner(self) -> tuple[str, str, str]:
+        """Its workload: cluster, namespace, Kind/name."""
+        return self.cluster, self.namespace, self.workload
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+    @property
+    def gpu_ms(self) -> float:
+        """GPU time, as its GPUs' milliseconds."""
+        return self.length_ms * self.gpus
+
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
@@ -95,13 +128,13 @@ class Fleet:
 
     def with_nodes(self, edit: Callable[[Node], Node | None]) -> Fleet:
         """The same fleet, each node as `edit` returns it; None takes the node away, and its pods with it."""
-        kept = {(node.cluster, node.name): edited for node in self.nodes if (edited := edit(node)) is not None}
-        return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if (pod.cluster, pod.node) in kept))
+        kept = {node.key: edited for node in self.nodes if (edited := edit(node)) is not None}
+        return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if pod.place in kept))
 
     @property
     def by_name(self) -> dict[tuple[str, str], Node]:
         """Its nodes by cluster and name, as pods name them."""
-        return {(node.cluster, node.name): node for node in self.nodes}
+        return {node.key: node for node in self.nodes}
 
     def without(self, pods: Collection[Pod]) -> Fleet:
         """All of its nodes, and the other pods."""
@@ -123,10 +156,10 @@ class Fleet:
         alike: dict[Node, list[Node]] = defaultdict(list)
         for node in self.nodes:
             alike[replace(node, name="")].append(node)
-        name_of = {(node.cluster, node.name): several[0].name for several in alike.values() for node in several}
+        name_of = {node.key: several[0].name for several in alike.values() for node in several}
         held: dict[Pod, float] = defaultdict(float)
         for pod in self.pods:
-            held[replace(pod, node=name_of[pod.cluster, pod.node], gpus=0, uid="")] += pod.gpus
+            held[replace(pod, node=name_of[pod.place], gpus=0, uid="")] += pod.gpus
         nodes = (
             replace(
                 several[0],

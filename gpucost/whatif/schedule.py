@@ -202,6 +202,10 @@ class Piece:
     to_ms: int
     returns: bool
 
+    @property
+    def gpu_ms(self) -> float:
+        return (self.to_ms - self.from_ms) * self.pod.gpus
+
 
 def pieces(pod: Pod, rules: Rules, idle: Collection[Span]) -> list[Piece]:
     """The stretches that the rules leave the pod; a whole one where none of them touches it."""
@@ -245,13 +249,13 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     """
     by_node: dict[tuple[str, str], list[Piece]] = defaultdict(list)
     for piece in (kept := tuple(kept)):
-        by_node[piece.pod.cluster, piece.pod.node].append(piece)
+        by_node[piece.pod.place].append(piece)
     waits: list[Wait] = []
     nodes: list[Node] = []
     pods: list[Pod] = []
     for node in fleet.nodes:
         removable = remove_nodes and node.capacity_type not in PAID_ANYWAY
-        lives, delays = _lives(node, by_node[node.cluster, node.name], rules, removable=removable)
+        lives, delays = _lives(node, by_node[node.key], rules, removable=removable)
         nodes += lives.nodes
         pods += lives.pods
         waits += delays
@@ -349,7 +353,7 @@ class ScheduleOptions:
 
 def played(options: ScheduleOptions, fleet: Fleet, idle: Idle) -> Replay:
     """The fleet under the rules."""
-    kept = [piece for pod in fleet.pods for piece in pieces(pod, options.rules, idle.get((pod.cluster, pod.uid), ()))]
+    kept = [piece for pod in fleet.pods for piece in pieces(pod, options.rules, idle.get(pod.key, ()))]
     return replay(fleet, kept, options.rules, remove_nodes=not options.is_narrowed)
 
 
@@ -364,8 +368,7 @@ def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle) -> 
     saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
     waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
     per_hour = round(saving / Decimal(str(waited)), 6) if waited > 0 and saving > 0 else None
-    held = sum((pod.to_ms - pod.from_ms) * pod.gpus for pod in fleet.pods) / MS_PER_HOUR
-    released = held - sum((p.to_ms - p.from_ms) * p.pod.gpus for p in then.kept) / MS_PER_HOUR
+    released = (sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)) / MS_PER_HOUR
     cut = _busy_hours_cut(fleet, options.rules, idle)
     if saving <= 0:
         break_even = "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
@@ -483,7 +486,7 @@ def _busy_hours_cut(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
     for pod in fleet.pods:
         if not is_batch(pod):
             outside = subtract([(pod.from_ms, pod.to_ms)], rules.office)
-            closed += total_hours(subtract(outside, idle.get((pod.cluster, pod.uid), ()))) * pod.gpus
+            closed += total_hours(subtract(outside, idle.get(pod.key, ()))) * pod.gpus
     return closed
 
 
@@ -498,7 +501,7 @@ def _findings(options: ScheduleOptions, fleet: Fleet, kept: Sequence[Piece], idl
     if batch:
         findings.append(f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from.")
     judged = [pod for pod in fleet.pods if options.rules.patience_ms(pod) is not None]
-    if judged and not any((pod.cluster, pod.uid) in idle for pod in judged):
+    if judged and not any(pod.key in idle for pod in judged):
         findings.append(
             "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
         )
@@ -524,9 +527,9 @@ def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
     held: dict[str, float] = defaultdict(float)
     left: dict[str, float] = defaultdict(float)
     for pod in fleet.pods:
-        held[pod.workload] += (pod.to_ms - pod.from_ms) * pod.gpus / MS_PER_HOUR
+        held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
     for piece in then.kept:
-        left[piece.pod.workload] += (piece.to_ms - piece.from_ms) * piece.pod.gpus / MS_PER_HOUR
+        left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
     waits: dict[str, list[float]] = defaultdict(list)
     for wait in then.waits:
         waits[wait.pod.workload].append(wait.hours * 60)

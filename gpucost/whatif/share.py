@@ -305,7 +305,7 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
     Raises GpucostError where no pod was measured.
     """
     sizing, is_described = options.sizing, options.is_described
-    measured = {pod for pod in fleet.pods if (pod.cluster, pod.uid) in levels}
+    measured = {pod for pod in fleet.pods if pod.key in levels}
     if not measured:
         raise GpucostError(
             f"no GPU of {options.scope} was measured in {options.period}",
@@ -366,7 +366,7 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
             "gpus_today": held,
             "gpus_needed": needed,
             "gpus_saved_percent": round((held - needed) / held * 100, 6) if held else None,
-            "pods_shared": len({(pod.cluster, pod.uid) for pod in moved}),
+            "pods_shared": len({pod.key for pod in moved}),
             "pods_per_gpu": max(at_once, default=1),
             "break_even_utilization_percent": None if sizing.is_mig else round(sizing.highest_percent, 6),
             "memory_measured": has_memory,
@@ -427,7 +427,7 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     options = ShareOptions(
         sizing, currency, f"{pods.hours:g} hours", f"{pods.pods} pods", assumptions=tuple(assumptions), is_described=True
     )
-    return options, fleet, {(pod.cluster, pod.uid): level for pod in fleet.pods}
+    return options, fleet, {pod.key: level for pod in fleet.pods}
 
 
 def _has_one_gpu(pod: Pod) -> bool:
@@ -441,10 +441,10 @@ def _busiest(fleet: Fleet, levels: Levels) -> Busiest:
     """Each workload's level: of its pods the highest percentiles."""
     busiest: dict[tuple[str, str, str], Level] = {}
     for pod in fleet.pods:
-        level = levels.get((pod.cluster, pod.uid))
+        level = levels.get(pod.key)
         if level is None:
             continue
-        key = (pod.cluster, pod.namespace, pod.workload)
+        key = pod.owner
         other = busiest.get(key, level)
         memories = [m for m in (level.high_memory_mib, other.high_memory_mib) if m is not None]
         busiest[key] = replace(level, high=max(level.high, other.high), high_memory_mib=max(memories, default=None))
@@ -457,7 +457,7 @@ def _pools(
     """The candidates that share GPUs, packed, of each place alone."""
     by_place: dict[tuple[str, str, str, str], list[Pod]] = defaultdict(list)
     for pod in candidates:
-        node = nodes[pod.cluster, pod.node]
+        node = nodes[pod.place]
         team = "" if options.across_teams else pod.team
         by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
     pools = []
@@ -465,7 +465,7 @@ def _pools(
         fits = options.sizing.fits(facts.models.get(place[1]))
         items, packed = [], {}
         for number, pod in enumerate(pods):
-            level = busiest.get((pod.cluster, pod.namespace, pod.workload))
+            level = busiest.get(pod.owner)
             item = options.sizing.item(str(number), pod, level) if level else None
             # a pod that leaves no room for another like it keeps its GPU
             if item and fits([item, item]):
@@ -481,7 +481,7 @@ def _shared_fleet(pool: _Pool, sizing: Sizing, facts: Facts, nodes: Mapping[tupl
     shared, pods = [], []
     for number, gpu in enumerate(pool.gpus):
         first = pool.pods[gpu.items[0].key]
-        node = nodes[first.cluster, first.node]
+        node = nodes[first.place]
         name = f"shared/{pool.model}/{pool.capacity_type}/{pool.team}/{number}"
         # the first price is since ever: a shared GPU may be older than the node whose price it takes
         prices = tuple(

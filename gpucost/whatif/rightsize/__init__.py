@@ -289,7 +289,7 @@ def shapes_of(fleet: Fleet) -> dict[Shape, list[Pod]]:
     nodes = fleet.by_name
     shapes: dict[Shape, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
-        node = nodes[pod.cluster, pod.node]
+        node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
             shapes[Shape(pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place)].append(pod)
@@ -298,7 +298,7 @@ def shapes_of(fleet: Fleet) -> dict[Shape, list[Pod]]:
 
 def load_of(shape: Shape, pods: Sequence[Pod], levels: Levels) -> Load | None:
     """What the pods of a shape do: means weighed by time, the busiest and fullest of them; None where none was measured."""
-    measured = [(pod.to_ms - pod.from_ms, level) for pod in pods if (level := levels.get((pod.cluster, pod.uid))) is not None]
+    measured = [(pod.length_ms, level) for pod in pods if (level := levels.get(pod.key)) is not None]
     if not measured:
         return None
     mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
@@ -323,9 +323,17 @@ class Move:
     cost: Decimal = Decimal(0)
 
     @property
+    def offer(self) -> Offer:
+        return self.fit.offer
+
+    def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
+        """Of a unit of work: an active GPU-hour of today's model."""
+        return round(cost / self.work, digits) if self.work else None
+
+    @property
     def hours(self) -> float:
         """Of the pods, today."""
-        return sum(pod.to_ms - pod.from_ms for pod in self.pods) / MS_PER_HOUR
+        return sum(pod.length_ms for pod in self.pods) / MS_PER_HOUR
 
     @property
     def work(self) -> Decimal:
@@ -344,7 +352,7 @@ def _alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
     for number, move in enumerate(moves):
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
-            nodes.append(by_name[pod.cluster, pod.node].part(pod.gpus, pod, name, cluster="moved"))
+            nodes.append(by_name[pod.place].part(pod.gpus, pod, name, cluster="moved"))
             pods.append(replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name))
     return Fleet(tuple(nodes), tuple(pods))
 
@@ -353,11 +361,11 @@ def _moved(moves: Sequence[Move]) -> Fleet:
     """The same work on the GPUs chosen."""
     nodes, pods = [], []
     for number, move in enumerate(moves):
-        offer, gpus = move.fit.offer, float(move.fit.gpus)
+        offer, gpus = move.offer, float(move.fit.gpus)
         price = Price(round(offer.price_per_gpu_hour * move.fit.gpus, 9), offer.source, offer.as_of)
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
-            end = pod.from_ms + round((pod.to_ms - pod.from_ms) * move.fit.time_factor)
+            end = pod.from_ms + round(pod.length_ms * move.fit.time_factor)
             capacity = move.shape.capacity_type
             nodes.append(Node(name, gpus, pod.from_ms, end, (price,), capacity, "moved", gpu_model=offer.gpu_model))
             pods.append(Pod(name, str(number), gpus, pod.from_ms, end, team=pod.team, uid=name, cluster="moved"))
@@ -454,7 +462,7 @@ def described(
     )
     busy = work.utilization_percent / 100
     level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
-    return options, fleet, {(pod.cluster, pod.uid): level for pod in fleet.pods}, speeds, offer
+    return options, fleet, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
 def answer(
@@ -505,12 +513,11 @@ def answer(
     today, scenario = Position.of(today_costs, currency, fleet), Position.of(rest_costs, currency, rest)
     if moves:
         scenario = scenario + Position.of(costs, currency)
-    unused = {shape: shape.gpus - load.used for shape, load in loads.items() if 0 < load.used < shape.gpus}
     has_memory = any(load.memory_mib is not None for load in loads.values())
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),
-        "workloads_with_unused_gpus": _workloads(unused),
+        "workloads_with_unused_gpus": _workloads(shape for shape, load in loads.items() if 0 < load.used < shape.gpus),
         "memory_measured": has_memory,
     }
     findings = _stale(options, moves)
@@ -518,11 +525,10 @@ def answer(
         (move,) = moves
         figures |= _of_one(move, speeds)
         today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
-        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.fit.offer.gpu_model})
+        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
         findings += _unfit(options, move, facts)
     else:
-        never = [shape for shape, load in loads.items() if load.used == 0]
-        findings += _findings(unused, never, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
+        findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
     return Answer(
         kind="rightsize",
         title=f"Other GPUs for {options.scope}",
@@ -550,13 +556,12 @@ def _workloads(shapes: Iterable[Shape]) -> int:
 
 def _of_one(move: Move, speeds: Speeds) -> dict[str, Value]:
     """What a move of one workload comes to, per unit of its work."""
-    work = move.work
     return {
         "unit_of_work": f"active GPU-hour of {move.load.model}",
-        "units_of_work": round(float(work), 6),
-        "cost_per_unit_of_work_today": round(move.cost_today / work, 6) if work else None,
-        "cost_per_unit_of_work": round(move.cost / work, 6) if work else None,
-        "relative_speed": round(speeds.ratio(move.fit.offer.gpu_model, move.load.model) or 0.0, 6),
+        "units_of_work": round(float(move.work), 6),
+        "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+        "cost_per_unit_of_work": move.per_work(move.cost, 6),
+        "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
         "time_factor": round(move.fit.time_factor, 6),
         "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
     }
@@ -565,7 +570,7 @@ def _of_one(move: Move, speeds: Speeds) -> dict[str, Value]:
 def _unfit(options: RightsizeOptions, move: Move, facts: Facts) -> list[str]:
     """What speaks against a count that was asked for."""
     load, gpus, findings = move.load, move.fit.gpus, []
-    each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.fit.offer.gpu_model].memory_mib
+    each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.offer.gpu_model].memory_mib
     if each and there and gpus * there < load.gpus * each:
         filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
         findings.append(f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}.")
@@ -581,12 +586,12 @@ def _lines(moves: Sequence[Move]) -> list[tuple[Value, ...]]:
         (
             move.shape.workload,
             f"{move.shape.gpus} x {move.shape.model}",
-            f"{move.fit.gpus} x {move.fit.offer.gpu_model}",
-            f"{move.fit.offer.instance_type or 'option'} {move.fit.offer.purchase_option} ({move.fit.offer.source})",
+            f"{move.fit.gpus} x {move.offer.gpu_model}",
+            f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
             round(move.cost_today, 2),
             round(move.cost, 2),
-            round(move.cost_today / move.work, 4) if move.work else None,
-            round(move.cost / move.work, 4) if move.work else None,
+            move.per_work(move.cost_today, 4),
+            move.per_work(move.cost, 4),
             round(move.fit.time_factor, 3),
         )
         for move in ordered
@@ -596,7 +601,7 @@ def _lines(moves: Sequence[Move]) -> list[tuple[Value, ...]]:
 def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
     batch = {move.load.is_batch for move in moves} if options.is_described else {True, False}
     limits = [name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch]
-    prices = {(m.fit.offer.instance_type, m.fit.offer.purchase_option): m.fit.offer for m in moves if m.fit.offer.instance_type}
+    prices = {(m.offer.instance_type, m.offer.purchase_option): m.offer for m in moves if m.offer.instance_type}
     source = "option" if speeds.across_vendors else "catalog"
     return (
         *(() if options.is_described else (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)),
@@ -614,7 +619,7 @@ def _break_even(options: RightsizeOptions, moves: Sequence[Move]) -> tuple[str, 
         return ("Nothing with enough memory and speed costs less per unit of work than what runs today.",)
     move = max(moves, key=lambda move: move.cost_today)
     who = "It" if options.is_described else f"The largest, {move.shape.workload},"
-    limit, offer = move.cost_today / move.gpu_hours, move.fit.offer
+    limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
         f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {options.currency} per GPU-hour"
         f" (now {offer.price_per_gpu_hour:,.4f}).",
@@ -633,7 +638,7 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
 
 
 def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
-    offers = {move.fit.offer for move in moves if move.fit.offer.source in ("catalog", "spot_history")}
+    offers = {move.offer for move in moves if move.offer.source in ("catalog", "spot_history")}
     old = sorted(
         f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
         for offer in offers
@@ -642,11 +647,14 @@ def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
     return [f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones."] if old else []
 
 
-def _findings(unused: dict[Shape, int], never: list[Shape], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> list[str]:
+def _findings(loads: Mapping[Shape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> list[str]:
+    partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
+    partly.sort(key=lambda item: (item[1] - item[0].gpus, item[0].workload))
     findings = [
-        f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {shape.gpus - count} of them."
-        for shape, count in sorted(unused.items(), key=lambda item: (-item[1], item[0].workload))[:20]
+        f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."
+        for shape, used in partly[:20]
     ]
+    never = [shape for shape, load in loads.items() if load.used == 0]
     findings += [
         f"{shape.namespace}/{shape.workload} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
         for shape in never[:20]
@@ -657,12 +665,9 @@ def _findings(unused: dict[Shape, int], never: list[Shape], fleet: Fleet, *, has
         )
     if not across_vendors:
         findings.append("Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in.")
-    counted = sum(map(has_whole_gpus, fleet.pods))
-    if counted < len(fleet.pods):
-        findings.append(f"{len(fleet.pods) - counted} pods that hold parts of GPUs are left as they are.")
-    reserved = {(node.cluster, node.name) for node in fleet.nodes if node.capacity_type not in PURCHASE}
-    on_reserved = sum((pod.cluster, pod.node) in reserved for pod in fleet.pods)
-    if on_reserved:
-        findings.append(f"{on_reserved} pods on reserved capacity are left as they are: it is paid anyway.")
-    findings.append("GPUs are counted at their share of an instance; money is saved once whole nodes change.")
-    return findings
+    if parts := sum(not has_whole_gpus(pod) for pod in fleet.pods):
+        findings.append(f"{parts} pods that hold parts of GPUs are left as they are.")
+    nodes = fleet.by_name
+    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in fleet.pods):
+        findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
+    return [*findings, "GPUs are counted at their share of an instance; money is saved once whole nodes change."]

@@ -54,7 +54,6 @@ from gpucost.whatif.spot.simulate import (
     paid_share,
     rate_assumption,
     simulate,
-    workload_of,
 )
 
 if TYPE_CHECKING:
@@ -176,10 +175,10 @@ def makespan_figures(
         return figures | {"runs": 0}
     import numpy as np
 
-    runs = len(simulated.elapsed)
-    mean, error = float(simulated.elapsed.mean()), float(simulated.elapsed.std(ddof=1)) / runs**0.5
-    values = {"mean": mean, "mean_low": mean - _NORMAL_999 * error, "mean_high": mean + _NORMAL_999 * error}
-    values |= zip(("p5", "p50", "p95"), map(float, np.percentile(simulated.elapsed, (5, 50, 95))), strict=True)
+    elapsed, runs = simulated.elapsed, len(simulated.elapsed)
+    mean, error = float(elapsed.mean()), _NORMAL_999 * (float(elapsed.std(ddof=1)) / runs**0.5)
+    values = {"mean": mean, "mean_low": mean - error, "mean_high": mean + error}
+    values |= zip(("p5", "p50", "p95"), map(float, np.percentile(elapsed, (5, 50, 95))), strict=True)
     return figures | {"runs": runs} | {name: round(value, _DIGITS) for name, value in values.items()}
 
 
@@ -337,10 +336,10 @@ def _spans(
 def _by_workload(question: Question, moved: Moves, today: Costs, then: Costs) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
     """Savings by suitability, and the workloads that hold moved nodes, dearest first; runs of one name together."""
     fleet = question.fleet
-    gang_of, team_of = gangs(fleet), {workload_of(pod): pod.team for pod in fleet.pods}
+    gang_of, team_of = gangs(fleet), {pod.owner: pod.team for pod in fleet.pods}
     rows: dict[tuple[str, str, str], list[Any]] = {}
     savings: dict[str, Decimal] = {"yes": Decimal(0), "no": Decimal(0), "risky": Decimal(0)}
-    for key in sorted({workload_of(pod) for pod in fleet.pods if (pod.cluster, pod.node) in moved}):
+    for key in sorted({pod.owner for pod in fleet.pods if pod.place in moved}):
         _, namespace, workload = key
         before, after = today.by_workload.get(key, Decimal(0)), then.by_workload.get(key, Decimal(0))
         advice = advise(workload, namespace)

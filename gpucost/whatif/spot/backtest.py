@@ -190,7 +190,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     jobs, left_out = [], 0
     held: dict[tuple[str, str], float] = defaultdict(float)
     for pod in fleet.pods:
-        held[pod.cluster, pod.node] += pod.gpus * (pod.to_ms - pod.from_ms)
+        held[pod.place] += pod.gpu_ms
     for node in fleet.nodes:
         if node.capacity_type != "on_demand" or not node.is_priced:
             continue
@@ -198,7 +198,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
         if any(zone.covers(node.from_ms, node.to_ms) for zone in zones):
             steps = tuple((max(price.from_ms or 0, node.from_ms), price.per_node_hour) for price in node.prices)
             # the rest of the nodes that others hold, too, is not this usage
-            used = min(held[node.cluster, node.name] / (node.to_ms - node.from_ms), node.gpus) if is_narrowed else node.gpus
+            used = min(held[node.key] / node.length_ms, node.gpus) if is_narrowed else node.gpus
             jobs.append(Job(node.from_ms, node.hours, node.gpus, steps, tuple(zones), used))
         else:
             left_out += 1

@@ -271,15 +271,11 @@ Workload = tuple[str, str, str]
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
 
-def workload_of(pod: Pod) -> Workload:
-    return pod.cluster, pod.namespace, pod.workload
-
-
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which don't need each other."""
     pods: dict[Workload, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
-        pods[workload_of(pod)].append(pod)
+        pods[pod.owner].append(pod)
     return {key: 1 if _REPLICAS.match(key[2]) else _most_at_once(held) for key, held in pods.items()}
 
 
@@ -450,7 +446,7 @@ def movable(options: Options, question: Question) -> tuple[Moves, Counter[str]]:
     gang_of = gangs(question.fleet)
     held: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for pod in question.fleet.pods:
-        held[pod.cluster, pod.node][gang_of[workload_of(pod)] * question.times] += (pod.to_ms - pod.from_ms) * pod.gpus
+        held[pod.place][gang_of[pod.owner] * question.times] += pod.gpu_ms
     moved: Moves = {}
     stays: Counter[str] = Counter()
     for node in question.fleet.nodes:
@@ -465,12 +461,12 @@ def movable(options: Options, question: Question) -> tuple[Moves, Counter[str]]:
         elif not (prices := _target_prices(target, question, node, place)):
             stays[f"no {target} price is known of {name}"] += 1
         else:
-            gangs_held = held[node.cluster, node.name]
-            capacity_ms = max(node.gpus * (node.to_ms - node.from_ms), sum(gangs_held.values()))
+            gangs_held = held[node.key]
+            capacity_ms = max(node.gpus * node.length_ms, sum(gangs_held.values()))
             shares = {gang: time / capacity_ms for gang, time in gangs_held.items()}
             rate = question.rate or question.market.band(place) or question.typical
             hours = node.hours * question.times * (sum(shares.values()) if question.is_narrowed else 1)
-            moved[node.cluster, node.name] = Moved(node, prices, rate, shares, hours)
+            moved[node.key] = Moved(node, prices, rate, shares, hours)
     if not moved:
         raise GpucostError(
             f"no {wanted.replace('_', '-')} usage of {question.scope_name} in {question.period_name} can be moved: "
@@ -506,7 +502,7 @@ def edited(
     to_spot = options.to is Target.spot
 
     def edit(node: Node) -> Node:
-        item = moved.get((node.cluster, node.name))
+        item = moved.get(node.key)
         if item is None:
             return node
         overhead = item.overhead(options, rate_of(item.rate), formula) * factor
@@ -524,4 +520,4 @@ def _mean(node: Node, prices: tuple[Price, ...]) -> float:
     starts = [node.from_ms if index == 0 else max(price.from_ms or 0, node.from_ms) for index, price in enumerate(prices)]
     ends = [*starts[1:], node.to_ms]
     total = sum(float(price.per_node_hour) * (end - at) for price, at, end in zip(prices, starts, ends, strict=True))
-    return total / (node.to_ms - node.from_ms)
+    return total / node.length_ms
