@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.cli.whatif import SCOPE
-from tests.unit.whatif_costs import stages_at_once
 
 PERIOD = ("month", "start", "end", "last")
 SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet", "verbose"]
@@ -21,10 +19,7 @@ SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet
 WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, *PERIOD, "save"}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def _commands() -> dict[str, Any]:

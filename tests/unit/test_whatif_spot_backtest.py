@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -25,17 +24,14 @@ from gpucost.whatif.spot.market import Changes
 from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
 from tests.unit.whatif_costs import answered as evaluated
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import ask, assert_refused
 
 MINUTE = 60_000
 START = datetime(2026, 10, 1, tzinfo=UTC)
 Prices = dict[str, list[tuple[int, Decimal]]]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:
@@ -119,11 +115,8 @@ def run(arguments: str) -> Any:
 
 
 def answered(arguments: str) -> dict[str, Any]:
-    result = run(f"whatif spot --backtest {arguments} --format json")
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    answer["by"] = {row["strategy"]: row["cost"] for row in answer["strategies"]}
-    return answer
+    answer = ask("spot", f"--backtest {arguments}")
+    return answer | {"by": {row["strategy"]: row["cost"] for row in answer["strategies"]}}
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +177,7 @@ def test_nodes_and_interruptions_count(store: Path) -> None:
     ],
 )
 def test_wrong_input_is_told(store: Path, arguments: str, code: int, said: str) -> None:
-    result = run(f"whatif spot --backtest {arguments}")
-    assert said in " ".join(result.output.split())
-    assert result.exit_code == code
+    assert_refused("spot", f"--backtest {arguments}", said, code)
 
 
 def market_of(folder: Path) -> Prices:
