@@ -310,7 +310,7 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
     """
     layout = " ".join(name for name in (*SCOPE, "period", "written", "save") if name not in without)
 
-    def made(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = [one for one in inspect.signature(function, eval_str=True).parameters.values() if one.name != "run"]
         groups: dict[str, tuple[Any, list[inspect.Parameter]]]
         groups = {one.name: (one.annotation, _options(one.annotation)) for one in own if is_dataclass(one.annotation)}
@@ -335,7 +335,7 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
         called.__signature__ = inspect.Signature([context, *expanded])  # type: ignore[attr-defined]
         return command(f"* {layout}", more=_SHARED)(called)
 
-    return made
+    return decorate
 
 
 def _options(kind: Any) -> list[inspect.Parameter]:
@@ -475,22 +475,20 @@ class ListPrices:
         from gpucost.price.fx import rates
         from gpucost.price.listing import Asked, listing
 
-        asked = Asked(
-            today=datetime.now(self._settings.tz).date(),
-            currency=self._settings.currency,
-            stale_after_days=self._settings.prices.stale_after_days,
+        settings = self._settings
+        query = Asked(
+            today=datetime.now(settings.tz).date(),
+            currency=settings.currency,
+            stale_after_days=settings.prices.stale_after_days,
             providers=providers,
             regions=regions,
             purchase_options=purchase_options,
             all_regions=True,
         )
-        rows = listing(self._con, name, asked, rates(self._settings)).rows
-        return [row for row in rows if row.currency == self._settings.currency]
+        return [row for row in listing(self._con, name, query, rates(settings)).rows if row.currency == settings.currency]
 
     def some(self, name: str, *, purchase_options: tuple[str, ...], provider: str, region: str) -> list[ListedPrice]:
         """The same in one place, empty where nothing is known."""
-        from gpucost.errors import GpucostError
-
         places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
         try:
             return self.all(name, purchase_options=purchase_options, **places)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.output import note
-from gpucost.cli.whatif import Run, number_option, store_or_empty, whatif_command
+from gpucost.cli.whatif import Run, Usage, number_option, store_or_empty, whatif_command
 from gpucost.errors import UsageError
 from gpucost.whatif.fleet import hours_needed
 from gpucost.whatif.spot.answer import Described
@@ -76,9 +76,7 @@ def usage_replay(run: Run, rate: Rate | None) -> Replay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
     from gpucost.whatif.spot.backtest import Replay, node_jobs
 
-    usage = run.usage()
-    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    market = _market(run, types, run.settings.prices.stale_after_days)
+    usage, market = _usage(run)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return Replay(
         jobs=jobs,
@@ -90,6 +88,13 @@ def usage_replay(run: Run, rate: Rate | None) -> Replay:
         is_sample=False,
         left_out=left_out,
     )
+
+
+def _usage(run: Run) -> tuple[Usage, Market]:
+    """Usage in the store, and what is known of its instance types."""
+    usage = run.usage()
+    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
+    return usage, _market(run, types, run.settings.prices.stale_after_days, usage.period)
 
 
 def _market(run: Run, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
@@ -160,9 +165,7 @@ def _from_store(run: Run, rate: Rate | None, fleet: Described) -> Question:
     from gpucost.whatif.spot.market import typical_rate
     from gpucost.whatif.spot.simulate import Question
 
-    usage = run.usage()
-    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    market = _market(run, types, run.settings.prices.stale_after_days, usage.period)
+    usage, market = _usage(run)
     with run.store.read() as con:
         typical = typical_rate(con)
     return Question(

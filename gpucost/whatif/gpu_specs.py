@@ -52,8 +52,8 @@ class Facts:
         """The model that `spelling` means. Raises UsageError, naming the nearest."""
         plain = re.sub(r"[^a-z0-9]", "", spelling.lower())
         name = self.aliases.get(re.sub(r"^(nvidia|tesla)+", "", plain), spelling)
-        if found := self.models.get(name):
-            return found
+        if name in self.models:
+            return self.models[name]
         by_lower = {known.lower(): known for known in self.models}
         near = get_close_matches(spelling.lower(), list(by_lower), n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(by_lower[key] for key in near)}?" if near else "gpucost prices lists the models known"

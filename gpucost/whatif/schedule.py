@@ -61,10 +61,10 @@ class OfficeHours:
     @classmethod
     def parse(cls, hours: str, weekdays: str) -> OfficeHours:
         """Of `08:00-18:00` and `mon-fri` or `mon,wed,sat`. Raises UsageError."""
-        found = _HOURS.fullmatch(hours.strip())
-        if not found:
+        match = _HOURS.fullmatch(hours.strip())
+        if not match:
             raise UsageError(f"--office-hours {hours!r} cannot be read", "write them as 08:00-18:00")
-        first, first_minutes, last, last_minutes = map(int, found.groups())
+        first, first_minutes, last, last_minutes = map(int, match.groups())
         opens, closes = first * 60 + first_minutes, last * 60 + last_minutes
         if max(first_minutes, last_minutes) > 59 or opens > 1439 or closes > 1440 or opens == closes:
             raise UsageError(f"--office-hours {hours!r} are no hours of a day", "write them as 08:00-18:00, up to 24:00")

@@ -289,12 +289,16 @@ class ShareOptions:
 
 
 class _Pool(NamedTuple):
-    """GPUs that may be shared among each other, of a team or of all (""); `pods` by the keys of what is packed on `gpus`."""
+    """GPUs that may be shared among each other, of a team or of all (""), and what is known of their model.
+
+    `pods` by the keys of what is packed on `gpus`.
+    """
 
     cluster: str
     model: str
     capacity_type: str
     team: str
+    known: Model | None
     gpus: list[Shared]
     pods: dict[str, Pod]
 
@@ -320,7 +324,7 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
     pools = _pools(options, candidates, known, nodes, facts)
     moved = [pod for pool in pools for pod in pool.pods.values()]
     rest = fleet.without(moved)
-    shared = sum((_shared_fleet(pool, sizing, facts, nodes) for pool in pools), Fleet())
+    shared = sum((_shared_fleet(pool, sizing, nodes) for pool in pools), Fleet())
     fleets = (fleet, rest, shared)
     # described pods are many and alike
     today_costs, rest_costs, shared_costs = yield [one.folded() for one in fleets] if is_described else fleets
@@ -331,7 +335,7 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
     held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved or candidates)
     needed = peak((gpu.from_ms, gpu.to_ms) for gpu in gpus)[0] if moved else held
     at_once = (peak((item.from_ms, item.to_ms) for item in gpu.items)[0] for gpu in gpus)
-    models = [facts.models[name] for name in sorted({pool.model for pool in pools}) if name in facts.models]
+    models = {pool.model: pool.known for pool in sorted(pools, key=lambda pool: pool.model) if pool.known}
 
     findings = [ISOLATION[sizing.method]]
     if not has_memory:
@@ -375,7 +379,10 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
         assumptions=(
             *stated(sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))),
             *options.assumptions,
-            *(Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of) for model in models),
+            *(
+                Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
+                for model in models.values()
+            ),
         ),
         break_even=(
             "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
@@ -384,7 +391,7 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
         ),
         time=(TIME[sizing.method],),
         findings=tuple(findings),
-        tables=_tables(pools, sizing, facts),
+        tables=_tables(pools, sizing),
     )
 
 
@@ -462,7 +469,8 @@ def _pools(
         by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
     pools = []
     for place, pods in sorted(by_place.items()):
-        fits = options.sizing.fits(facts.models.get(place[1]))
+        model = facts.models.get(place[1])
+        fits = options.sizing.fits(model)
         items, packed = [], {}
         for number, pod in enumerate(pods):
             level = busiest.get(pod.owner)
@@ -472,11 +480,11 @@ def _pools(
                 items.append(item)
                 packed[item.key] = pod
         if items:
-            pools.append(_Pool(*place, pack(items, fits), packed))
+            pools.append(_Pool(*place, model, pack(items, fits), packed))
     return pools
 
 
-def _shared_fleet(pool: _Pool, sizing: Sizing, facts: Facts, nodes: Mapping[tuple[str, str], Node]) -> Fleet:
+def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[tuple[str, str], Node]) -> Fleet:
     """Each shared GPU as a node of its own, at its share of the price of the node that its first pod really was on."""
     shared, pods = [], []
     for number, gpu in enumerate(pool.gpus):
@@ -493,12 +501,11 @@ def _shared_fleet(pool: _Pool, sizing: Sizing, facts: Facts, nodes: Mapping[tupl
             for step, price in enumerate(node.prices)
         )
         shared.append(replace(node, name=name, gpus=1.0, from_ms=gpu.from_ms, to_ms=gpu.to_ms, prices=prices))
-        model = facts.models.get(pool.model)
-        pods += [replace(pool.pods[item.key], node=name, gpus=sizing.part(item, model)) for item in gpu.items]
+        pods += [replace(pool.pods[item.key], node=name, gpus=sizing.part(item, pool.known)) for item in gpu.items]
     return Fleet(tuple(shared), tuple(pods))
 
 
-def _tables(pools: Sequence[_Pool], sizing: Sizing, facts: Facts) -> tuple[Rows, ...]:
+def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
     """Each pool's GPUs at its busiest moment, and what lies on them then: GPUs that hold the same are one line."""
     summary: list[tuple[Value, ...]] = []
     alike: Counter[tuple[Value, ...]] = Counter()
@@ -506,11 +513,10 @@ def _tables(pools: Sequence[_Pool], sizing: Sizing, facts: Facts) -> tuple[Rows,
         before, _ = peak((pod.from_ms, pod.to_ms) for pod in pool.pods.values())
         after, at = peak((gpu.from_ms, gpu.to_ms) for gpu in pool.gpus)
         summary.append((pool.team or "all teams", pool.model or "unknown", pool.capacity_type, len(pool.pods), before, after))
-        model = facts.models.get(pool.model)
         for items in (gpu.at(at) for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
             alike[
                 f"{pool.team or pool.cluster} {pool.model}".strip(),
-                layout_name(model, items) if model and sizing.is_mig else f"{len(items)} pods",
+                layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods",
                 round(sum(item.activity for item in items) * 100, 1),
                 round(sum(item.memory_mib for item in items), 1) or None,
                 ", ".join(sorted({pool.pods[item.key].workload for item in items})),

@@ -214,7 +214,8 @@ class Fit:
 
 def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
     """All that can do it, the cheapest per unit of work first. Other vendors' GPUs need other software, and measured speeds."""
-    today, found = facts.models.get(load.model), []
+    today = facts.models.get(load.model)
+    able: list[Fit] = []
     for offer in offers:
         ratio, model = speeds.ratio(offer.gpu_model, load.model), facts.models.get(offer.gpu_model)
         if ratio is None or model is None:
@@ -227,8 +228,8 @@ def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, marg
                 if _holds(load, today, model, gpus, margins)
                 and (not load.is_batch or time_factor(load, gpus, ratio) <= margins.max_slowdown + _TIE)
             ]
-        found += [Fit(offer, gpus, time_factor(load, gpus, ratio)) for gpus in counts]
-    return sorted(found, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
+        able += [Fit(offer, gpus, time_factor(load, gpus, ratio)) for gpus in counts]
+    return sorted(able, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
 
 
 def time_factor(load: Load, gpus: int, ratio: float) -> float:

@@ -143,13 +143,14 @@ def best_checkpoints(work: Work) -> Checkpoints | None:
 
 def _optimum(write: float) -> float:
     """The x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0."""
-    low, high = 0.0, 1.0
+    return _bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
+
+
+def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
+    """Where `is_low` ends to hold, between both."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if middle < 1 and math.log1p(-middle) + middle + write > 0:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if is_low(middle) else (low, middle)
     return high
 
 
@@ -163,10 +164,7 @@ def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> 
         low, high = high, high * factor
         if high > _HIGHEST:
             return None
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle) < target else (low, middle)
-    return high
+    return _bisected(low, high, lambda rate: cost(rate) < target)
 
 
 # A job that takes longer than so many times its work is not worth simulating: it practically never ends.
