@@ -327,7 +327,8 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
             run = Run(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
             for name, (kind, parts) in groups.items():
                 values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
-                given[name] = kind(**values, given=tuple(values))
+                fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
+                given[name] = kind(**fixed, given=tuple(values))
             function(**given, run=run)
 
         functools.update_wrapper(called, function)
