@@ -10,10 +10,10 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -21,7 +21,8 @@ from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import line_width, note, put_or_write, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
-from gpucost.whatif.fleet import PricePer
+from gpucost.whatif import fleet as options
+from gpucost.whatif.fleet import Option, PricePer, options_in
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
     from gpucost.store.connection import Store
-    from gpucost.whatif.answer import Answer, Position, Rows, Value
+    from gpucost.whatif.answer import Answer, Rows, Value
     from gpucost.whatif.fleet import Fleet, Scenario
 
 # below this, four decimals would hide a number's digits
@@ -44,164 +45,112 @@ def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: 
 
     Raises GpucostError where a file cannot be written.
     """
-    if saved is not None:
-        write_text(_json(answer), saved)
-    if format in FLAT:
-        write_rows(("figure", "value"), _flat("", as_dict(answer)), format, output)
-        return
-    if format is RowFormat.json:
-        text = _json(answer)
-    else:
-        text = _text(answer, line_width(output) if format is RowFormat.table else None, format is RowFormat.markdown)
-    put_or_write(text, output)
-
-
-def _json(answer: Answer) -> str:
     from gpucost.render.data import number
 
-    return json.dumps(as_dict(answer), indent=2, ensure_ascii=False, allow_nan=False, default=number) + "\n"
+    document = as_dict(answer)
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=number) + "\n"
+    if saved is not None:
+        write_text(text, saved)
+    if format in FLAT:
+        write_rows(("figure", "value"), _flat("", document), format, output)
+    else:
+        put_or_write(text if format is RowFormat.json else _text(answer, format, output), output)
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
     """The answer as JSON holds it; money still Decimal."""
     from gpucost.whatif.compare import SCHEMA
 
-    return {
-        "schema": SCHEMA,
-        "kind": answer.kind,
-        "title": answer.title,
-        "period": answer.period,
-        "today": _position(answer.today),
-        "scenario": _position(answer.scenario),
-        "saving": answer.saving,
-        "saving_percent": answer.saving_percent,
-        **answer.figures,
-        "assumptions": [asdict(assumption) for assumption in answer.assumptions],
-        "ranges": [asdict(span) for span in answer.ranges],
-        "break_even": list(answer.break_even),
-        "time": list(answer.time),
-        "findings": list(answer.findings),
-        "tables": {table.title: [dict(zip(table.columns, line, strict=True)) for line in table.lines] for table in answer.tables},
-    }
+    document: dict[str, Any] = {"schema": SCHEMA}
+    for name, value in asdict(answer).items():
+        if name in ("today", "scenario"):
+            document[name] = value | value.pop("more")
+        elif name == "figures":
+            document |= {"saving": answer.saving, "saving_percent": answer.saving_percent} | value
+        else:
+            document[name] = value
+    rows = {table.title: [dict(zip(table.columns, line, strict=True)) for line in table.lines] for table in answer.tables}
+    return document | {"tables": rows}
 
 
-def _position(position: Position) -> dict[str, Any]:
-    return {
-        "cost": position.cost,
-        "currency": position.currency,
-        "gpu_hours": position.gpu_hours,
-        "node_hours": position.node_hours,
-        **position.more,
-    }
+def _text(answer: Answer, format: RowFormat, output: Path | None) -> str:
+    """The answer for people, in lines as long as the terminal's as far as that can be; in Markdown as long as they are."""
+    from gpucost.render.formatting import figure_text
 
+    is_markdown = format is RowFormat.markdown
+    width = None if is_markdown else line_width(output)
+    parts: list[str] = []
 
-def _text(answer: Answer, width: int | None, markdown: bool) -> str:
-    """The answer for people, in lines of at most `width` characters as far as that can be."""
-    style = _Style(width, markdown)
-    currency = answer.today.currency
-    rows = [
-        ("today", _money(answer.today.cost, currency), f"{answer.today.gpu_hours:,.1f} GPU-hours"),
-        ("scenario", _money(answer.scenario.cost, currency), f"{answer.scenario.gpu_hours:,.1f} GPU-hours"),
-        ("saving", _money(answer.saving, currency), "" if answer.saving_percent is None else f"{answer.saving_percent:z.1f} %"),
-    ]
-    parts = [_heading(f"{answer.title}, {answer.period}", markdown), style.table(("", "cost", ""), rows)]
-    if answer.ranges:
-        spans = [(r.figure, f"{_shown(r.low)} to {_shown(r.high)} {r.unit}", r.meaning) for r in answer.ranges]
-        parts += [_section("Range", markdown), style.table(("figure", "range", "meaning"), spans)]
-    for title, sentences in (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings)):
-        if sentences:
-            parts += [_section(title, markdown), "".join(style.item(sentence) for sentence in sentences)]
-    for table in answer.tables:
-        parts += [_section(table.title, markdown), *style.rows(table)]
-    if answer.assumptions:
-        told = [(a.name, _shown(a.value), a.unit, f"{a.source}{f', {a.as_of}' if a.as_of else ''}") for a in answer.assumptions]
-        parts += [_section("Assumptions", markdown), style.table(("what", "value", "unit", "from"), told)]
-    return "\n".join(parts)
+    def heading(text: str, level: int) -> None:
+        parts.append(f"{'#' * level} {text}\n" if is_markdown else f"{text}\n")
 
+    def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+        parts.append(render_rows(*fitted(columns, lines, [0] * len(columns), width), format))
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """Markdown, or text in lines of at most `width` characters."""
+    def wrapped(text: str, indent: str = "") -> str:
+        if width is None:
+            return f"{indent}{text}\n"
+        return textwrap.fill(
+            text, max(width, 20), initial_indent=indent, subsequent_indent=indent * 2,
+            break_long_words=False, break_on_hyphens=False,
+        ) + "\n"  # fmt: skip
 
-    width: int | None
-    markdown: bool
-
-    def table(self, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-        """All of its columns, long texts broken over lines."""
-        if self.markdown:
-            return render_rows(columns, lines, RowFormat.markdown)
-        return render_rows(*fitted(columns, lines, [0] * len(columns), self.width), RowFormat.table)
-
-    def rows(self, table: Rows) -> list[str]:
+    def narrowed(table: Rows) -> None:
         """As many of its columns as the line has room for, money first, and what is said below."""
         lines = [tuple(_shown(value) for value in line) for line in table.lines]
-        if self.markdown:
-            below, text = "", render_rows(table.columns, lines, RowFormat.markdown)
-        else:
-            figures = [index for index in range(len(table.columns)) if any(_is_figure(line[index]) for line in table.lines)]
-            weights = [_weight(index, name, index in figures) for index, name in enumerate(table.columns)]
-            shown, folded = fitted(table.columns, lines, weights, self.width, figures=figures)
-            text = render_rows(shown, folded, RowFormat.table)
-            below = left_out(table.columns, shown)
-        notes = " ".join(note for note in (table.note, below) if note)
-        return [text, *([self.wrapped(notes)] if notes else [])]
+        figures = [index for index in range(len(table.columns)) if any(_is_figure(line[index]) for line in table.lines)]
+        # which columns go first where a line is short: 0 stays, 1 is broken over lines, others go from the last one on
+        weights = [
+            0 if index == 0 or name in _ALWAYS_SHOWN else 2 + index if index in figures else 1
+            for index, name in enumerate(table.columns)
+        ]
+        shown, folded = fitted(table.columns, lines, weights, width, figures=figures)
+        parts.append(render_rows(shown, folded, format))
+        if notes := " ".join(text for text in (table.note, left_out(table.columns, shown)) if text):
+            parts.append(wrapped(notes))
 
-    def item(self, sentence: str) -> str:
-        """One of several sentences."""
-        return f"- {sentence}\n" if self.markdown else self.wrapped(sentence, "  ")
-
-    def wrapped(self, text: str, indent: str = "") -> str:
-        if self.markdown or self.width is None:
-            return f"{indent}{text}\n"
-        lines = textwrap.wrap(
-            text, max(self.width, 20), initial_indent=indent, subsequent_indent=indent * 2,
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
-        return "".join(f"{line}\n" for line in lines)
-
-
-def _weight(index: int, name: str, is_figure: bool) -> int:
-    """Which columns go first where a line is short: 0 stays, 1 is broken over lines, others go from the last one on."""
-    if index == 0 or name in _ALWAYS_SHOWN:
-        return 0
-    return 2 + index if is_figure else 1
+    heading(f"{answer.title}, {answer.period}", 1)
+    hours = [f"{position.gpu_hours:,.1f} GPU-hours" for position in (answer.today, answer.scenario)]
+    saved = "" if answer.saving_percent is None else f"{answer.saving_percent:z.1f} %"
+    costs = {"today": answer.today.cost, "scenario": answer.scenario.cost, "saving": answer.saving}
+    money = [figure_text(cost, "money", answer.today.currency, 2) for cost in costs.values()]
+    table(("", "cost", ""), list(zip(costs, money, (*hours, saved), strict=True)))
+    if answer.ranges:
+        heading("Range", 2)
+        spans = [(r.figure, f"{_shown(r.low)} to {_shown(r.high)} {r.unit}", r.meaning) for r in answer.ranges]
+        table(("figure", "range", "meaning"), spans)
+    for title, sentences in (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings)):
+        if sentences:
+            heading(title, 2)
+            parts.append("".join(f"- {text}\n" if is_markdown else wrapped(text, "  ") for text in sentences))
+    for rows in answer.tables:
+        heading(rows.title, 2)
+        narrowed(rows)
+    if answer.assumptions:
+        heading("Assumptions", 2)
+        lines = [(a.name, _shown(a.value), a.unit, f"{a.source}{f', {a.as_of}' if a.as_of else ''}") for a in answer.assumptions]
+        table(("what", "value", "unit", "from"), lines)
+    return "\n".join(parts)
 
 
 def _is_figure(value: Value) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _heading(text: str, markdown: bool) -> str:
-    return f"# {text}\n" if markdown else f"{text}\n"
-
-
-def _section(text: str, markdown: bool) -> str:
-    return f"## {text}\n" if markdown else f"{text}\n"
-
-
-def _money(amount: Decimal, currency: str) -> str:
-    from gpucost.render.formatting import figure_text
-
-    return figure_text(amount, "money", currency, 2)
-
-
 def _shown(value: Value) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, float | Decimal):
-        if 0 < abs(float(value)) < _SMALL:
-            return f"{value:.3g}"
-        return f"{value:,.4f}".rstrip("0").rstrip(".")
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        return f"{value:.3g}" if 0 < abs(float(value)) < _SMALL else f"{value:,.4f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if _is_figure(value) else str(value)
 
 
 def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
     """Rows of (dotted name, value)."""
-    if isinstance(value, dict):
-        return [row for key, item in value.items() for row in _flat(f"{prefix}.{key}" if prefix else str(key), item)]
-    if isinstance(value, list | tuple):
-        return [row for index, item in enumerate(value) for row in _flat(f"{prefix}.{index}", item)]
-    return [(prefix, value)]
+    if not isinstance(value, dict | list | tuple):
+        return [(prefix, value)]
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [row for key, item in items for row in _flat(f"{prefix}.{key}" if prefix else str(key), item)]
 
 
 T = TypeVar("T")
@@ -251,7 +200,7 @@ class StoreOptions:
 class Usage:
     """Usage from the store: the fleet, its period and that period's name, and whose it is.
 
-    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.held).
+    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).
     """
 
     fleet: Fleet
@@ -328,12 +277,19 @@ class Run:
         from gpucost.periods import month_period, name_of, parse_period
 
         options, tz, now = asked or self.asked, self.settings.tz, datetime.now(UTC)
-        named = parse_period(tz, now, month=options.month, start=options.start, end=options.end, last=options.last)
-        if named is not None:
-            return named
         this_month = month_period(now.astimezone(tz).date(), tz)
-        before = month_period((this_month.start.astimezone(tz) - timedelta(days=1)).date(), tz)
-        return before, name_of(before, tz)
+        last_month = month_period((this_month.start.astimezone(tz) - timedelta(days=1)).date(), tz)
+        named = parse_period(tz, now, month=options.month, start=options.start, end=options.end, last=options.last)
+        return named or (last_month, name_of(last_month, tz))
+
+    def is_described(self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True) -> bool:
+        """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
+
+        `of_store` are those given besides that ask for the store's usage, as those of a scope do, and of a period if
+        `of_period`. Raises UsageError where both are.
+        """
+        asked = self.asked.given() if of_period else self.asked.scope()
+        return is_calculator(dict.fromkeys(flags_of(group, but), True), asked | dict.fromkeys(of_store, True))
 
     def write(self, answer: Answer) -> None:
         """Write the answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
@@ -348,31 +304,79 @@ class Run:
 
 
 def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A what-if command: its parameter `run: Run` stands for the options that all share, less those named in `without`."""
+    """A what-if command: its parameter `run: Run` stands for the options that all share, less those named in `without`.
+
+    A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
+    """
     layout = " ".join(name for name in (*SCOPE, "period", "written", "save") if name not in without)
 
-    def made(function: Callable[..., None]) -> Callable[..., None]:
-        def called(call: Call, **given: Any) -> None:
-            function(**given, run=_run(call))
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        own = [one for one in inspect.signature(function, eval_str=True).parameters.values() if one.name != "run"]
+        groups: dict[str, tuple[Any, list[inspect.Parameter]]]
+        groups = {one.name: (one.annotation, _options(one.annotation)) for one in own if is_dataclass(one.annotation)}
+        expanded = [part for one in own for part in (groups[one.name][1] if one.name in groups else [_option(one)])]
 
-        own = inspect.signature(function, eval_str=True).parameters.values()
-        call = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY)
-        options = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.name != "run"]
+        def called(call: Call, **given: Any) -> None:
+            save, workload = call.more.get("save"), call.more.get("workload")
+            if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
+                raise UsageError(
+                    f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name"
+                )
+            team, namespace, cluster = (list(names) or None for names in (call.teams, call.namespaces, call.clusters))
+            asked = StoreOptions(team, namespace, workload, cluster, call.month, call.start, call.end, call.last)
+            run = Run(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
+            for name, (kind, parts) in groups.items():
+                values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
+                fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
+                given[name] = kind(**fixed, given=tuple(values))
+            function(**given, run=run)
+
         functools.update_wrapper(called, function)
-        called.__signature__ = inspect.Signature([call, *options])  # type: ignore[attr-defined]
+        context = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY)
+        called.__signature__ = inspect.Signature([context, *expanded])  # type: ignore[attr-defined]
         return command(f"* {layout}", more=_SHARED)(called)
 
-    return made
+    return decorate
 
 
-def _run(call: Call) -> Run:
-    """What the shared options say. Raises UsageError."""
-    save, workload = call.more.get("save"), call.more.get("workload")
-    if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
-        raise UsageError(f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name")
-    team, namespace, cluster = (list(names) or None for names in (call.teams, call.namespaces, call.clusters))
-    asked = StoreOptions(team, namespace, workload, cluster, call.month, call.start, call.end, call.last)
-    return Run(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
+def _options(kind: Any) -> list[inspect.Parameter]:
+    """The fields of a dataclass that are options, as a command's parameters."""
+    known = options_in(kind)
+    return [_option(one) for name, one in inspect.signature(kind, eval_str=True).parameters.items() if name in known]
+
+
+def _option(one: inspect.Parameter) -> inspect.Parameter:
+    """A parameter typed as its Option says; of one that has none, as it is itself."""
+    annotated: Any = Annotated
+    one = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    how = next((part for part in getattr(one.annotation, "__metadata__", ()) if isinstance(part, Option)), None)
+    if how is None:
+        return one
+    flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
+    if get_origin(kind) is tuple:
+        kind = list[str]
+    elif get_args(kind):  # or None
+        kind = get_args(kind)[0]
+    given = typer.Option(flag, metavar=how.metavar, help=how.help)
+    if kind is float:
+        given = number_option(flag, how.help, above=how.above, highest=how.most, show_default=how.is_shown)
+    elif kind is Decimal:
+        given = price_option(flag, how.help)
+    elif kind is int:
+        given = typer.Option(flag, min=how.least, max=how.most, metavar=how.metavar or "COUNT", help=how.help)
+    if how.is_shown or kind is bool:
+        return one.replace(annotation=annotated[kind, given])
+    return one.replace(default=None, annotation=annotated[kind | None, given])
+
+
+def _flag(name: str, how: Option) -> str:
+    return how.flag or f"--{name.replace('_', '-')}"
+
+
+def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
+    """The options of a group that were given, as they are typed, but for fields in `but` and those whose default help shows."""
+    known = options_in(type(group)).items()
+    return [_flag(name, how) for name, how in known if name in group.given and name not in but and not how.is_shown]
 
 
 def saved_answers(settings: Config) -> Path:
@@ -380,11 +384,7 @@ def saved_answers(settings: Config) -> Path:
     return settings.store.parent / "whatif"
 
 
-# what is longer, more or dearer is a slip of the keyboard
-_TEN_YEARS_DAYS = 3660
-_MOST_NODES = 1_000_000
 _DEAREST = 10_000_000
-_MOST_GPUS = 100_000
 
 
 def decimal_number(lowest: int = 0, *, above: bool = False, highest: int | None = None) -> Callable[[Any], Decimal]:
@@ -403,19 +403,6 @@ def decimal_number(lowest: int = 0, *, above: bool = False, highest: int | None 
     return number
 
 
-def float_number(lowest: int = 0, *, above: bool = False, highest: int | None = None) -> Callable[[Any], float]:
-    """A parser of times and rates: finite, from `lowest` (or `above` it) to `highest`."""
-    exact = decimal_number(lowest, above=above, highest=highest)
-
-    def number(text: Any) -> float:
-        value = float(exact(text))
-        if math.isinf(value):
-            raise typer.BadParameter(f"{text!r} is too large")
-        return value
-
-    return number
-
-
 def price_option(name: str, help: str) -> Any:
     """An option that takes a price: money above zero, exactly."""
     return typer.Option(name, metavar="MONEY", parser=decimal_number(above=True, highest=_DEAREST), help=help, show_default=False)
@@ -429,48 +416,30 @@ def amount_option(name: str, help: str, *, metavar: str = "MONEY", above: bool =
 def number_option(
     name: str, help: str, *, lowest: int = 0, above: bool = False, highest: int | None = None, show_default: bool = False
 ) -> Any:
-    """An option that takes a time, a rate or a percentage."""
-    parser = float_number(lowest, above=above, highest=highest)
-    return typer.Option(name, metavar="NUMBER", parser=parser, help=help, show_default=show_default)
+    """An option that takes a time, a rate or a percentage: finite, from `lowest` (or `above` it) to `highest`."""
+    exact = decimal_number(lowest, above=above, highest=highest)
+
+    def number(text: Any) -> float:
+        value = float(exact(text))
+        if math.isinf(value):
+            raise typer.BadParameter(f"{text!r} is too large")
+        return value
+
+    return typer.Option(name, metavar="NUMBER", parser=number, help=help, show_default=show_default)
 
 
-OnDemandPriceOption = Annotated[Decimal | None, price_option("--on-demand-price", "On-demand price per hour, in --price-per.")]
-SpotPriceOption = Annotated[Decimal | None, price_option("--spot-price", "Spot price per hour, in --price-per.")]
-PricePerOption = Annotated[PricePer, typer.Option("--price-per", help="What the prices given here are per: a node or a GPU.")]
-NodesOption = Annotated[
-    int | None, typer.Option("--nodes", min=1, max=_MOST_NODES, metavar="COUNT", help="Nodes, each with --gpus. Default: 1.")
-]
-GpusOption = Annotated[
-    int | None,
-    typer.Option(
-        "--gpus",
-        min=1,
-        max=_MOST_GPUS,
-        metavar="COUNT",
-        help="GPUs of a node; without --nodes all of them, as one node. Default: 8.",
-    ),
-]
-HoursOption = Annotated[
-    float | None,
-    number_option("--hours", "Hours that each node is needed. Default: 730, a month.", above=True, highest=24 * _TEN_YEARS_DAYS),
-]
-ActiveHoursPerDayOption = Annotated[
-    float | None, number_option("--active-hours-per-day", "Hours of a day that are needed.", above=True, highest=24)
-]
-DaysOption = Annotated[
-    int | None,
-    typer.Option("--days", min=1, max=_TEN_YEARS_DAYS, metavar="COUNT", help="Days that counts per day run. Default: 30."),
-]
+OnDemandPriceOption = Annotated[Decimal | None, options.ON_DEMAND_PRICE]
+SpotPriceOption = Annotated[Decimal | None, options.SPOT_PRICE]
+PricePerOption = Annotated[PricePer, options.PRICE_PER]
+NodesOption = Annotated[int | None, options.NODES]
+GpusOption = Annotated[int | None, options.GPUS]
+HoursOption = Annotated[float | None, options.HOURS]
+ActiveHoursPerDayOption = Annotated[float | None, options.ACTIVE_HOURS_PER_DAY]
+DaysOption = Annotated[int | None, options.DAYS_COUNTED]
 CurveOption = Annotated[
     Path | None,
     typer.Option("--curve", metavar="FILE", help="Nodes in use, one line per hour: a number, or CSV with a column `nodes`."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="The same seed simulates the same.")]
-
-
-def options_of(**values: object) -> dict[str, object]:
-    """Option names and values, as is_calculator takes them, of parameters; a flag or a list that was not given is None."""
-    return {f"--{name.replace('_', '-')}": None if value is False or value == [] else value for name, value in values.items()}
 
 
 def is_calculator(describing: Mapping[str, object], of_store: Mapping[str, object]) -> bool:
@@ -507,22 +476,20 @@ class ListPrices:
         from gpucost.price.fx import rates
         from gpucost.price.listing import Asked, listing
 
-        asked = Asked(
-            today=datetime.now(self._settings.tz).date(),
-            currency=self._settings.currency,
-            stale_after_days=self._settings.prices.stale_after_days,
+        settings = self._settings
+        query = Asked(
+            today=datetime.now(settings.tz).date(),
+            currency=settings.currency,
+            stale_after_days=settings.prices.stale_after_days,
             providers=providers,
             regions=regions,
             purchase_options=purchase_options,
             all_regions=True,
         )
-        rows = listing(self._con, name, asked, rates(self._settings)).rows
-        return [row for row in rows if row.currency == self._settings.currency]
+        return [row for row in listing(self._con, name, query, rates(settings)).rows if row.currency == settings.currency]
 
     def some(self, name: str, *, purchase_options: tuple[str, ...], provider: str, region: str) -> list[ListedPrice]:
         """The same in one place, empty where nothing is known."""
-        from gpucost.errors import GpucostError
-
         places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
         try:
             return self.all(name, purchase_options=purchase_options, **places)

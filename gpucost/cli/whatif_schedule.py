@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gpucost.cli.whatif import (
-    ActiveHoursPerDayOption,
-    DaysOption,
-    GpusOption,
-    HoursOption,
-    NodesOption,
-    OnDemandPriceOption,
-    PricePerOption,
-    Run,
-    SpotPriceOption,
-    is_calculator,
-    number_option,
-    options_of,
-    whatif_command,
-)
+from gpucost.cli.whatif import Run, flags_of, whatif_command
 from gpucost.errors import GpucostError
-from gpucost.whatif.fleet import PricePer
+from gpucost.whatif.schedule import DescribedNodes, Rules
 
 _NOTEBOOK_IDLE_MINUTES = 60.0
 
 
 @whatif_command()
 def whatif_schedule(
-    on_demand_price: OnDemandPriceOption = None,
-    spot_price: SpotPriceOption = None,
-    price_per: PricePerOption = PricePer.node,
-    nodes: NodesOption = None,
-    gpus: GpusOption = None,
-    hours: HoursOption = None,
-    active_hours_per_day: ActiveHoursPerDayOption = None,
-    days: DaysOption = None,
-    idle_minutes: Annotated[
-        float | None, number_option("--idle-minutes", "Release any pod's GPUs once all were idle for so long.", above=True)
-    ] = None,
-    notebook_idle_minutes: Annotated[
-        float | None, number_option("--notebook-idle-minutes", "The same of notebooks; 60 where no rule is given.", above=True)
-    ] = None,
-    notebook: Annotated[
-        list[str] | None,
-        typer.Option("--notebook", metavar="GLOB", help="Workloads or namespaces that are notebooks; repeatable."),
-    ] = None,
-    empty_minutes: Annotated[
-        float | None, number_option("--empty-minutes", "Remove a node once it was empty for so long. Default: 10.")
-    ] = None,
-    provision_minutes: Annotated[
-        float | None, number_option("--provision-minutes", "A node comes up in so long. Default: 5; by options alone 0.")
-    ] = None,
-    restart_minutes: Annotated[
-        float | None, number_option("--restart-minutes", "A released pod comes back in so long. Default: 2.")
-    ] = None,
+    nodes: DescribedNodes,
+    rules: Rules,
     office_hours: Annotated[
         str | None,
         typer.Option("--office-hours", metavar="HH:MM-HH:MM", help="Local hours outside of which all but batch work is off."),
@@ -77,25 +38,13 @@ def whatif_schedule(
     """
     from dataclasses import replace
 
-    from gpucost.whatif.fleet import NOTEBOOKS, idle_stretches
-    from gpucost.whatif.schedule import OfficeHours, Rules, ScheduleOptions, answer, described, played
+    from gpucost.whatif.fleet import idle_stretches
+    from gpucost.whatif.schedule import OfficeHours, ScheduleOptions, answer, described, played
 
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
-    replayed = options_of(
-        idle_minutes=idle_minutes, notebook_idle_minutes=notebook_idle_minutes, notebook=notebook, empty_minutes=empty_minutes,
-        restart_minutes=restart_minutes,
-    )  # fmt: skip
-    describing = options_of(
-        on_demand_price=on_demand_price, spot_price=spot_price, nodes=nodes, gpus=gpus, hours=hours,
-        active_hours_per_day=active_hours_per_day, days=days,
-    )  # fmt: skip
-    if is_calculator(describing, run.asked.given() | replayed):
-        options, fleet, then = described(
-            on_demand_price=on_demand_price, spot_price=spot_price, price_per=price_per, nodes=nodes, gpus=gpus, hours=hours,
-            active_hours_per_day=active_hours_per_day, days=days, provision_minutes=provision_minutes, office=office,
-            currency=settings.currency,
-        )  # fmt: skip
+    if run.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
+        options, fleet, then = described(nodes, rules, office, settings.currency)
         run.write(run.evaluate(answer(options, fleet, then, {})))
         return
 
@@ -103,24 +52,16 @@ def whatif_schedule(
     asked = run.asked
     of_clusters = bool(asked.cluster) and not (asked.team or asked.namespace or asked.workload)
     usage = run.usage(replace(asked, cluster=None) if of_clusters else asked)
-    fleet = usage.fleet
+    fleet, scope = usage.fleet, usage.scope_name
     if of_clusters:
+        scope = ", ".join(sorted(set(asked.cluster or ())))
         fleet = fleet.in_clusters(asked.cluster or ())
         if not fleet.nodes:
-            named = ", ".join(sorted(set(asked.cluster or ())))
-            raise GpucostError(f"nothing in {usage.period} was used in {named}", "gpucost report --by cluster lists them")
-    minutes = {
-        "empty_minutes": empty_minutes, "provision_minutes": provision_minutes, "restart_minutes": restart_minutes,
-        "idle_minutes": idle_minutes, "notebook_idle_minutes": notebook_idle_minutes,
-    }  # fmt: skip
-    values: dict[str, Any] = {name: value for name, value in minutes.items() if value is not None}
-    given = frozenset(values) | ({"notebooks"} if notebook else frozenset())
-    if idle_minutes is None and notebook_idle_minutes is None and office is None:
-        values["notebook_idle_minutes"] = _NOTEBOOK_IDLE_MINUTES
-    opening = tuple(office.spans(usage.period, settings.tz)) if office else None
-    rules = Rules(**values, notebooks=tuple(notebook or NOTEBOOKS), office=opening)
+            raise GpucostError(f"nothing in {usage.period} was used in {scope}", "gpucost report --by cluster lists them")
+    if rules.shortest_idle_ms == 0 and office is None:
+        rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
+    rules = replace(rules, office=tuple(office.spans(usage.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.shortest_idle_ms
     idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
-    scope = ", ".join(sorted(asked.cluster or ())) if of_clusters else usage.scope_name
-    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed, given)
+    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed)
     run.write(run.evaluate(answer(options, fleet, played(options, fleet, idle), idle)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import Costs, Fleet
+from gpucost.whatif.fleet import Costs, Fleet, options_in
 
+_LINES_SHOWN = 20
 Value = str | int | float | Decimal | None
 
 
@@ -23,16 +25,16 @@ class Position:
     more: dict[str, Value] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, costs: Costs, currency: str, **more: Value) -> Position:
-        """What the stages said; money is the nodes' whole cost, since unallocated GPUs are paid too."""
-        return cls(costs.node_cost, currency, costs.gpu_hours, costs.node_hours, more)
+    def of(cls, costs: Costs, currency: str, held: Fleet | None = None) -> Position:
+        """What the stages said; money is the nodes' whole cost, since unallocated GPUs are paid too.
 
-    @classmethod
-    def held(cls, costs: Costs, currency: str, fleet: Fleet, **more: Value) -> Position:
-        """The same of the pods alone, where only some of a fleet's pods were asked for: the rest of nodes is others' cost."""
-        gpus = {(node.cluster, node.name): node.gpus for node in fleet.nodes}
-        shares = ((pod.to_ms - pod.from_ms) * pod.gpus / gpus[pod.cluster, pod.node] for pod in fleet.pods)
-        return cls(costs.cost, currency, costs.allocated_gpu_hours, round(sum(shares) / MS_PER_HOUR, 9), more)
+        Of the fleet `held` only some pods were asked for: it is theirs alone, as the rest of their nodes is others' cost.
+        """
+        if held is None:
+            return cls(costs.node_cost, currency, costs.gpu_hours, costs.node_hours)
+        nodes = held.by_name
+        shares = (pod.gpu_ms / nodes[pod.place].gpus for pod in held.pods)
+        return cls(costs.cost, currency, costs.allocated_gpu_hours, round(sum(shares) / MS_PER_HOUR, 9))
 
     def __mul__(self, times: int) -> Position:
         return Position(self.cost * times, self.currency, self.gpu_hours * times, self.node_hours * times, self.more)
@@ -59,6 +61,17 @@ def assumed(name: str, value: Value, unit: str, given: object, default: str = "d
     return Assumption(name, value, unit, default if given is None else "option")
 
 
+def stated(options: Any, *names: str) -> list[Assumption]:
+    """Fields as assumptions, as their Option says, in this order; `options.given` are no defaults. None is left out."""
+    known = options_in(type(options))
+    values = {name: getattr(options, name) for name in names}
+    return [
+        Assumption(known[name].says, value, known[name].unit, "option" if name in options.given else "default")
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """Between which values a figure lies, and what that means: `5 % to 95 % of 10,000 simulated runs`."""
@@ -78,6 +91,15 @@ class Rows:
     columns: tuple[str, ...]
     lines: tuple[tuple[Value, ...], ...]
     note: str | None = None
+
+    @classmethod
+    def top(
+        cls, title: str, columns: tuple[str, ...], lines: Sequence[tuple[Value, ...]], more: str, note: str = ""
+    ) -> tuple[Rows, ...]:
+        """The first 20 lines, and a note, also on how many `more` there are; no table of no lines."""
+        hidden = len(lines) - _LINES_SHOWN
+        notes = [text for text in (note, more.format(hidden) if hidden > 0 else "") if text]
+        return (cls(title, columns, tuple(lines[:_LINES_SHOWN]), " ".join(notes) or None),) if lines else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,27 +41,25 @@ def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: 
 
 def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
     """What each of the fleets costs, in order."""
-    found: dict[int, Costs] = {}
+    costs: dict[int, Costs] = {}
     for numbers in _at_one_time(fleets):
-        found |= zip(numbers, _costs_together(config, [fleets[number] for number in numbers]), strict=True)
-    return [found[number] for number in range(len(fleets))]
+        costs |= zip(numbers, _costs_together(config, [fleets[number] for number in numbers]), strict=True)
+    return [costs[number] for number in range(len(fleets))]
 
 
 def _at_one_time(fleets: Sequence[Fleet]) -> list[list[int]]:
     """Fleets whose times meet, as positions: the stages walk through all days between the first and the last."""
-    spans = sorted(
-        (min((n.from_ms for n in fleet.nodes), default=0), max((n.to_ms for n in fleet.nodes), default=0), number)
+    spans = [
+        (min((node.from_ms for node in fleet.nodes), default=0), max((node.to_ms for node in fleet.nodes), default=0), number)
         for number, fleet in enumerate(fleets)
-    )
+    ]
     groups: list[list[int]] = []
     until = 0
-    for begin, end, number in spans:
-        if groups and begin <= until:
-            groups[-1].append(number)
-            until = max(until, end)
-        else:
-            groups.append([number])
-            until = end
+    for begin, end, number in sorted(spans):
+        if not groups or begin > until:
+            groups.append([])
+        groups[-1].append(number)
+        until = max(until, end)
     return groups
 
 
@@ -81,11 +79,11 @@ def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
     for cluster, *figures in totals:
         number = int(cluster.partition("/")[0])
         sums[number] = [before + more for before, more in zip(sums[number], figures, strict=True)]
-    found = [Costs(*one[:3], *(round(ms / MS_PER_HOUR, 9) for ms in one[3:])) for one in sums]
+    costs = [Costs(*one[:3], *(round(ms / MS_PER_HOUR, 9) for ms in one[3:])) for one in sums]
     for cluster, namespace, workload, amount in rows:
         number, _, own = cluster.partition("/")
-        found[int(number)].by_workload[own, namespace, workload] = amount
-    return found
+        costs[int(number)].by_workload[own, namespace, workload] = amount
+    return costs
 
 
 def _tables(fleets: Sequence[Fleet]) -> dict[str, dict[str, list[Any]]]:

@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from gpucost.errors import DataError, UsageError
@@ -89,17 +90,14 @@ class Curve:
 
 def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -> Curve:
     """The hourly curve of spans (from, to, nodes), in milliseconds, over [from_ms, to_ms); the last hour may be a part of one."""
-    count = max(1, -(-(to_ms - from_ms) // MS_PER_HOUR))
-    ends = [min(from_ms + (index + 1) * MS_PER_HOUR, to_ms) for index in range(count)]
-    starts = [from_ms + index * MS_PER_HOUR for index in range(count)]
-    busy = [0.0] * count
+    edges = [*range(from_ms, to_ms, MS_PER_HOUR), to_ms]
+    busy = [0.0] * (len(edges) - 1)
     for start, end, nodes in spans:
         first, last = max(start, from_ms), min(end, to_ms)
-        if first >= last:
-            continue
-        for index in range((first - from_ms) // MS_PER_HOUR, (last - 1 - from_ms) // MS_PER_HOUR + 1):
-            busy[index] += (min(last, ends[index]) - max(first, starts[index])) * nodes
-    lengths = [(end - start) / MS_PER_HOUR for start, end in zip(starts, ends, strict=True)]
+        if first < last:
+            for hour in range((first - from_ms) // MS_PER_HOUR, (last - 1 - from_ms) // MS_PER_HOUR + 1):
+                busy[hour] += (min(last, edges[hour + 1]) - max(first, edges[hour])) * nodes
+    lengths = [(end - start) / MS_PER_HOUR for start, end in pairwise(edges)]
     levels = (time / MS_PER_HOUR / length for time, length in zip(busy, lengths, strict=True))
     return Curve(tuple(levels), tuple(lengths))
 

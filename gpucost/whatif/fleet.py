@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -53,9 +53,18 @@ class Node:
     gpu_model: str | None = None
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What knows it, of all nodes."""
+        return self.cluster, self.name
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+    @property
     def hours(self) -> float:
         """Node-hours."""
-        return (self.to_ms - self.from_ms) / MS_PER_HOUR
+        return self.length_ms / MS_PER_HOUR
 
     def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
         """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
@@ -85,6 +94,30 @@ class Pod:
     uid: str = ""
     cluster: str = "default"
 
+    @property
+    def key(self) -> PodKey:
+        """What its idle stretches and levels are kept by."""
+        return self.cluster, self.uid
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The key of its node."""
+        return self.cluster, self.node
+
+    @property
+    def owner(self) -> tuple[str, str, str]:
+        """Its workload: cluster, namespace, Kind/name."""
+        return self.cluster, self.namespace, self.workload
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+    @property
+    def gpu_ms(self) -> float:
+        """GPU time, as its GPUs' milliseconds."""
+        return self.length_ms * self.gpus
+
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
@@ -95,8 +128,18 @@ class Fleet:
 
     def with_nodes(self, edit: Callable[[Node], Node | None]) -> Fleet:
         """The same fleet, each node as `edit` returns it; None takes the node away, and its pods with it."""
-        kept = {(node.cluster, node.name): edited for node in self.nodes if (edited := edit(node)) is not None}
-        return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if (pod.cluster, pod.node) in kept))
+        kept = {node.key: edited for node in self.nodes if (edited := edit(node)) is not None}
+        return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if pod.place in kept))
+
+    @property
+    def by_name(self) -> dict[tuple[str, str], Node]:
+        """Its nodes by cluster and name, as pods name them."""
+        return {node.key: node for node in self.nodes}
+
+    def without(self, pods: Collection[Pod]) -> Fleet:
+        """All of its nodes, and the other pods."""
+        gone = set(pods)
+        return Fleet(self.nodes, tuple(pod for pod in self.pods if pod not in gone))
 
     def in_clusters(self, clusters: Collection[str]) -> Fleet:
         """The part of it in these clusters, their empty nodes too."""
@@ -113,11 +156,10 @@ class Fleet:
         alike: dict[Node, list[Node]] = defaultdict(list)
         for node in self.nodes:
             alike[replace(node, name="")].append(node)
-        name_of = {(node.cluster, node.name): several[0].name for several in alike.values() for node in several}
-        held: dict[tuple[str, str, int, int, str, str, str], float] = defaultdict(float)
+        name_of = {node.key: several[0].name for several in alike.values() for node in several}
+        held: dict[Pod, float] = defaultdict(float)
         for pod in self.pods:
-            name = name_of[pod.cluster, pod.node]
-            held[name, pod.workload, pod.from_ms, pod.to_ms, pod.namespace, pod.team, pod.cluster] += pod.gpus
+            held[replace(pod, node=name_of[pod.place], gpus=0, uid="")] += pod.gpus
         nodes = (
             replace(
                 several[0],
@@ -126,10 +168,7 @@ class Fleet:
             )
             for several in alike.values()
         )
-        pods = (
-            Pod(node, workload, gpus, begin, end, namespace, team, f"{node}/{number}", cluster)
-            for number, ((node, workload, begin, end, namespace, team, cluster), gpus) in enumerate(held.items())
-        )
+        pods = (replace(pod, gpus=gpus, uid=f"{pod.node}/{number}") for number, (pod, gpus) in enumerate(held.items()))
         return Fleet(tuple(nodes), tuple(pods))
 
     def __add__(self, other: Fleet) -> Fleet:
@@ -199,6 +238,45 @@ def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
 def node_shape(nodes: int | None, gpus: int | None) -> tuple[int, int]:
     """(nodes, GPUs per node) that --nodes and --gpus mean."""
     return (nodes or 1, gpus or GPUS_PER_NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
+
+    A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
+    the default.
+    """
+
+    help: str
+    metavar: str | None = None
+    least: int = 0
+    most: int | None = None
+    above: bool = False
+    flag: str = ""
+    is_shown: bool = False
+    says: str = ""
+    unit: str = ""
+
+
+def options_in(kind: type) -> dict[str, Option]:
+    """The fields of a class that are options, by name, in order."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: how for name, hint in hints.items() for how in getattr(hint, "__metadata__", ()) if isinstance(how, Option)}
+
+
+# Options that several what-ifs have; what is longer, more or dearer is a slip of the keyboard.
+_TEN_YEARS = 3660
+ON_DEMAND_PRICE = Option("On-demand price per hour, in --price-per.")
+SPOT_PRICE = Option("Spot price per hour, in --price-per.")
+PRICE_PER = Option("What the prices given here are per: a node or a GPU.", is_shown=True)
+NODES = Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
+_GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
+GPUS = Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")
+_HOURS = "Hours that each node is needed. Default: 730, a month."
+HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
+ACTIVE_HOURS_PER_DAY = Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
+DAYS_COUNTED = Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")
 
 
 def days_counted(days: int | None, active_hours_per_day: float | None) -> int:
@@ -308,16 +386,16 @@ class Scope:
 
 def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
     """What the attributed store says was used in `period` by whom `scope` names. Raises GpucostError where there is nothing."""
-    filters: dict[str, tuple[str, ...]] = {
-        "teams": scope.teams,
-        "namespaces": scope.namespaces,
-        "workloads": scope.workloads,
-        "clusters": scope.clusters,
-    }
+    filters: dict[str, tuple[str, ...]] = asdict(scope)
     rows = read_usage(con, period.start_ms, period.end_ms, **filters)
     if not rows.nodes:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
     return fleet_of(rows.nodes, rows.prices, rows.pods)
+
+
+# what rows of the store's usage call as a Node and a Pod do
+_NODE = ("cluster", "from_ms", "to_ms", "capacity_type", "provider", "region", "zone", "zone_id", "instance_type", "gpu_model")
+_POD = ("cluster", "uid", "namespace", "workload", "team", "gpus")
 
 
 def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:
@@ -330,34 +408,15 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
     for row in nodes:
         key = (row["cluster"], row["node"])
         taken[key] += 1
-        parts[row["node_id"]].append(
-            Node(
-                name=row["node"] if taken[key] == 1 else f"{row['node']}#{taken[key]}",
-                gpus=row["gpu_count"],
-                from_ms=row["from_ms"],
-                to_ms=row["to_ms"],
-                prices=tuple(_prices(segments[row["node_id"]], row["from_ms"], row["to_ms"])),
-                capacity_type=row["capacity_type"],
-                cluster=row["cluster"],
-                provider=row["provider"],
-                region=row["region"],
-                zone=row["zone"],
-                zone_id=row["zone_id"],
-                instance_type=row["instance_type"],
-                gpu_model=row["gpu_model"],
-            )
-        )
+        name = row["node"] if taken[key] == 1 else f"{row['node']}#{taken[key]}"
+        steps = tuple(_prices(segments[row["node_id"]], row["from_ms"], row["to_ms"]))
+        parts[row["node_id"]].append(Node(name=name, gpus=row["gpu_count"], prices=steps, **{one: row[one] for one in _NODE}))
     held = tuple(
         Pod(
             node=part.name,
-            workload=row["workload"],
-            gpus=row["gpus"],
             from_ms=max(row["held_from_ms"], part.from_ms),
             to_ms=min(row["held_to_ms"], part.to_ms),
-            namespace=row["namespace"],
-            team=row["team"],
-            uid=row["uid"],
-            cluster=row["cluster"],
+            **{one: row[one] for one in _POD},
         )
         for row in pods
         for part in parts[row["node_id"]]

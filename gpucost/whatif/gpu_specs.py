@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -51,38 +52,31 @@ class Facts:
         """The model that `spelling` means. Raises UsageError, naming the nearest."""
         plain = re.sub(r"[^a-z0-9]", "", spelling.lower())
         name = self.aliases.get(re.sub(r"^(nvidia|tesla)+", "", plain), spelling)
-        if found := self.models.get(name):
-            return found
+        if name in self.models:
+            return self.models[name]
         by_lower = {known.lower(): known for known in self.models}
         near = get_close_matches(spelling.lower(), list(by_lower), n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(by_lower[key] for key in near)}?" if near else "gpucost prices lists the models known"
         raise UsageError(f"{option} {spelling!r} is no GPU model known", hint)
 
 
+_MODELS = "SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, source_id FROM gpu_models"
+_PROFILES = """
+SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu
+FROM mig_profiles
+ORDER BY ALL"""
+
+
 def load_facts(con: DuckDBPyConnection) -> Facts:
     """The shipped facts; loads the catalog's temporary tables on `con`."""
     catalog.load_catalog(con)
     dates = source_dates()
-    profiles: dict[str, list[Profile]] = {}
-    rows = con.execute(
-        "SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu FROM mig_profiles"
-        " ORDER BY ALL"
-    ).fetchall()
-    for model, name, *slices in rows:
-        profiles.setdefault(model, []).append(Profile(name, *slices))
+    profiles: dict[str, list[Profile]] = defaultdict(list)
+    for model, *profile in con.execute(_PROFILES).fetchall():
+        profiles[model].append(Profile(*profile))
     models = {
-        name: Model(
-            name,
-            memory,
-            None if tflops is None else float(tflops),
-            vendor,
-            slices,
-            tuple(profiles.get(name, ())),
-            dates.get(source),
-        )
-        for name, memory, tflops, vendor, slices, source in con.execute(
-            "SELECT gpu_model, memory_mib, fp16_dense_tflops, vendor, mig_slices, source_id FROM gpu_models"
-        ).fetchall()
+        name: Model(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source))
+        for name, memory, tflops, vendor, slices, source in con.execute(_MODELS).fetchall()
     }
     return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))
 

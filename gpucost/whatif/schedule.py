@@ -5,22 +5,31 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
 from gpucost.whatif.fleet import (
+    ACTIVE_HOURS_PER_DAY,
     DAYS,
+    DAYS_COUNTED,
+    GPUS,
     GPUS_PER_NODE,
+    HOURS,
     HOURS_PER_MONTH,
+    NODES,
     NOTEBOOKS,
+    ON_DEMAND_PRICE,
+    PRICE_PER,
+    SPOT_PRICE,
     Fleet,
     Idle,
     Node,
+    Option,
     Pod,
     Price,
     PricePer,
@@ -52,42 +61,35 @@ class OfficeHours:
     @classmethod
     def parse(cls, hours: str, weekdays: str) -> OfficeHours:
         """Of `08:00-18:00` and `mon-fri` or `mon,wed,sat`. Raises UsageError."""
-        found = _HOURS.fullmatch(hours.strip())
-        if not found:
+        match = _HOURS.fullmatch(hours.strip())
+        if not match:
             raise UsageError(f"--office-hours {hours!r} cannot be read", "write them as 08:00-18:00")
-        first, first_minutes, last, last_minutes = map(int, found.groups())
+        first, first_minutes, last, last_minutes = map(int, match.groups())
         opens, closes = first * 60 + first_minutes, last * 60 + last_minutes
         if max(first_minutes, last_minutes) > 59 or opens > 1439 or closes > 1440 or opens == closes:
             raise UsageError(f"--office-hours {hours!r} are no hours of a day", "write them as 08:00-18:00, up to 24:00")
         return cls(opens, closes, _weekdays(weekdays))
 
     @property
-    def hours_per_day(self) -> float:
-        return ((self.closes - self.opens) % 1440 or 1440) / 60
+    def minutes_per_day(self) -> int:
+        return (self.closes - self.opens) % 1440 or 1440
 
     @property
     def share_of_week(self) -> float:
         """Of all hours, 0-1."""
-        return self.hours_per_day * len(self.weekdays) / HOURS_PER_WEEK
+        return self.minutes_per_day / 60 * len(self.weekdays) / HOURS_PER_WEEK
 
     def spans(self, period: Period, tz: ZoneInfo) -> list[Span]:
         """The stretches of the period in which the office is open, in milliseconds, in order."""
-        wider = Period(period.start - timedelta(days=1), period.end)
-        spans = []
-        for day in local_days(wider, tz):
-            if day.weekday() not in self.weekdays:
-                continue
-            closing = day if self.closes > self.opens else day + timedelta(days=1)
-            at = [to_ms(_local(on, minute, tz)) for on, minute in ((day, self.opens), (closing, self.closes))]
-            span = (max(at[0], period.start_ms), min(at[1], period.end_ms))
-            if span[0] < span[1]:
-                spans.append(span)
-        return spans
 
+        def at(day: date, minute: int) -> int:
+            # 24:00 is the next day's midnight
+            moment = datetime.combine(day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz)
+            return to_ms(moment.astimezone(UTC))
 
-def _local(day: date, minute: int, tz: ZoneInfo) -> datetime:
-    # 24:00 is the next day's midnight
-    return datetime.combine(day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz).astimezone(UTC)
+        closes, wider = self.opens + self.minutes_per_day, Period(period.start - timedelta(days=1), period.end)
+        days = (day for day in local_days(wider, tz) if day.weekday() in self.weekdays)
+        return intersect(((at(day, self.opens), at(day, closes)) for day in days), [(period.start_ms, period.end_ms)])
 
 
 def _weekdays(text: str) -> frozenset[int]:
@@ -102,22 +104,14 @@ def _weekdays(text: str) -> frozenset[int]:
     return frozenset(chosen)
 
 
-def intersect(spans: list[Span], others: list[Span]) -> list[Span]:
-    """What lies in both; each list in order and without overlaps."""
-    both, i, j = [], 0, 0
-    while i < len(spans) and j < len(others):
-        begin, end = max(spans[i][0], others[j][0]), min(spans[i][1], others[j][1])
-        if begin < end:
-            both.append((begin, end))
-        if spans[i][1] < others[j][1]:
-            i += 1
-        else:
-            j += 1
-    return both
+def intersect(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
+    """What lies in both; each in order and without overlaps."""
+    both = ((max(begin, start), min(end, stop)) for begin, end in spans for start, stop in others)
+    return [span for span in both if span[0] < span[1]]
 
 
-def subtract(spans: list[Span], others: list[Span]) -> list[Span]:
-    """What of `spans` lies in none of `others`; each list in order and without overlaps."""
+def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """What of `spans` lies in none of `others`; each in order and without overlaps."""
     left: list[Span] = []
     for begin, end in spans:
         at = begin
@@ -132,7 +126,7 @@ def subtract(spans: list[Span], others: list[Span]) -> list[Span]:
     return left
 
 
-def total_hours(spans: list[Span]) -> float:
+def total_hours(spans: Iterable[Span]) -> float:
     """Hours that the spans last together."""
     return sum(end - begin for begin, end in spans) / MS_PER_HOUR
 
@@ -148,27 +142,55 @@ class Rules:
     stretches of the period, which hold for all but batch work: that ends by itself.
     """
 
-    idle_minutes: float | None = None
-    notebook_idle_minutes: float | None = None
-    notebooks: tuple[str, ...] = NOTEBOOKS
+    idle_minutes: Annotated[
+        float | None,
+        Option(
+            "Release any pod's GPUs once all were idle for so long.", above=True,
+            says="a GPU is released when idle for", unit="minutes",
+        ),
+    ] = None  # fmt: skip
+    notebook_idle_minutes: Annotated[
+        float | None,
+        Option(
+            "The same of notebooks; 60 where no rule is given.", above=True,
+            says="a notebook's GPU is released when idle for", unit="minutes",
+        ),
+    ] = None  # fmt: skip
+    notebooks: Annotated[
+        tuple[str, ...], Option("Workloads or namespaces that are notebooks; repeatable.", "GLOB", flag="--notebook")
+    ] = NOTEBOOKS
     office: tuple[Span, ...] | None = None
-    empty_minutes: float = 10.0
-    provision_minutes: float = 5.0
-    restart_minutes: float = 2.0
+    empty_minutes: Annotated[
+        float,
+        Option(
+            "Remove a node once it was empty for so long. Default: 10.", says="a node is removed when empty for", unit="minutes"
+        ),
+    ] = 10.0
+    provision_minutes: Annotated[
+        float,
+        Option(
+            "A node comes up in so long. Default: 5; by options alone 0.", says="a node is provisioned in", unit="minutes"
+        ),
+    ] = 5.0  # fmt: skip
+    restart_minutes: Annotated[
+        float,
+        Option("A released pod comes back in so long. Default: 2.", says="a released pod comes back in", unit="minutes"),
+    ] = 2.0
+    given: Collection[str] = ()
 
     def patience_ms(self, pod: Pod) -> int | None:
         """How long the pod may be idle; None: as long as it likes."""
-        limits = [self.idle_minutes]
-        if is_notebook(pod, self.notebooks):
-            limits.append(self.notebook_idle_minutes)
-        given = [limit for limit in limits if limit is not None]
-        return round(min(given) * MS_PER_MINUTE) if given else None
+        limits = (self.idle_minutes, self.notebook_idle_minutes if is_notebook(pod, self.notebooks) else None)
+        return _shortest_ms(limits)
 
     @property
     def shortest_idle_ms(self) -> int:
         """Idle stretches under this change nothing."""
-        given = [limit for limit in (self.idle_minutes, self.notebook_idle_minutes) if limit is not None]
-        return round(min(given) * MS_PER_MINUTE) if given else 0
+        return _shortest_ms((self.idle_minutes, self.notebook_idle_minutes)) or 0
+
+
+def _shortest_ms(minutes: Iterable[float | None]) -> int | None:
+    return min((round(limit * MS_PER_MINUTE) for limit in minutes if limit is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +202,16 @@ class Piece:
     to_ms: int
     returns: bool
 
+    @property
+    def gpu_ms(self) -> float:
+        return (self.to_ms - self.from_ms) * self.pod.gpus
+
 
 def pieces(pod: Pod, rules: Rules, idle: Collection[Span]) -> list[Piece]:
     """The stretches that the rules leave the pod; a whole one where none of them touches it."""
     spans: list[Span] = [(pod.from_ms, pod.to_ms)]
     if rules.office is not None and not is_batch(pod):
-        spans = intersect(spans, list(rules.office))
+        spans = intersect(spans, rules.office)
     patience = rules.patience_ms(pod)
     if patience is not None:
         spans = subtract(spans, [(begin + patience, end) for begin, end in idle if end - begin > patience])
@@ -223,88 +249,88 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     """
     by_node: dict[tuple[str, str], list[Piece]] = defaultdict(list)
     for piece in (kept := tuple(kept)):
-        by_node[piece.pod.cluster, piece.pod.node].append(piece)
+        by_node[piece.pod.place].append(piece)
+    waits: list[Wait] = []
     nodes: list[Node] = []
     pods: list[Pod] = []
-    waits: list[Wait] = []
     for node in fleet.nodes:
-        lives = _Lives(node, rules, removable=remove_nodes and node.capacity_type not in PAID_ANYWAY)
-        for piece in sorted(by_node[node.cluster, node.name], key=lambda p: (p.from_ms, p.to_ms, p.pod.uid)):
-            lives.place(piece)
-        nodes += lives.nodes()
+        removable = remove_nodes and node.capacity_type not in PAID_ANYWAY
+        lives, delays = _lives(node, by_node[node.key], rules, removable=removable)
+        nodes += lives.nodes
         pods += lives.pods
-        waits += lives.waits
+        waits += delays
     waits.sort(key=lambda wait: (wait.at_ms, wait.pod.uid))
     return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(waits), kept)
 
 
-class _Lives:
-    """One node's lives: stretches in which it is up."""
+def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) -> tuple[Fleet, list[Wait]]:
+    """One node's lives, as nodes of their own: each piece begins as soon as the node, its GPUs and the pod itself are there."""
+    minutes = (rules.provision_minutes, rules.empty_minutes, rules.restart_minutes)
+    provision_ms, empty_ms, restart_ms = (round(each * MS_PER_MINUTE) for each in minutes)
 
-    def __init__(self, node: Node, rules: Rules, *, removable: bool) -> None:
-        self.node = node
-        self.removable = removable
-        self.provision_ms = round(rules.provision_minutes * MS_PER_MINUTE)
-        self.empty_ms = round(rules.empty_minutes * MS_PER_MINUTE)
-        self.restart_ms = round(rules.restart_minutes * MS_PER_MINUTE)
-        self.spans: list[list[int]] = [[node.from_ms, self._removed(node.from_ms)]]
-        self.ready_ms = node.from_ms
-        self.running: list[tuple[int, float]] = []  # (end, GPUs)
-        self.ends: dict[str, int] = {}
-        self.pods: list[Pod] = []
-        self.waits: list[Wait] = []
-
-    def place(self, piece: Piece) -> None:
-        """Let the piece begin as soon as the node, its GPUs and the pod itself are there."""
-        self.running = [held for held in self.running if held[0] > piece.from_ms]
-        asked = max(piece.from_ms, self.ends.get(piece.pod.uid, 0))
-        if self.removable and asked >= self.spans[-1][1]:
-            self.spans.append([asked, asked])
-            self.ready_ms = asked + self.provision_ms
-        begin = self._free_at(max(asked, self.ready_ms), piece.pod.gpus)
-        delay = begin - piece.from_ms + (self.restart_ms if piece.returns else 0)
-        end = piece.to_ms + delay if is_batch(piece.pod) else max(piece.to_ms, begin)
-        if delay > 0:
-            self.waits.append(Wait(piece.pod, piece.from_ms, delay / MS_PER_HOUR))
-        if begin < end:
-            uid = piece.pod.uid if piece.from_ms == piece.pod.from_ms else f"{piece.pod.uid}@{piece.from_ms}"
-            self.pods.append(replace(piece.pod, node=self._name(len(self.spans)), from_ms=begin, to_ms=end, uid=uid))
-            self.running.append((end, piece.pod.gpus))
-            self.ends[piece.pod.uid] = end
-        self.spans[-1][1] = max(self.spans[-1][1], self._removed(max(end, begin)))
-
-    def nodes(self) -> list[Node]:
-        """The node's lives as nodes of their own."""
-        return [
-            replace(self.node, name=self._name(number), from_ms=begin, to_ms=end)
-            for number, (begin, end) in enumerate(self.spans, start=1)
-            if begin < end
-        ]
-
-    def _name(self, number: int) -> str:
-        return self.node.name if number == 1 else f"{self.node.name}@{number}"
-
-    def _removed(self, empty_from_ms: int) -> int:
+    def removed(empty_from_ms: int) -> int:
         """When the node goes that is empty from then on: never later than it really did, unless work moved past that."""
-        if not self.removable:
-            return max(self.node.to_ms, empty_from_ms)
-        return max(empty_from_ms, min(empty_from_ms + self.empty_ms, self.node.to_ms))
+        if not removable:
+            return max(node.to_ms, empty_from_ms)
+        return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms))
 
-    def _free_at(self, begin: int, gpus: float) -> int:
-        """The first moment from `begin` on with so many GPUs free. What was placed already holds its own until it ends."""
+    def name(life: int) -> str:
+        return node.name if life == 1 else f"{node.name}@{life}"
+
+    ups, ready_ms = [[node.from_ms, removed(node.from_ms)]], node.from_ms
+    running: list[tuple[int, float]] = []  # (end, GPUs)
+    ends: dict[str, int] = {}
+    pods: list[Pod] = []
+    waits: list[Wait] = []
+    for piece in sorted(kept, key=lambda p: (p.from_ms, p.to_ms, p.pod.uid)):
+        pod = piece.pod
+        running = [held for held in running if held[0] > piece.from_ms]
+        begin = max(piece.from_ms, ends.get(pod.uid, 0))
+        if removable and begin >= ups[-1][1]:
+            ups.append([begin, begin])
+            ready_ms = begin + provision_ms
+        begin = max(begin, ready_ms)
         # until something was put off nothing meets that did not: what held more than the node has goes on doing so
-        if not self.waits:
-            return begin
-        ends = sorted(held for held in self.running if held[0] > begin)
-        taken = sum(held for _, held in ends)
-        for end, freed in ends:
-            if taken + gpus <= self.node.gpus + _ROUNDING:
-                break
-            begin, taken = end, taken - freed
-        return begin
+        if waits:
+            begin = _free_at(begin, node.gpus - pod.gpus, running)
+        delay = begin - piece.from_ms + (restart_ms if piece.returns else 0)
+        end = piece.to_ms + delay if is_batch(pod) else max(piece.to_ms, begin)
+        if delay > 0:
+            waits.append(Wait(pod, piece.from_ms, delay / MS_PER_HOUR))
+        if begin < end:
+            uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
+            pods.append(replace(pod, node=name(len(ups)), from_ms=begin, to_ms=end, uid=uid))
+            running.append((end, pod.gpus))
+            ends[pod.uid] = end
+        ups[-1][1] = max(ups[-1][1], removed(max(end, begin)))
+    nodes = (replace(node, name=name(life), from_ms=start, to_ms=end) for life, (start, end) in enumerate(ups, 1) if start < end)
+    return Fleet(tuple(nodes), tuple(pods)), waits
 
 
-_WORKLOADS_SHOWN = 20
+def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> int:
+    """The first moment from `begin` on when what runs (until when, on how many GPUs) holds no more than `gpus`."""
+    ends = sorted(held for held in running if held[0] > begin)
+    taken = sum(held for _, held in ends)
+    for end, freed in ends:
+        if taken <= gpus + _ROUNDING:
+            break
+        begin, taken = end, taken - freed
+    return begin
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedNodes:
+    """Nodes that options describe, equal and always on, and when they are needed."""
+
+    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
+    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
+    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    nodes: Annotated[int, NODES] = 1
+    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
+    hours: Annotated[float | None, HOURS] = None
+    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
+    days: Annotated[int | None, DAYS_COUNTED] = None
+    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +345,6 @@ class ScheduleOptions:
     period: str
     scope: str
     is_narrowed: bool = False
-    given: frozenset[str] = field(default_factory=frozenset)
     nodes: int = 1
     break_even_hours: float | None = None
     break_even: tuple[str, ...] = ()
@@ -328,23 +353,38 @@ class ScheduleOptions:
 
 def played(options: ScheduleOptions, fleet: Fleet, idle: Idle) -> Replay:
     """The fleet under the rules."""
-    kept = [piece for pod in fleet.pods for piece in pieces(pod, options.rules, idle.get((pod.cluster, pod.uid), ()))]
+    kept = [piece for pod in fleet.pods for piece in pieces(pod, options.rules, idle.get(pod.key, ()))]
     return replay(fleet, kept, options.rules, remove_nodes=not options.is_narrowed)
 
 
 def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle) -> Scenario[Answer]:
     """What the schedule saves in the period, and whom it makes wait."""
     is_described, times = bool(options.assumptions), options.nodes
-    fleets = (fleet, then.fleet)
-    costs = yield fleets
+    costs = yield fleet, then.fleet
     today, scenario = (
-        (Position.held(one, options.currency, of) if options.is_narrowed else Position.of(one, options.currency)) * times
-        for of, one in zip(fleets, costs, strict=True)
+        Position.of(one, options.currency, of if options.is_narrowed else None) * times
+        for of, one in zip((fleet, then.fleet), costs, strict=True)
     )
-    hours = [wait.hours for wait in then.waits]
-    waited, longest, saving = sum(hours) * times, max(hours, default=0.0) * 60, today.cost - scenario.cost
-    released = _held_hours(fleet.pods) - sum((p.to_ms - p.from_ms) * p.pod.gpus for p in then.kept) / MS_PER_HOUR
+    saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
+    waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
+    per_hour = round(saving / Decimal(str(waited)), 6) if waited > 0 and saving > 0 else None
+    released = (sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)) / MS_PER_HOUR
     cut = _busy_hours_cut(fleet, options.rules, idle)
+    if saving <= 0:
+        break_even = "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
+    elif per_hour is None:
+        break_even = "Nobody would have waited: nothing but a change of usage breaks it."
+    else:
+        break_even = f"It pays as long as an hour that somebody waits is worth less than {per_hour:,.2f} {options.currency}."
+    delays = ["Nobody would have waited."]
+    if hours:
+        delays = [f"{len(hours) * times:,} waits of {waited:,.1f} hours in all, the longest {longest:,.1f} minutes."]
+        if any(is_batch(wait.pod) for wait in then.waits):
+            delays.append("Batch work that waited ends so much later; its later end is counted in the cost.")
+    elif is_described:
+        delays = ["Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."]
+    if cut is not None:
+        delays.append(f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move.")
     return Answer(
         kind="schedule",
         title=f"A schedule for {options.scope}",
@@ -359,98 +399,83 @@ def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle) -> 
             "longest_wait_minutes": round(longest, 6),
             "busy_gpu_hours_outside_office_hours": None if cut is None else round(cut, 6),
             "break_even_hours": options.break_even_hours,
-            "break_even_cost_per_wait_hour": _per_hour(saving, waited),
+            "break_even_cost_per_wait_hour": per_hour,
         },
         assumptions=options.assumptions or _assumptions(options),
-        break_even=options.break_even or _break_even(saving, waited, options.currency),
-        time=_time(then.waits, cut, times, is_described=is_described),
+        break_even=options.break_even or (break_even,),
+        time=tuple(delays),
         findings=_findings(options, fleet, then.kept, idle),
-        tables=() if is_described else tuple(_tables(fleet, then.kept, then.waits)),
+        tables=() if is_described else _tables(fleet, then),
     )
 
 
 def described(
-    *,
-    on_demand_price: Decimal | None,
-    spot_price: Decimal | None,
-    price_per: PricePer,
-    nodes: int | None,
-    gpus: int | None,
-    hours: float | None,
-    active_hours_per_day: float | None,
-    days: int | None,
-    provision_minutes: float | None,
-    office: OfficeHours | None,
-    currency: str,
+    nodes: DescribedNodes, rules: Rules, office: OfficeHours | None, currency: str
 ) -> tuple[ScheduleOptions, Fleet, Replay]:
     """One of the nodes that options describe, always on, and the same up when needed, at the spot price where one is given.
 
     Raises UsageError where options do not say enough, or contradict.
     """
-    if on_demand_price is None:
+    if nodes.on_demand_price is None:
         raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
-    if (active_hours_per_day is None) == (office is None):
+    per_day = nodes.active_hours_per_day
+    if (per_day is None) == (office is None):
         raise UsageError(
             "the hours that nodes are needed are told twice" if office else "the hours that nodes are needed are not told",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
-    count, per_node = nodes or 1, gpus or GPUS_PER_NODE
-    counted = days_counted(days, active_hours_per_day)
+    days = days_counted(nodes.days, per_day)
     # more days than a month has are all of them today
-    longest = max(HOURS_PER_MONTH, 24 * counted) if counted > DAYS else HOURS_PER_MONTH
-    always = longest if hours is None else hours
+    longest = max(HOURS_PER_MONTH, 24 * days) if days > DAYS else HOURS_PER_MONTH
+    always = longest if nodes.hours is None else nodes.hours
     assumptions = [
-        Assumption("on-demand price", on_demand_price, f"per {price_per}-hour", "option"),
-        assumed("always on", always, "hours", hours),
-        assumed("nodes", count, "nodes", nodes),
-        assumed("GPUs of a node", per_node, "GPUs", gpus),
+        Assumption("on-demand price", nodes.on_demand_price, f"per {nodes.price_per}-hour", "option"),
+        assumed("always on", always, "hours", nodes.hours),
+        *stated(nodes, "nodes", "gpus"),
     ]
-    if spot_price is not None:
-        assumptions.append(Assumption("spot price", spot_price, f"per {price_per}-hour", "option"))
+    if nodes.spot_price is not None:
+        assumptions.append(Assumption("spot price", nodes.spot_price, f"per {nodes.price_per}-hour", "option"))
     if office is not None:
         active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
         assumptions.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
     else:
-        active, starts = (active_hours_per_day or 0.0) * counted, counted
-        assumptions.append(Assumption("needed", active_hours_per_day, "hours a day", "option"))
-        assumptions.append(assumed("days", counted, "days", days))
+        active, starts = (per_day or 0.0) * days, days
+        assumptions += [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
         if active > always:
             raise UsageError(
-                f"{active_hours_per_day:g} hours on {counted} days are {active:g}, more than the {always:g} that nodes are on",
+                f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
                 "--hours says how long nodes are on today, --days how many days are counted",
             )
-    wait = (provision_minutes or 0.0) / 60
-    assumptions.append(assumed("a node is provisioned in", provision_minutes or 0.0, "minutes", provision_minutes))
-    price, then = (node_price(each, price_per, per_node) for each in (on_demand_price, spot_price or on_demand_price))
+    provision = rules.provision_minutes if "provision_minutes" in rules.given else None
+    assumptions.append(assumed("a node is provisioned in", provision or 0.0, "minutes", provision))
+    wait = (provision or 0.0) / 60
+    prices = (nodes.on_demand_price, nodes.spot_price or nodes.on_demand_price)
+    price, then = (node_price(each, nodes.price_per, nodes.gpus) for each in prices)
     even = float(price / then) * always
     limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"
     more = "" if even < always else ", and even then, as spot is cheaper." if even > always else "."
-    fleet = uniform("nodes", nodes=1, gpus_per_node=per_node, hours=always, price=Price(price, "option"))
+    fleet = uniform("nodes", nodes=1, gpus_per_node=nodes.gpus, hours=always, price=Price(price, "option"))
     scenario = uniform(
         "nodes",
         nodes=1,
-        gpus_per_node=per_node,
+        gpus_per_node=nodes.gpus,
         hours=min(active + starts * wait, always),
         price=Price(then, "option"),
-        capacity_type="spot" if spot_price else "on_demand",
+        capacity_type="spot" if nodes.spot_price else "on_demand",
     )
-    pod = fleet.pods[0]
     options = ScheduleOptions(
         Rules(),
         currency,
         f"{always:g} hours",
-        f"{count:,} node(s) scaled to zero",
-        nodes=count,
+        f"{nodes.nodes:,} node(s) scaled to zero",
+        nodes=nodes.nodes,
         break_even_hours=round(min(even, always), 6),
         break_even=(f"It saves as long as a node is needed less than {limit}{more}",),
         assumptions=tuple(assumptions),
     )
+    pod = fleet.pods[0]
     waits = (Wait(pod, 0, wait),) * starts if wait else ()
     return options, fleet, Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR), False),))
-
-
-def _held_hours(pods: tuple[Pod, ...]) -> float:
-    return sum((pod.to_ms - pod.from_ms) * pod.gpus for pod in pods) / MS_PER_HOUR
 
 
 def _busy_hours_cut(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
@@ -460,110 +485,59 @@ def _busy_hours_cut(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
     closed = 0.0
     for pod in fleet.pods:
         if not is_batch(pod):
-            outside = subtract([(pod.from_ms, pod.to_ms)], list(rules.office))
-            closed += total_hours(subtract(outside, list(idle.get((pod.cluster, pod.uid), ())))) * pod.gpus
+            outside = subtract([(pod.from_ms, pod.to_ms)], rules.office)
+            closed += total_hours(subtract(outside, idle.get(pod.key, ()))) * pod.gpus
     return closed
 
 
-def _per_hour(saving: Decimal, hours: float) -> Decimal | None:
-    return round(saving / Decimal(str(hours)), 6) if hours > 0 and saving > 0 else None
-
-
-def _break_even(saving: Decimal, hours: float, currency: str) -> tuple[str, ...]:
-    if saving <= 0:
-        return ("These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough.",)
-    each = _per_hour(saving, hours)
-    if each is None:
-        return ("Nobody would have waited: nothing but a change of usage breaks it.",)
-    return (f"It pays as long as an hour that somebody waits is worth less than {each:,.2f} {currency}.",)
-
-
-def _time(waits: tuple[Wait, ...], cut: float | None, times: int, *, is_described: bool) -> tuple[str, ...]:
-    hours = [wait.hours for wait in waits]
-    if hours:
-        total = f"{len(hours) * times:,} waits of {sum(hours) * times:,.1f} hours in all"
-        sentences = [f"{total}, the longest {max(hours) * 60:,.1f} minutes."]
-        if any(is_batch(wait.pod) for wait in waits):
-            sentences.append("Batch work that waited ends so much later; its later end is counted in the cost.")
-    elif is_described:
-        sentences = ["Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."]
-    else:
-        sentences = ["Nobody would have waited."]
-    if cut is not None:
-        sentences.append(f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move.")
-    return tuple(sentences)
-
-
 def _findings(options: ScheduleOptions, fleet: Fleet, kept: Sequence[Piece], idle: Idle) -> tuple[str, ...]:
-    told = []
+    findings = []
     if options.is_narrowed:
-        told.append(
+        findings.append(
             "Counted are the GPUs of these pods alone, at their share of their nodes: money is saved once others use what is "
             "released, or the nodes go. Empty nodes are removed in the question about the whole fleet or a cluster."
         )
     batch = {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}
     if batch:
-        told.append(f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from.")
+        findings.append(f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from.")
     judged = [pod for pod in fleet.pods if options.rules.patience_ms(pod) is not None]
-    if judged and not any((pod.cluster, pod.uid) in idle for pod in judged):
-        told.append(
+    if judged and not any(pod.key in idle for pod in judged):
+        findings.append(
             "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
         )
     reserved = sum(node.capacity_type in PAID_ANYWAY for node in fleet.nodes)
     if reserved and not options.is_narrowed:
-        told.append(f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not.")
-    return tuple(told)
+        findings.append(f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not.")
+    return tuple(findings)
 
 
 def _assumptions(options: ScheduleOptions) -> tuple[Assumption, ...]:
-    rules = options.rules
-
-    def told(name: str, option: str, value: float | None) -> list[Assumption]:
-        source = "option" if option in options.given else "default"
-        return [] if value is None else [Assumption(name, value, "minutes", source)]
-
-    lines = [
-        *told("a GPU is released when idle for", "idle_minutes", rules.idle_minutes),
-        *told("a notebook's GPU is released when idle for", "notebook_idle_minutes", rules.notebook_idle_minutes),
-        *told("a released pod comes back in", "restart_minutes", rules.restart_minutes),
-    ]
-    if not options.is_narrowed:
-        lines += told("a node is removed when empty for", "empty_minutes", rules.empty_minutes)
-        lines += told("a node is provisioned in", "provision_minutes", rules.provision_minutes)
+    rules, of_nodes = options.rules, () if options.is_narrowed else ("empty_minutes", "provision_minutes")
+    lines = stated(rules, "idle_minutes", "notebook_idle_minutes", "restart_minutes", *of_nodes)
     if rules.office is not None:
-        lines.append(Assumption("office hours in the period", round(total_hours(list(rules.office)), 2), "hours", "option"))
-    lines += [
-        Assumption("notebooks", ", ".join(rules.notebooks), "globs", "option" if "notebooks" in options.given else "default"),
+        lines.append(Assumption("office hours in the period", round(total_hours(rules.office), 2), "hours", "option"))
+    return (
+        *lines,
+        Assumption("notebooks", ", ".join(rules.notebooks), "globs", "option" if "notebooks" in rules.given else "default"),
         Assumption("usage, idleness and prices", options.period, "", "store"),
-    ]
-    return tuple(lines)
+    )
 
 
-def _tables(fleet: Fleet, kept: Sequence[Piece], waits: tuple[Wait, ...]) -> list[Rows]:
+def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
     held: dict[str, float] = defaultdict(float)
     left: dict[str, float] = defaultdict(float)
     for pod in fleet.pods:
-        held[pod.workload] += (pod.to_ms - pod.from_ms) * pod.gpus / MS_PER_HOUR
-    for piece in kept:
-        left[piece.pod.workload] += (piece.to_ms - piece.from_ms) * piece.pod.gpus / MS_PER_HOUR
-    waited: dict[str, list[float]] = defaultdict(list)
-    for wait in waits:
-        waited[wait.pod.workload].append(wait.hours)
+        held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
+    for piece in then.kept:
+        left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
+    waits: dict[str, list[float]] = defaultdict(list)
+    for wait in then.waits:
+        waits[wait.pod.workload].append(wait.hours * 60)
     lines = [
-        (
-            workload,
-            round(hours, 2),
-            round(hours - left[workload], 2),
-            len(waited[workload]),
-            round(max(waited[workload], default=0.0) * 60, 1),
-        )
-        for workload, hours in held.items()
-        if hours - left[workload] > 0 or waited[workload]
+        (name, round(hours, 2), round(hours - left[name], 2), len(waits[name]), round(max(waits[name], default=0.0), 1))
+        for name, hours in held.items()
+        if hours - left[name] > 0 or waits[name]
     ]
     lines.sort(key=lambda line: (-line[2], -line[3], line[0]))
-    hidden = len(lines) - _WORKLOADS_SHOWN
-    if not lines:
-        return []
     columns = ("workload", "held_gpu_hours", "released_gpu_hours", "waits", "longest_wait_minutes")
-    note = f"{hidden} more workloads are touched." if hidden > 0 else None
-    return [Rows("Whom it touches", columns, tuple(lines[:_WORKLOADS_SHOWN]), note)]
+    return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
@@ -21,7 +20,6 @@ from gpucost.periods import Period
 from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif.fleet import Pod, is_batch, is_notebook
-from tests.unit.whatif_costs import stages_at_once
 
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 WEEK = Period(datetime(2026, 10, 5, tzinfo=UTC), datetime(2026, 10, 12, tzinfo=UTC))
@@ -29,10 +27,7 @@ ASKED = ("--from", "2026-10-05", "--to", "2026-10-12")
 MINUTE = 60_000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 @pytest.fixture(scope="module")

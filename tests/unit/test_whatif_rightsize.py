@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import DataError, GpucostError
 from gpucost.periods import MS_PER_HOUR
@@ -34,93 +29,58 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
-from tests.unit.whatif_costs import answered, stages_at_once
+from tests.unit.whatif_costs import answered, ask, assert_refused
 
 H = MS_PER_HOUR
 A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 
-@pytest.fixture(scope="module")
-def facts() -> Facts:
-    with scratch_store() as con:
-        return load_facts(con)
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*args: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["whatif", "rightsize", *args, "--format", "json"])
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
-
-
-OFFER = (
-    "--gpu-model",
-    A100,
-    "--gpus",
-    "4",
-    "--on-demand-price",
-    "3",
-    "--price-per",
-    "gpu",
-    "--to-gpu-model",
-    H100,
-    "--to-price",
-    "6",
-)
+OTHERS = f"--to-gpu-model {H100} --to-price 6"
+TODAY = "--gpus 4 --on-demand-price 3 --price-per gpu"
+OFFER = f"--gpu-model {A100} {TODAY} {OTHERS}"
 
 
 def test_cost_per_unit_of_work_not_per_hour() -> None:
     """Twice the price per GPU-hour and half the GPUs, twice as fast each: the same per hour, the same time, the same per work."""
-    answer = run(*OFFER, "--to-gpus", "2", "--relative-speed", "2", "--hours", "100")
+    answer = ask("rightsize", f"{OFFER} --to-gpus 2 --relative-speed 2 --hours 100")
     assert answer["today"]["cost"] == answer["scenario"]["cost"] == 1200
     assert answer["time_factor"] == 1 and answer["saving"] == 0
     # three times as fast: a third less time
-    faster = run(*OFFER, "--to-gpus", "2", "--relative-speed", "3", "--hours", "100")
+    faster = ask("rightsize", f"{OFFER} --to-gpus 2 --relative-speed 3 --hours 100")
     assert faster["scenario"]["cost"] == pytest.approx(800)
     assert faster["cost_per_unit_of_work"] == pytest.approx(2)  # of 400 active GPU-hours
     assert faster["break_even_price_per_gpu_hour"] == pytest.approx(9)
 
 
 def test_idle_time_does_not_shrink() -> None:
-    answer = run(*OFFER, "--to-gpus", "2", "--relative-speed", "4", "--utilization-percent", "50", "--hours", "100")
+    answer = ask("rightsize", f"{OFFER} --to-gpus 2 --relative-speed 4 --utilization-percent 50 --hours 100")
     assert answer["time_factor"] == pytest.approx(0.5 + 0.5 * 4 / 8)
 
 
 def test_what_serves_keeps_its_hours_and_needs_fewer_gpus() -> None:
-    answer = run(*OFFER, "--relative-speed", "3", "--serving", "--utilization-percent", "60", "--memory-per-gpu-mib", "10000")
+    answer = ask("rightsize", f"{OFFER} --relative-speed 3 --serving --utilization-percent 60 --memory-per-gpu-mib 10000")
     # 4 x 60 % x 1.1 / (3 x 0.8) = 1.1: two GPUs
     assert answer["scenario"]["gpus"] == 2 and answer["time_factor"] == 1
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("words", "message"),
     [
-        (["--gpu-model", "A100"], "--to-gpu-model"),
-        ([*OFFER[:4], "--on-demand-price", "3", "--to-gpu-model", H100, "--to-price", "6"], "--to-gpus"),
-        ([*OFFER, "--to-gpus", "0"], "--to-gpus"),
-        (["--gpu-model", "B9000", *OFFER[2:]], "--gpu-model 'B9000'"),
-        ([*OFFER[:8], "--to-gpu-model", "H1000", "--to-price", "6"], "--to-gpu-model 'H1000'"),
-        ([*OFFER, "--relative-speed", "-1"], "above 0"),
-        ([*OFFER, "--month", "2026-10"], "--month"),
-        ([*OFFER, "--same-model"], "--same-model"),
-        (["--gpu-model", "K80", *OFFER[2:]], "--relative-speed"),
+        ("--gpu-model A100", "--to-gpu-model"),
+        (f"--gpu-model {A100} --gpus 4 --on-demand-price 3 {OTHERS}", "--to-gpus"),
+        (f"{OFFER} --to-gpus 0", "--to-gpus"),
+        (f"--gpu-model B9000 {TODAY} {OTHERS}", "--gpu-model 'B9000'"),
+        (f"--gpu-model {A100} {TODAY} --to-gpu-model H1000 --to-price 6", "--to-gpu-model 'H1000'"),
+        (f"{OFFER} --relative-speed -1", "above 0"),
+        (f"{OFFER} --month 2026-10", "--month"),
+        (f"{OFFER} --same-model", "--same-model"),
+        (f"--gpu-model K80 {TODAY} {OTHERS}", "--relative-speed"),
     ],
 )
-def test_wrong_usage(args: list[str], told: str) -> None:
-    result = CliRunner().invoke(app, ["whatif", "rightsize", *args])
-    assert result.exit_code == 2
-    assert told in result.output
+def test_wrong_usage(words: str, message: str) -> None:
+    assert_refused("rightsize", words, message)
 
 
 def offer(model: str, price: str, gpus: int = 8) -> Offer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.whatif import SCOPE, options_of
-from tests.unit.whatif_costs import stages_at_once
+from gpucost.cli.whatif import SCOPE
 
 PERIOD = ("month", "start", "end", "last")
 SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet", "verbose"]
@@ -20,10 +19,7 @@ SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet
 WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, *PERIOD, "save"}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def _commands() -> dict[str, Any]:
@@ -53,5 +49,11 @@ def test_a_wrong_name_for_save_is_told_before_anything_is_computed(tmp_path: Pat
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    options = options_of(headroom_percent=0.0, same_model=False, notebook=[], gpu_model=None)
-    assert options == {"--headroom-percent": 0.0, "--same-model": None, "--notebook": None, "--gpu-model": None}
+    words = ["--pods", "4", "--utilization-percent", "10", "--headroom-percent", "0", "--format", "json"]
+    answer = json.loads(CliRunner().invoke(app, ["whatif", "share", *words]).stdout)
+    stated = {one["name"]: (one["value"], one["source"]) for one in answer["assumptions"]}
+    assert stated["kept free"] == (0, "option")
+    assert stated["added to what is measured"] == (10, "default")
+    # neither --across-teams nor --notebook was given: no store is asked for
+    both = CliRunner().invoke(app, ["whatif", "share", *words, "--across-teams"])
+    assert both.exit_code == 2 and "--across-teams asks for usage in the store" in both.output

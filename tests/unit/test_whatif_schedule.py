@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.schedule import OfficeHours, Piece, Rules, intersect, pieces, replay, subtract
-from tests.unit.whatif_costs import answered, stages_at_once
+from tests.unit.whatif_costs import answered, ask, assert_refused
 
 H = MS_PER_HOUR
 MINUTE = 60_000
 NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),))
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 
 def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Job/train") -> Pod:
@@ -42,24 +32,12 @@ def whole(*pods: Pod) -> list[Piece]:
     return [Piece(p, p.from_ms, p.to_ms, False) for p in pods]
 
 
-def run(*args: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["whatif", "schedule", *args, "--format", "json"])
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
+GOLDEN = "--nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30"
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-GOLDEN = ("--nodes", "8", "--on-demand-price", "32.77", "--active-hours-per-day", "10", "--days", "30")
-
-
-@pytest.mark.parametrize(("more", "scenario", "percent"), [((), 78_648.00, 58.9), (("--spot-price", "12.50"), 30_000.00, 84.3)])
-def test_scale_to_zero(more: tuple[str, ...], scenario: float, percent: float) -> None:
-    answer = run(*GOLDEN, *more)
+@pytest.mark.parametrize(("more", "scenario", "percent"), [("", 78_648.00, 58.9), ("--spot-price 12.50", 30_000.00, 84.3)])
+def test_scale_to_zero(more: str, scenario: float, percent: float) -> None:
+    answer = ask("schedule", f"{GOLDEN} {more}")
     assert answer["today"]["cost"] == 191_376.80
     assert answer["scenario"]["cost"] == scenario
     assert round(answer["saving_percent"], 1) == percent
@@ -67,43 +45,41 @@ def test_scale_to_zero(more: tuple[str, ...], scenario: float, percent: float) -
 
 
 def test_provisioning_is_paid_and_waited_for() -> None:
-    answer = run(*GOLDEN, "--provision-minutes", "6")
+    answer = ask("schedule", f"{GOLDEN} --provision-minutes 6")
     assert answer["scenario"]["node_hours"] == pytest.approx(8 * (300 + 30 * 0.1))
     assert (answer["waits"], answer["longest_wait_minutes"]) == (240, 6)
 
 
 def test_prices_per_gpu_are_not_prices_per_node() -> None:
-    of_gpus = run("--on-demand-price", "4", "--price-per", "gpu", "--gpus", "8", "--active-hours-per-day", "10")
-    of_node = run("--on-demand-price", "32", "--gpus", "8", "--active-hours-per-day", "10")
+    of_gpus = ask("schedule", "--on-demand-price 4 --price-per gpu --gpus 8 --active-hours-per-day 10")
+    of_node = ask("schedule", "--on-demand-price 32 --gpus 8 --active-hours-per-day 10")
     assert of_gpus["today"] == of_node["today"] and of_gpus["saving"] == of_node["saving"]
 
 
 def test_office_hours_as_a_share_of_the_week() -> None:
-    answer = run("--on-demand-price", "10", "--hours", "168", "--office-hours", "08:00-18:00", "--weekdays", "mon-fri")
+    answer = ask("schedule", "--on-demand-price 10 --hours 168 --office-hours 08:00-18:00 --weekdays mon-fri")
     assert answer["scenario"]["node_hours"] == pytest.approx(50)
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("words", "message"),
     [
-        (["--nodes", "2"], "--on-demand-price"),
-        (["--on-demand-price", "3"], "--active-hours-per-day"),
-        (["--on-demand-price", "3", "--active-hours-per-day", "10", "--hours", "200"], "300"),
-        (["--days", "10"], "--on-demand-price"),
-        (["--on-demand-price", "3", "--active-hours-per-day", "25"], "at most 24"),
-        (["--on-demand-price", "-3", "--active-hours-per-day", "5"], "above 0"),
-        (["--on-demand-price", "3", "--active-hours-per-day", "5", "--month", "2026-10"], "--month"),
-        (["--on-demand-price", "3", "--active-hours-per-day", "5", "--office-hours", "08:00-18:00"], "twice"),
-        (["--on-demand-price", "3", "--active-hours-per-day", "5", "--idle-minutes", "5"], "--idle-minutes"),
-        (["--office-hours", "8-18"], "08:00-18:00"),
-        (["--office-hours", "08:00-18:00", "--weekdays", "mo-fr"], "mon-fri"),
-        (["--idle-minutes", "0"], "above 0"),
+        ("--nodes 2", "--on-demand-price"),
+        ("--on-demand-price 3", "--active-hours-per-day"),
+        ("--on-demand-price 3 --active-hours-per-day 10 --hours 200", "300"),
+        ("--days 10", "--on-demand-price"),
+        ("--on-demand-price 3 --active-hours-per-day 25", "at most 24"),
+        ("--on-demand-price -3 --active-hours-per-day 5", "above 0"),
+        ("--on-demand-price 3 --active-hours-per-day 5 --month 2026-10", "--month"),
+        ("--on-demand-price 3 --active-hours-per-day 5 --office-hours 08:00-18:00", "twice"),
+        ("--on-demand-price 3 --active-hours-per-day 5 --idle-minutes 5", "--idle-minutes"),
+        ("--office-hours 8-18", "08:00-18:00"),
+        ("--office-hours 08:00-18:00 --weekdays mo-fr", "mon-fri"),
+        ("--idle-minutes 0", "above 0"),
     ],
 )
-def test_wrong_usage(args: list[str], told: str) -> None:
-    result = CliRunner().invoke(app, ["whatif", "schedule", *args])
-    assert result.exit_code == 2
-    assert told in result.output
+def test_wrong_usage(words: str, message: str) -> None:
+    assert_refused("schedule", words, message)
 
 
 def test_office_hours_are_local_and_clocks_change() -> None:
@@ -236,12 +212,12 @@ def test_no_node_ever_holds_more_than_it_has(described: list[tuple[int, int, int
 
 
 def test_days_beyond_a_month_are_all_of_them_today() -> None:
-    year = run("--on-demand-price", "98.32", "--active-hours-per-day", "24", "--days", "365")
+    year = ask("schedule", "--on-demand-price 98.32 --active-hours-per-day 24 --days 365")
     assert year["today"]["cost"] == 861_283.2 and year["saving"] == 0
-    assert run("--on-demand-price", "1", "--active-hours-per-day", "1", "--days", "20")["today"]["node_hours"] == 730
+    assert ask("schedule", "--on-demand-price 1 --active-hours-per-day 1 --days 20")["today"]["node_hours"] == 730
 
 
 def test_many_nodes_cost_as_many_times_one() -> None:
-    many = run("--nodes", "100000", "--on-demand-price", "32.77", "--active-hours-per-day", "10")
+    many = ask("schedule", "--nodes 100000 --on-demand-price 32.77 --active-hours-per-day 10")
     assert many["today"]["cost"] == 2_392_210_000 and many["today"]["node_hours"] == 73_000_000
     assert many["scenario"]["cost"] == 983_100_000

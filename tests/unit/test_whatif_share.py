@@ -2,110 +2,72 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.store.connection import scratch_store
 from gpucost.whatif import share
-from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, PricePer
-from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price
+from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
-from tests.unit.whatif_costs import answered, stage_cost, stages_at_once
+from tests.unit.whatif_costs import answered, ask, assert_refused, stage_cost
 
 H = MS_PER_HOUR
+A100 = "A100-SXM4-40GB"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
-
-
-@pytest.fixture(scope="module")
-def facts() -> Facts:
-    with scratch_store() as con:
-        return load_facts(con)
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*args: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["whatif", "share", *args, "--format", "json"])
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 
 def test_forty_pods_on_ten_gpus() -> None:
-    answer = run("--pods", "40", "--utilization-percent", "15", "--gpus-per-pod", "1", "--ways", "4")
+    answer = ask("share", "--pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4")
     assert (answer["gpus_today"], answer["gpus_needed"], answer["pods_per_gpu"]) == (40, 10, 4)
     assert answer["today"]["gpu_hours"] == 40 * 730 and answer["scenario"]["gpu_hours"] == 10 * 730
 
 
 def test_with_a_price() -> None:
-    answer = run(
-        "--pods", "40", "--utilization-percent", "15", "--ways", "4", "--on-demand-price", "3", "--price-per", "gpu"
-    )  # fmt: skip
+    answer = ask("share", "--pods 40 --utilization-percent 15 --ways 4 --on-demand-price 3 --price-per gpu")
     assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving_percent"]) == (87_600, 21_900, 75)
 
 
 def test_busy_pods_keep_their_gpus() -> None:
-    assert run("--pods", "5", "--utilization-percent", "90")["gpus_needed"] == 5
+    assert ask("share", "--pods 5 --utilization-percent 90")["gpus_needed"] == 5
 
 
 def test_memory_limits_as_well() -> None:
-    few = run(
-        "--pods", "12", "--utilization-percent", "1", "--ways", "12", "--gpu-model", "A100-SXM4-40GB",
-        "--memory-per-pod-mib", "9000",
-    )  # fmt: skip
+    few = ask("share", f"--pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000")
     assert few["pods_per_gpu"] == 3  # 3 x 9,900 of 32,768 MiB
     assert few["gpus_needed"] == 4
 
 
 def test_mig_slices_have_the_memory(facts: Facts) -> None:
-    answer = run(
-        "--pods", "12", "--utilization-percent", "5", "--method", "mig", "--gpu-model", "A100-SXM4-40GB",
-        "--memory-per-pod-mib", "4000",
-    )  # fmt: skip
+    answer = ask("share", f"--pods 12 --utilization-percent 5 --method mig --gpu-model {A100} --memory-per-pod-mib 4000")
     # 4,400 MiB and a fifth free need 5,500: more than a 1g.5gb has
     assert answer["pods_per_gpu"] == 4
-    model = facts.models["A100-SXM4-40GB"]
+    model = facts.models[A100]
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("words", "message"),
     [
-        (["--pods", "4"], "--utilization-percent"),
-        (["--utilization-percent", "4"], "--pods"),
-        (["--pods", "4", "--utilization-percent", "120"], "at most 100"),
-        (["--pods", "4", "--utilization-percent", "10", "--method", "mig"], "model"),
-        (["--pods", "4", "--utilization-percent", "10", "--method", "mig", "--gpu-model", "T4"], "cannot be cut"),
-        (["--pods", "4", "--utilization-percent", "10", "--gpu-model", "A10000"], "did you mean"),
-        (["--pods", "4", "--utilization-percent", "10", "--memory-per-pod-mib", "10"], "--gpu-model"),
-        (["--pods", "4", "--utilization-percent", "10", "--gpu-model", "T4", "--memory-per-pod-mib", "99999"], "do not fit"),
-        (["--pods", "4", "--utilization-percent", "10", "--month", "2026-10"], "--month"),
-        (["--method", "mig", "--ways", "3"], "--ways"),
+        ("--pods 4", "--utilization-percent"),
+        ("--utilization-percent 4", "--pods"),
+        ("--pods 4 --utilization-percent 120", "at most 100"),
+        ("--pods 4 --utilization-percent 10 --method mig", "model"),
+        ("--pods 4 --utilization-percent 10 --method mig --gpu-model T4", "cannot be cut"),
+        ("--pods 4 --utilization-percent 10 --gpu-model A10000", "did you mean"),
+        ("--pods 4 --utilization-percent 10 --memory-per-pod-mib 10", "--gpu-model"),
+        ("--pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999", "do not fit"),
+        ("--pods 4 --utilization-percent 10 --month 2026-10", "--month"),
+        ("--method mig --ways 3", "--ways"),
     ],
 )
-def test_wrong_usage(args: list[str], told: str) -> None:
-    result = CliRunner().invoke(app, ["whatif", "share", *args])
-    assert result.exit_code == 2
-    assert told in result.output
+def test_wrong_usage(words: str, message: str) -> None:
+    assert_refused("share", words, message)
 
 
 items = st.lists(
@@ -137,9 +99,9 @@ def test_a_packing_never_exceeds_a_gpu(wanted: list[Item], ways: int) -> None:
     assert sorted(packed) == sorted(item.key for item in wanted if fits([item]))
 
 
-@given(items, st.sampled_from(["A100-SXM4-40GB", "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
-def test_a_mig_layout_never_exceeds_a_gpu(facts_of_models: Facts, wanted: list[Item], name: str) -> None:
-    model = facts_of_models.models[name]
+@given(items, st.sampled_from([A100, "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
+def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, wanted: list[Item], name: str) -> None:
+    model = facts.models[name]
     for gpu in pack(wanted, layouts(model)):
         for moment in {item.from_ms for item in gpu.items}:
             profiles = [profile_for(model, item.activity, item.memory_mib) for item in gpu.at(moment)]
@@ -150,14 +112,9 @@ def test_a_mig_layout_never_exceeds_a_gpu(facts_of_models: Facts, wanted: list[I
             assert sum(item.memory_mib for item in gpu.at(moment)) <= (model.memory_mib or 0)
 
 
-@pytest.fixture(scope="module")
-def facts_of_models(facts: Facts) -> Facts:
-    return facts
-
-
 def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     """Of the A100's layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
-    model = facts.models["A100-SXM4-40GB"]
+    model = facts.models[A100]
     fits = layouts(model)
 
     def of(*slices: int) -> list[Item]:
@@ -203,11 +160,8 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
         asked.append(fleet)
         return stage_cost(fleet)
 
-    options, fleet, levels = share.described(
-        sizing=Sizing(ways=6), given=frozenset(), facts=facts, currency="USD", pods=100, utilization_percent=10,
-        gpus_per_pod=10, memory_per_pod_mib=None, gpu_model=None, on_demand_price=Decimal(32), price_per=PricePer.node, gpus=None,
-        hours=None,
-    )  # fmt: skip
+    pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
+    options, fleet, levels = share.described(Sizing(ways=6), pods, facts, "USD")
     answer = answered(share.answer(options, fleet, levels, facts), cost_of)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
@@ -215,7 +169,7 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
 
 
 def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
-    node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "option"),), gpu_model="A100-SXM4-40GB")
+    node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "option"),), gpu_model=A100)
     pods = [Pod("n", "Deployment/api", 1, 0, 100 * H, uid=str(number), team="a") for number in range(4)]
     pods += [Pod("n", "Deployment/busy", 1, 0, 100 * H, uid="busy", team="a"), Pod("n", "Job/big", 2, 0, 9 * H, uid="big")]
     levels = {("default", str(number)): Level(1, 1, 100, 0.05, 0.15, 4000) for number in range(4)}

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import ask, assert_refused
 
 EXAMPLE = "--on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.3333333333 --checkpoint-minutes 30"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A calculator needs neither a config nor a store."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 
 @cache
 def asked(arguments: str) -> dict[str, Any]:
     """The answer, which no test may change: it is asked once."""
-    result = CliRunner().invoke(app, ["whatif", "spot", *arguments.split(), "--format", "json", "--runs", "500"])
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
-
-
-def refused(arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["whatif", "spot", *arguments.split()])
-    assert "Traceback" not in result.output
-    return result.exit_code, result.output
+    return ask("spot", f"{arguments} --runs 500")
 
 
 def test_one_interruption_in_three_hours() -> None:
@@ -175,9 +153,7 @@ def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> Non
     ],
 )
 def test_wrong_input_is_told(arguments: str, code: int, said: str) -> None:
-    exit_code, output = refused(arguments)
-    assert said in " ".join(output.split())
-    assert exit_code == code
+    assert_refused("spot", arguments, said, code)
 
 
 def test_hours_of_each_day() -> None:

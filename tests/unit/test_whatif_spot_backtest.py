@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -25,17 +24,14 @@ from gpucost.whatif.spot.market import Changes
 from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
 from tests.unit.whatif_costs import answered as evaluated
-from tests.unit.whatif_costs import stages_at_once
+from tests.unit.whatif_costs import ask, assert_refused
 
 MINUTE = 60_000
 START = datetime(2026, 10, 1, tzinfo=UTC)
 Prices = dict[str, list[tuple[int, Decimal]]]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:
@@ -67,7 +63,7 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
     a = changes("a", (-1, "1.0"), (3, "2.5"), (6, "1.2"), (9, "4.0"))
     b = changes("b", (-2, "1.5"), (4, "1.1"), (7, "1.3"))
     on_demand: list[tuple[int, Decimal]] = [(0, Decimal("2.0"))]
-    job = Job("job", 0, 10.5, 8, tuple(on_demand), (a, b), 8)
+    job = Job(0, 10.5, 8, tuple(on_demand), (a, b), 8)
     runs = replay(job, move_hours=0.5, on_demand_share=0.3)
     paid = {way: amounts[0] for way, amounts in evaluated(costs([job], [runs])).items()}
     steps_a, steps_b = (list(zip(zone.at_ms, zone.prices, strict=True)) for zone in (a, b))
@@ -88,10 +84,10 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
 
 def test_what_history_does_not_cover_is_no_way_of_buying() -> None:
     short, long = changes("a", (0, "1"), until=5), changes("b", (0, "2"), until=50)
-    job = Job("job", 0, 10, 8, ((0, Decimal(3)),), (short, long), 8)
+    job = Job(0, 10, 8, ((0, Decimal(3)),), (short, long), 8)
     assert "stay in a" not in replay(job, 0, 0.3)
     assert "stay in b" in replay(job, 0, 0.3)
-    assert replay(Job("late", 60 * MS_PER_HOUR, 1, 8, ((0, Decimal(3)),), (short, long), 8), 0, 0.3) == {}
+    assert replay(Job(60 * MS_PER_HOUR, 1, 8, ((0, Decimal(3)),), (short, long), 8), 0, 0.3) == {}
 
 
 def history_file(path: Path, rows: list[tuple[str, int, str]]) -> None:
@@ -119,11 +115,8 @@ def run(arguments: str) -> Any:
 
 
 def answered(arguments: str) -> dict[str, Any]:
-    result = run(f"whatif spot --backtest {arguments} --format json")
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    answer["by"] = {row["strategy"]: row["cost"] for row in answer["strategies"]}
-    return answer
+    answer = ask("spot", f"--backtest {arguments}")
+    return answer | {"by": {row["strategy"]: row["cost"] for row in answer["strategies"]}}
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +177,7 @@ def test_nodes_and_interruptions_count(store: Path) -> None:
     ],
 )
 def test_wrong_input_is_told(store: Path, arguments: str, code: int, said: str) -> None:
-    result = run(f"whatif spot --backtest {arguments}")
-    assert said in " ".join(result.output.split())
-    assert result.exit_code == code
+    assert_refused("spot", f"--backtest {arguments}", said, code)
 
 
 def market_of(folder: Path) -> Prices:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 
@@ -16,16 +15,13 @@ from gpucost.whatif.spot.answer import advise
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Changes, Market, Place
 from gpucost.whatif.spot.simulate import Options, Question, Target, Work, exact, gangs
-from tests.unit.whatif_costs import answered, stages_at_once
+from tests.unit.whatif_costs import answered
 
 HOUR = MS_PER_HOUR
 TYPICAL = Rate(0.1, "test")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def node(name: str, hours: int, price: str, capacity_type: str = "on_demand", gpus: int = 8) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -18,7 +17,7 @@ from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.simulate import Options, Question
-from tests.unit.whatif_costs import answered, stage_cost, stages_at_once
+from tests.unit.whatif_costs import answered, stage_cost
 
 HOUR = MS_PER_HOUR
 ROW = {
@@ -28,10 +27,7 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def priced(from_hour: int, to_hour: int, price: str = "20") -> dict[str, Any]:

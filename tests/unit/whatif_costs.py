@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from typer.testing import CliRunner
 
+from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import cost
@@ -16,6 +19,21 @@ from gpucost.whatif.fleet import Costs, Fleet, Node, Scenario
 
 _DIGITS = Decimal("1e-9")
 T = TypeVar("T")
+
+
+def ask(what_if: str, words: str) -> dict[str, Any]:
+    """What `gpucost whatif …` answers, as JSON."""
+    result = CliRunner().invoke(app, ["whatif", what_if, *words.split(), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def assert_refused(what_if: str, words: str, message: str, exit_code: int = 2) -> None:
+    """That `gpucost whatif …` fails, and with this in what it says."""
+    result = CliRunner().invoke(app, ["whatif", what_if, *words.split()])
+    assert message in " ".join(result.output.split())
+    assert result.exit_code == exit_code
 
 
 def stage_cost(fleet: Fleet) -> Costs:

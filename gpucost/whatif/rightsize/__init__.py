@@ -5,23 +5,28 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, assumed
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.fleet import (
+    GPUS,
     GPUS_PER_NODE,
+    HOURS,
     HOURS_PER_MONTH,
+    ON_DEMAND_PRICE,
+    PRICE_PER,
     Fleet,
     Level,
     Levels,
     Node,
+    Option,
     Pod,
     Price,
     PricePer,
@@ -54,6 +59,11 @@ class Offer:
     as_of: str | None = None
     count: int | None = None
 
+    @property
+    def kind(self) -> tuple[str | None, ...]:
+        """What has one price."""
+        return self.provider, self.region, self.instance_type, self.purchase_option
+
 
 def list_offers(con: DuckDBPyConnection) -> list[Offer]:
     """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
@@ -63,39 +73,26 @@ def list_offers(con: DuckDBPyConnection) -> list[Offer]:
         " FROM gpu_offers ORDER BY ALL"
     ).fetchall()
     return [
-        Offer(provider, region, kind, model, gpus, option, _each(price, gpus), source, str(as_of))
+        Offer(provider, region, kind, model, gpus, option, round(price / gpus, 12), source, str(as_of))
         for provider, region, kind, model, gpus, option, price, as_of, source in rows
     ]
 
 
 def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
     """What the fleet's own nodes cost: their latest prices, discounts and contracts included."""
-    found = {}
+    offers = {}
     for node in nodes:
         if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
-            price, gpus, option = node.prices[-1], round(node.gpus), PURCHASE[node.capacity_type]
-            found[node.provider, node.region, node.instance_type, node.gpu_model, gpus, option] = Offer(
-                node.provider,
-                node.region,
-                node.instance_type,
-                node.gpu_model,
-                gpus,
-                option,
-                _each(price.per_node_hour, gpus),
-                price.source,
-                price.as_of,
-            )
-    return list(found.values())
+            price, gpus = node.prices[-1], round(node.gpus)
+            kind = (node.provider, node.region, node.instance_type, node.gpu_model, gpus, PURCHASE[node.capacity_type])
+            offers[kind] = Offer(*kind, round(price.per_node_hour / gpus, 12), price.source, price.as_of)
+    return list(offers.values())
 
 
 def merge(own: list[Offer], listed: list[Offer]) -> list[Offer]:
     """Both, list prices only where the fleet itself has no price of that instance type."""
-    known = {(o.provider, o.region, o.instance_type, o.purchase_option) for o in own}
-    return own + [o for o in listed if (o.provider, o.region, o.instance_type, o.purchase_option) not in known]
-
-
-def _each(price: Decimal, gpus: int) -> Decimal:
-    return round(price / gpus, 12)
+    known = {offer.kind for offer in own}
+    return own + [offer for offer in listed if offer.kind not in known]
 
 
 _COLUMNS = ("gpu_model", "relative_speed")
@@ -155,6 +152,7 @@ _HINT = "its lines are gpu_model,relative_speed: A100-SXM4-40GB,1 and H100-80GB-
 
 # A batch job is spread over these counts; more than one GPU is taken to scale evenly.
 _COUNTS = (1, 2, 3, 4, 6, 8, 16)
+_TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +176,26 @@ class Load:
 class Margins:
     """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
 
-    margin_percent: float = 10.0
-    headroom_percent: float = 20.0
-    max_slowdown: float = 2.0
+    margin_percent: Annotated[
+        float,
+        Option("Added to memory and activity measured. Default: 10.", says="added to memory and activity", unit="percent"),
+    ] = 10.0
+    headroom_percent: Annotated[
+        float, Option("Of GPUs that serve, kept free. Default: 20.", most=90, says="kept free of what serves", unit="percent")
+    ] = 20.0
+    max_slowdown: Annotated[
+        float,
+        Option(
+            "Batch work may take so many times as long. Default: 2.", above=True,
+            says="batch work may take", unit="times as long",
+        ),
+    ] = 2.0  # fmt: skip
+    given: Collection[str] = ()
+
+    @property
+    def factor(self) -> float:
+        """What is measured counts so many times."""
+        return 1 + self.margin_percent / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +213,23 @@ class Fit:
 
 
 def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
-    """All that can do it, the cheapest per unit of work first."""
-    found = []
+    """All that can do it, the cheapest per unit of work first. Other vendors' GPUs need other software, and measured speeds."""
+    today = facts.models.get(load.model)
+    able: list[Fit] = []
     for offer in offers:
-        ratio = speeds.ratio(offer.gpu_model, load.model)
-        model = facts.models.get(offer.gpu_model)
-        if ratio is None or model is None or not (offer.count or speeds.across_vendors or _is_kin(load, model, facts)):
+        ratio, model = speeds.ratio(offer.gpu_model, load.model), facts.models.get(offer.gpu_model)
+        if ratio is None or model is None:
             continue
-        for gpus in [offer.count] if offer.count else _counts(load, offer, ratio, margins):
-            factor = time_factor(load, gpus, ratio)
-            in_time = not load.is_batch or factor <= margins.max_slowdown + 1e-9
-            if offer.count or (in_time and _holds(load, model, gpus, facts, margins)):
-                found.append(Fit(offer, gpus, factor))
-    return sorted(found, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
+        counts = [offer.count] if offer.count else []
+        if not counts and (speeds.across_vendors or (today is not None and today.vendor == model.vendor)):
+            counts = [
+                gpus
+                for gpus in _counts(load, offer, ratio, margins)
+                if _holds(load, today, model, gpus, margins)
+                and (not load.is_batch or time_factor(load, gpus, ratio) <= margins.max_slowdown + _TIE)
+            ]
+        able += [Fit(offer, gpus, time_factor(load, gpus, ratio)) for gpus in counts]
+    return sorted(able, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
 
 
 def time_factor(load: Load, gpus: int, ratio: float) -> float:
@@ -228,33 +247,21 @@ def _counts(load: Load, offer: Offer, ratio: float, margins: Margins) -> list[in
     if load.is_batch:
         return [count for count in sorted({*_COUNTS, load.used}) if count <= offer.gpus]
     # what serves must be fast enough at its busiest
-    free = 1 - margins.headroom_percent / 100
-    least = load.used * load.high * (1 + margins.margin_percent / 100) / (ratio * free)
-    return list(range(max(1, math.ceil(least - 1e-9)), offer.gpus + 1))
+    least = load.used * load.high * margins.factor / (ratio * (1 - margins.headroom_percent / 100))
+    return list(range(max(1, math.ceil(least - _TIE)), offer.gpus + 1))
 
 
-def _is_kin(load: Load, model: Model, facts: Facts) -> bool:
-    """Whether the model is of the same vendor as today's: others need other software."""
-    today = facts.models.get(load.model)
-    return today is not None and today.vendor == model.vendor
-
-
-def _holds(load: Load, model: Model, gpus: int, facts: Facts, margins: Margins) -> bool:
+def _holds(load: Load, today: Model | None, model: Model, gpus: int, margins: Margins) -> bool:
     """Whether the GPUs have the memory, together; what fits one GPU today is not spread over several."""
-    today = facts.models.get(load.model)
-    each = load.memory_mib
-    if each is not None:
-        each *= 1 + margins.margin_percent / 100
-        if today is not None and today.memory_mib is not None:
-            each = min(each, today.memory_mib)  # it runs there, margin or not
-    elif today is not None:
-        each = today.memory_mib
-    if each is None or model.memory_mib is None:
+    limits: list[float] = [today.memory_mib] if today is not None and today.memory_mib is not None else []
+    if load.memory_mib is not None:
+        limits.append(load.memory_mib * margins.factor)
+    if not limits or model.memory_mib is None:
         return False
+    each = min(limits)  # it runs on today's, margin or not
     return model.memory_mib >= each if load.used == 1 else gpus * model.memory_mib >= load.used * each
 
 
-_ROUNDING = 1e-6
 # A pod measured for less says nothing of GPUs that it never uses.
 _LEAST_HOURS = 1.0
 
@@ -275,15 +282,15 @@ class Shape:
 
 def has_whole_gpus(pod: Pod) -> bool:
     """Whether the pod holds whole GPUs, not parts of one."""
-    return round(pod.gpus) >= 1 and abs(pod.gpus - round(pod.gpus)) < _ROUNDING
+    return round(pod.gpus) >= 1 and abs(pod.gpus - round(pod.gpus)) < 1e-6
 
 
 def shapes_of(fleet: Fleet) -> dict[Shape, list[Pod]]:
     """The pods that hold whole GPUs of a known model, alike ones together; those on reserved capacity are left out."""
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    nodes = fleet.by_name
     shapes: dict[Shape, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
-        node: Node = nodes[pod.cluster, pod.node]
+        node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
             shapes[Shape(pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place)].append(pod)
@@ -292,33 +299,42 @@ def shapes_of(fleet: Fleet) -> dict[Shape, list[Pod]]:
 
 def load_of(shape: Shape, pods: Sequence[Pod], levels: Levels) -> Load | None:
     """What the pods of a shape do: means weighed by time, the busiest and fullest of them; None where none was measured."""
-    found = [(pod, level) for pod in pods if (level := levels.get((pod.cluster, pod.uid))) is not None]
-    if not found:
+    measured = [(pod.length_ms, level) for pod in pods if (level := levels.get(pod.key)) is not None]
+    if not measured:
         return None
-    hours = sum(pod.to_ms - pod.from_ms for pod, _ in found)
-    mean = sum(level.mean * (pod.to_ms - pod.from_ms) for pod, level in found) / hours
-    long = [level for _, level in found if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus]
+    mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
+    long = [level for _, level in measured if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus]
     used = max((level.active_devices for level in long), default=shape.gpus)
-    memories = [level.high_memory_mib for _, level in found if level.high_memory_mib is not None]
+    memories = [level.high_memory_mib for _, level in measured if level.high_memory_mib is not None]
     share = mean * shape.gpus / used if used else 0.0
-    high = max(level.high for _, level in found)
-    memory = max(memories) if len(memories) == len(found) else None
+    high = max(level.high for _, level in measured)
+    memory = max(memories) if len(memories) == len(measured) else None
     return Load(shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A shape's pods, what they do, and the GPUs that would do it."""
+    """A shape's pods, what they do, and the GPUs that would do it; what the one and the other cost once that is known."""
 
     shape: Shape
     pods: tuple[Pod, ...]
     load: Load
     fit: Fit
+    cost_today: Decimal = Decimal(0)
+    cost: Decimal = Decimal(0)
+
+    @property
+    def offer(self) -> Offer:
+        return self.fit.offer
+
+    def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
+        """Of a unit of work: an active GPU-hour of today's model."""
+        return round(cost / self.work, digits) if self.work else None
 
     @property
     def hours(self) -> float:
         """Of the pods, today."""
-        return sum(pod.to_ms - pod.from_ms for pod in self.pods) / MS_PER_HOUR
+        return sum(pod.length_ms for pod in self.pods) / MS_PER_HOUR
 
     @property
     def work(self) -> Decimal:
@@ -331,50 +347,53 @@ class Move:
         return Decimal(str(self.hours * self.fit.gpus * self.fit.time_factor))
 
 
-def key(number: int) -> tuple[str, str, str]:
-    """Under which workload costs are told of the move of this number."""
-    return ("moved", "default", str(number))
-
-
-def alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
+def _alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
     """The moves' pods as they are, each move a workload of its own, on nodes of their own at their share of the price."""
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
-    made, pods = [], []
+    by_name, nodes, pods = fleet.by_name, [], []
     for number, move in enumerate(moves):
         for index, pod in enumerate(move.pods):
-            node = nodes[pod.cluster, pod.node]
             name = f"{number}/{index}"
-            made.append(node.part(pod.gpus, pod, name, cluster="moved"))
+            nodes.append(by_name[pod.place].part(pod.gpus, pod, name, cluster="moved"))
             pods.append(replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name))
-    return Fleet(tuple(made), tuple(pods))
+    return Fleet(tuple(nodes), tuple(pods))
 
 
-def moved(moves: Sequence[Move]) -> Fleet:
+def _moved(moves: Sequence[Move]) -> Fleet:
     """The same work on the GPUs chosen."""
-    made, pods = [], []
+    nodes, pods = [], []
     for number, move in enumerate(moves):
-        offer, gpus = move.fit.offer, move.fit.gpus
-        price = Price(round(offer.price_per_gpu_hour * gpus, 9), offer.source, offer.as_of)
+        offer, gpus = move.offer, float(move.fit.gpus)
+        price = Price(round(offer.price_per_gpu_hour * move.fit.gpus, 9), offer.source, offer.as_of)
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
-            end = pod.from_ms + round((pod.to_ms - pod.from_ms) * move.fit.time_factor)
-            made.append(
-                Node(
-                    name=name,
-                    gpus=float(gpus),
-                    from_ms=pod.from_ms,
-                    to_ms=end,
-                    prices=(price,),
-                    capacity_type=move.shape.capacity_type,
-                    cluster="moved",
-                    gpu_model=offer.gpu_model,
-                )
-            )
-            pods.append(Pod(name, str(number), float(gpus), pod.from_ms, end, team=pod.team, uid=name, cluster="moved"))
-    return Fleet(tuple(made), tuple(pods))
+            end = pod.from_ms + round(pod.length_ms * move.fit.time_factor)
+            capacity = move.shape.capacity_type
+            nodes.append(Node(name, gpus, pod.from_ms, end, (price,), capacity, "moved", gpu_model=offer.gpu_model))
+            pods.append(Pod(name, str(number), gpus, pod.from_ms, end, team=pod.team, uid=name, cluster="moved"))
+    return Fleet(tuple(nodes), tuple(pods))
 
 
-_LINES_SHOWN = 20
+@dataclass(frozen=True, slots=True)
+class DescribedWork:
+    """Work that options describe, on which GPUs it runs, and the others that it is compared with."""
+
+    gpu_model: Annotated[str | None, Option("The GPUs of today, in any spelling.", "NAME")] = None
+    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
+    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
+    utilization_percent: Annotated[
+        float, Option("How busy the GPUs are. Default: 100.", most=100, says="GPUs are busy", unit="percent")
+    ] = 100.0
+    memory_per_gpu_mib: Annotated[float | None, Option("Memory that the work fills of each GPU.", above=True)] = None
+    hours: Annotated[float, replace(HOURS, says="hours of work")] = HOURS_PER_MONTH
+    to_gpu_model: Annotated[str | None, Option("The GPUs to compare with.", "NAME")] = None
+    to_price: Annotated[Decimal | None, Option("Their price per hour, in --price-per (a node: of --to-gpus GPUs).")] = None
+    to_gpus: Annotated[int | None, Option("How many. Default: what costs least, up to 8.", least=1)] = None
+    relative_speed: Annotated[
+        float | None, Option("One is so many times as fast. Default: the catalog's.", above=True)
+    ] = None  # fmt: skip
+    serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
+    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,96 +409,72 @@ class RightsizeOptions:
     margins: Margins
     same_model: bool = False
     stale_before: str = ""
-    given: frozenset[str] = field(default_factory=frozenset)
     assumptions: tuple[Assumption, ...] = ()
     is_described: bool = False
 
 
 def described(
-    *,
-    facts: Facts,
-    speeds: Speeds,
-    margins: Margins,
-    given: frozenset[str],
-    currency: str,
-    gpu_model: str | None,
-    on_demand_price: Decimal | None,
-    price_per: PricePer,
-    gpus: int | None,
-    utilization_percent: float | None,
-    memory_per_gpu_mib: float | None,
-    hours: float | None,
-    to_gpu_model: str | None,
-    to_price: Decimal | None,
-    to_gpus: int | None,
-    relative_speed: float | None,
-    serving: bool,
+    work: DescribedWork, margins: Margins, speeds: Speeds, facts: Facts, currency: str
 ) -> tuple[RightsizeOptions, Fleet, Levels, Speeds, Offer]:
     """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
 
     Raises UsageError where a model or its speed is not known, or what decides is not told.
     """
-    if gpu_model is None or to_gpu_model is None or on_demand_price is None or to_price is None:
+    price, to_price, to_gpus = work.on_demand_price, work.to_price, work.to_gpus
+    if work.gpu_model is None or work.to_gpu_model is None or price is None or to_price is None:
         raise UsageError(
             "the GPUs to compare, or what they cost, are not told",
             "--gpu-model, --on-demand-price, --to-gpu-model and --to-price tell them",
         )
-    if price_per is PricePer.node and to_gpus is None:
+    if work.price_per is PricePer.node and to_gpus is None:
         raise UsageError("how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu")
-    model, other = facts.model(gpu_model), facts.model(to_gpu_model, "--to-gpu-model")
-    if relative_speed is not None:
-        speeds = Speeds({model.name: 1.0, other.name: relative_speed}, "option", across_vendors=True)
+    model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
+    if work.relative_speed is not None:
+        speeds = Speeds({model.name: 1.0, other.name: work.relative_speed}, "option", across_vendors=True)
     ratio = speeds.ratio(other.name, model.name)
     if ratio is None:
         raise UsageError(
             f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
-    count = gpus or GPUS_PER_NODE
-    busy = 1.0 if utilization_percent is None else utilization_percent / 100
-    always = HOURS_PER_MONTH if hours is None else hours
-    assumptions = (
-        Assumption("price today", on_demand_price, f"per {price_per}-hour", "option"),
-        Assumption("price of the others", to_price, f"per {price_per}-hour", "option"),
-        assumed("GPUs are busy", busy * 100, "percent", utilization_percent),
-        assumed("hours of work", always, "hours", hours),
-        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of),
-        Assumption(f"memory of {other.name}", other.memory_mib, "MiB", "catalog", other.as_of),
-        Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
+    options = RightsizeOptions(
+        currency,
+        f"{work.hours:g} hours",
+        f"{work.gpus} x {model.name}",
+        margins,
+        assumptions=(
+            Assumption("price today", price, f"per {work.price_per}-hour", "option"),
+            Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
+            *stated(work, "utilization_percent", "hours"),
+            *(Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of) for one in (model, other)),
+            Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
+        ),
+        is_described=True,
     )
-    offer = Offer(
-        None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand",
-        round(node_price(to_price, price_per, to_gpus or 1) / (to_gpus or 1), 12), "option", count=to_gpus,
-    )  # fmt: skip
+    to_price = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
+    offer = Offer(None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus)
     fleet = uniform(
-        "Deployment/work" if serving else "Job/work",
+        "Deployment/work" if work.serving else "Job/work",
         nodes=1,
-        gpus_per_node=count,
-        hours=always,
-        price=Price(node_price(on_demand_price, price_per, count), "option"),
+        gpus_per_node=work.gpus,
+        hours=work.hours,
+        price=Price(node_price(price, work.price_per, work.gpus), "option"),
         gpu_model=model.name,
     )
-    level = Level(count, count, _LEAST_HOURS, busy, busy, memory_per_gpu_mib)
-    scope = f"{count} x {model.name}"
-    options = RightsizeOptions(
-        currency, f"{always:g} hours", scope, margins, given=given, assumptions=assumptions, is_described=True
-    )
-    return options, fleet, {(pod.cluster, pod.uid): level for pod in fleet.pods}, speeds, offer
+    busy = work.utilization_percent / 100
+    level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
+    return options, fleet, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
 def answer(
-    options: RightsizeOptions,
-    fleet: Fleet,
-    levels: Levels,
-    facts: Facts,
-    speeds: Speeds,
-    listed: Sequence[Offer],
+    options: RightsizeOptions, fleet: Fleet, levels: Levels, facts: Facts, speeds: Speeds, listed: Sequence[Offer]
 ) -> Scenario[Answer]:
     """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
 
     Those of a described offer also where they cost more. Raises GpucostError where nothing was measured, UsageError where the
     offer cannot do the work.
     """
+    is_described, currency = options.is_described, options.currency
     shapes = shapes_of(fleet)
     loads = {shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None}
     if not loads:
@@ -487,46 +482,54 @@ def answer(
             f"no pod of {options.scope} with whole GPUs was measured in {options.period}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    offers = list(listed) if options.is_described else merge(fleet_offers(fleet.nodes), list(listed))
+    offers = list(listed) if is_described else merge(fleet_offers(fleet.nodes), list(listed))
     moves = []
     for shape, load in loads.items():
         if load.used == 0:
             continue  # no work to size GPUs by
-        found = fits(load, _near(shape, offers, same_model=options.same_model), facts, speeds, options.margins)
-        if found and (options.is_described or (found[0].offer.gpu_model, found[0].gpus) != (shape.model, shape.gpus)):
-            moves.append(Move(shape, tuple(shapes[shape]), load, found[0]))
-    if options.is_described and not moves:
+        near = [
+            offer
+            for offer in offers
+            if (offer.provider, offer.region) == (shape.provider, shape.region)
+            and offer.purchase_option == PURCHASE[shape.capacity_type]
+            and (not options.same_model or offer.gpu_model == shape.model)
+        ]
+        best = next(iter(fits(load, near, facts, speeds, options.margins)), None)
+        if best and (is_described or (best.offer.gpu_model, best.gpus) != (shape.model, shape.gpus)):
+            moves.append(Move(shape, tuple(shapes[shape]), load, best))
+    if is_described and not moves:
         raise UsageError(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    moves, before = yield from _that_save(fleet, moves, even_if_not=options.is_described)
-    gone = {pod for move in moves for pod in move.pods}
-    rest = replace(fleet, pods=tuple(pod for pod in fleet.pods if pod not in gone))
-    today_costs, rest_costs, costs = yield fleet, rest, moved(moves)
-    today, scenario = Position.held(today_costs, options.currency, fleet), Position.held(rest_costs, options.currency, rest)
-    after: Sequence[Decimal] = ()
+    before, after = yield _alone(fleet, moves), _moved(moves)
+    keys = [("moved", "default", str(number)) for number in range(len(moves))]
+    costed = (
+        replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
+        for key, move in zip(keys, moves, strict=True)
+    )
+    moves = [move for move in costed if is_described or move.cost < move.cost_today]
+    rest = fleet.without([pod for move in moves for pod in move.pods])
+    today_costs, rest_costs, costs = yield fleet, rest, _moved(moves)
+    today, scenario = Position.of(today_costs, currency, fleet), Position.of(rest_costs, currency, rest)
     if moves:
-        scenario = scenario + Position.of(costs, options.currency)
-        after = [costs.by_workload[key(number)] for number in range(len(moves))]
-    lines = _lines(moves, before, after)
-    unused = {shape: shape.gpus - load.used for shape, load in loads.items() if 0 < load.used < shape.gpus}
-    never = [shape for shape, load in loads.items() if load.used == 0]
+        scenario = scenario + Position.of(costs, currency)
     has_memory = any(load.memory_mib is not None for load in loads.values())
-    hidden = len(lines) - _LINES_SHOWN
-    columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor")
-    note = "per_unit: cost per active GPU-hour of today's model." + (f" {hidden} more workloads." if hidden > 0 else "")
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),
-        "workloads_with_unused_gpus": _workloads(unused),
+        "workloads_with_unused_gpus": _workloads(shape for shape, load in loads.items() if 0 < load.used < shape.gpus),
         "memory_measured": has_memory,
     }
-    if options.is_described:
+    findings = _stale(options, moves)
+    if is_described:
         (move,) = moves
-        figures |= _of_one(move, before[0], after[0], speeds)
+        figures |= _of_one(move, speeds)
         today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
-        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.fit.offer.gpu_model})
+        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
+        findings += _unfit(options, move, facts)
+    else:
+        findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
     return Answer(
         kind="rightsize",
         title=f"Other GPUs for {options.scope}",
@@ -535,26 +538,16 @@ def answer(
         scenario=scenario,
         figures=figures,
         assumptions=_assumptions(options, speeds, moves),
-        break_even=_break_even(options, moves, before),
-        time=_time(moves, is_described=options.is_described),
-        findings=(
-            *_stale(options, moves),
-            *(
-                _unfit(options, moves[0], facts)
-                if options.is_described
-                else _findings(unused, never, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
-            ),
+        break_even=_break_even(options, moves),
+        time=_time(moves, is_described=is_described),
+        findings=tuple(findings),
+        tables=Rows.top(
+            "Per unit of work" if is_described else "What would cost less per unit of work",
+            ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor"),
+            _lines(moves),
+            "{} more workloads.",
+            "per_unit: cost per active GPU-hour of today's model.",
         ),
-        tables=(
-            Rows(
-                "Per unit of work" if options.is_described else "What would cost less per unit of work",
-                columns,
-                tuple(lines[:_LINES_SHOWN]),
-                note,
-            ),
-        )
-        if lines
-        else (),
     )
 
 
@@ -562,24 +555,23 @@ def _workloads(shapes: Iterable[Shape]) -> int:
     return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
 
 
-def _of_one(move: Move, before: Decimal, after: Decimal, speeds: Speeds) -> dict[str, Value]:
+def _of_one(move: Move, speeds: Speeds) -> dict[str, Value]:
     """What a move of one workload comes to, per unit of its work."""
-    work = move.work
     return {
         "unit_of_work": f"active GPU-hour of {move.load.model}",
-        "units_of_work": round(float(work), 6),
-        "cost_per_unit_of_work_today": round(before / work, 6) if work else None,
-        "cost_per_unit_of_work": round(after / work, 6) if work else None,
-        "relative_speed": round(speeds.ratio(move.fit.offer.gpu_model, move.load.model) or 0.0, 6),
+        "units_of_work": round(float(move.work), 6),
+        "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+        "cost_per_unit_of_work": move.per_work(move.cost, 6),
+        "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
         "time_factor": round(move.fit.time_factor, 6),
-        "break_even_price_per_gpu_hour": round(before / move.gpu_hours, 6),
+        "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
     }
 
 
 def _unfit(options: RightsizeOptions, move: Move, facts: Facts) -> list[str]:
     """What speaks against a count that was asked for."""
     load, gpus, findings = move.load, move.fit.gpus, []
-    each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.fit.offer.gpu_model].memory_mib
+    each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.offer.gpu_model].memory_mib
     if each and there and gpus * there < load.gpus * each:
         filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
         findings.append(f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}.")
@@ -588,57 +580,33 @@ def _unfit(options: RightsizeOptions, move: Move, facts: Facts) -> list[str]:
     return findings
 
 
-def _near(shape: Shape, offers: Sequence[Offer], *, same_model: bool) -> list[Offer]:
-    """Offers where the pods run, bought as they are."""
+def _lines(moves: Sequence[Move]) -> list[tuple[Value, ...]]:
+    """The moves that save most first."""
+    ordered = sorted(moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload))
     return [
-        offer
-        for offer in offers
-        if offer.purchase_option == PURCHASE[shape.capacity_type]
-        and (offer.provider, offer.region) == (shape.provider, shape.region)
-        and (not same_model or offer.gpu_model == shape.model)
+        (
+            move.shape.workload,
+            f"{move.shape.gpus} x {move.shape.model}",
+            f"{move.fit.gpus} x {move.offer.gpu_model}",
+            f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
+            round(move.cost_today, 2),
+            round(move.cost, 2),
+            move.per_work(move.cost_today, 4),
+            move.per_work(move.cost, 4),
+            round(move.fit.time_factor, 3),
+        )
+        for move in ordered
     ]
 
 
-def _that_save(fleet: Fleet, moves: list[Move], *, even_if_not: bool) -> Scenario[tuple[list[Move], list[Decimal]]]:
-    """The moves that cost less than what they replace, and what that costs today; all of them `even_if_not`."""
-    if not moves:
-        return [], []
-    before, after = [costs.by_workload for costs in (yield alone(fleet, moves), moved(moves))]
-    kept = [number for number in range(len(moves)) if even_if_not or after[key(number)] < before[key(number)]]
-    return [moves[number] for number in kept], [before[key(number)] for number in kept]
-
-
-def _lines(moves: Sequence[Move], before: Sequence[Decimal], after: Sequence[Decimal]) -> list[tuple[Value, ...]]:
-    lines: list[tuple[Value, ...]] = []
-    for move, was, now in zip(moves, before, after, strict=True):
-        bought = f"{move.fit.offer.instance_type or 'option'} {move.fit.offer.purchase_option} ({move.fit.offer.source})"
-        lines.append(
-            (
-                move.shape.workload, f"{move.shape.gpus} x {move.shape.model}", f"{move.fit.gpus} x {move.fit.offer.gpu_model}",
-                bought, round(was, 2), round(now, 2), round(was / move.work, 4) if move.work else None,
-                round(now / move.work, 4) if move.work else None, round(move.fit.time_factor, 3),
-            )
-        )  # fmt: skip
-    return sorted(lines, key=lambda line: (Decimal(str(line[5])) - Decimal(str(line[4])), str(line[0])))
-
-
 def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
-    def source(name: str) -> str:
-        return "option" if name in options.given else "default"
-
-    margins = options.margins
-    serves = not options.is_described or not all(move.load.is_batch for move in moves)
-    ends = not options.is_described or any(move.load.is_batch for move in moves)
-    prices = {(m.fit.offer.instance_type, m.fit.offer.purchase_option): m.fit.offer for m in moves if m.fit.offer.instance_type}
+    batch = {move.load.is_batch for move in moves} if options.is_described else {True, False}
+    limits = [name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch]
+    prices = {(m.offer.instance_type, m.offer.purchase_option): m.offer for m in moves if m.offer.instance_type}
+    source = "option" if speeds.across_vendors else "catalog"
     return (
-        *(() if options.is_described else (_of_models(options, speeds),)),
-        Assumption("added to memory and activity", margins.margin_percent, "percent", source("margin_percent")),
-        *(
-            (Assumption("kept free of what serves", margins.headroom_percent, "percent", source("headroom_percent")),)
-            if serves
-            else ()
-        ),
-        *((Assumption("batch work may take", margins.max_slowdown, "times as long", source("max_slowdown")),) if ends else ()),
+        *(() if options.is_described else (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)),
+        *stated(options.margins, "margin_percent", *limits),
         *options.assumptions,
         *(
             Assumption(f"a GPU of {kind}, {option}", round(offer.price_per_gpu_hour, 4), "per hour", offer.source, offer.as_of)
@@ -647,19 +615,15 @@ def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move
     )
 
 
-def _of_models(options: RightsizeOptions, speeds: Speeds) -> Assumption:
-    source = "option" if "speeds" in options.given else "catalog"
-    return Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of)
-
-
-def _break_even(options: RightsizeOptions, moves: Sequence[Move], before: Sequence[Decimal]) -> tuple[str, ...]:
+def _break_even(options: RightsizeOptions, moves: Sequence[Move]) -> tuple[str, ...]:
     if not moves:
         return ("Nothing with enough memory and speed costs less per unit of work than what runs today.",)
-    top, move = max(zip(before, moves, strict=True), key=lambda pair: pair[0])
+    move = max(moves, key=lambda move: move.cost_today)
     who = "It" if options.is_described else f"The largest, {move.shape.workload},"
+    limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
-        f"{who} saves as long as a {move.fit.offer.gpu_model} costs less than "
-        f"{top / move.gpu_hours:,.4f} {options.currency} per GPU-hour (now {move.fit.offer.price_per_gpu_hour:,.4f}).",
+        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {options.currency} per GPU-hour"
+        f" (now {offer.price_per_gpu_hour:,.4f}).",
     )
 
 
@@ -675,7 +639,7 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
 
 
 def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
-    offers = {move.fit.offer for move in moves if move.fit.offer.source in ("catalog", "spot_history")}
+    offers = {move.offer for move in moves if move.offer.source in ("catalog", "spot_history")}
     old = sorted(
         f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
         for offer in offers
@@ -684,16 +648,17 @@ def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
     return [f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones."] if old else []
 
 
-def _findings(
-    unused: dict[Shape, int], never: list[Shape], fleet: Fleet, *, has_memory: bool, across_vendors: bool
-) -> tuple[str, ...]:
+def _findings(loads: Mapping[Shape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> list[str]:
+    partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
+    partly.sort(key=lambda item: (item[1] - item[0].gpus, item[0].workload))
     findings = [
-        f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {shape.gpus - count} of them."
-        for shape, count in sorted(unused.items(), key=lambda item: (-item[1], item[0].workload))[:_LINES_SHOWN]
+        f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."
+        for shape, used in partly[:20]
     ]
+    never = [shape for shape, load in loads.items() if load.used == 0]
     findings += [
         f"{shape.namespace}/{shape.workload} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
-        for shape in never[:_LINES_SHOWN]
+        for shape in never[:20]
     ]
     if not has_memory:
         findings.append(
@@ -701,12 +666,9 @@ def _findings(
         )
     if not across_vendors:
         findings.append("Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in.")
-    counted = sum(map(has_whole_gpus, fleet.pods))
-    if counted < len(fleet.pods):
-        findings.append(f"{len(fleet.pods) - counted} pods that hold parts of GPUs are left as they are.")
-    reserved = {(node.cluster, node.name) for node in fleet.nodes if node.capacity_type not in PURCHASE}
-    on_reserved = sum((pod.cluster, pod.node) in reserved for pod in fleet.pods)
-    if on_reserved:
-        findings.append(f"{on_reserved} pods on reserved capacity are left as they are: it is paid anyway.")
-    findings.append("GPUs are counted at their share of an instance; money is saved once whole nodes change.")
-    return tuple(findings)
+    if parts := sum(not has_whole_gpus(pod) for pod in fleet.pods):
+        findings.append(f"{parts} pods that hold parts of GPUs are left as they are.")
+    nodes = fleet.by_name
+    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in fleet.pods):
+        findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
+    return [*findings, "GPUs are counted at their share of an instance; money is saved once whole nodes change."]

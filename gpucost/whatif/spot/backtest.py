@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +33,6 @@ class Job:
     `on_demand` are steps of the on-demand price per node-hour, the first from `start_ms` on.
     """
 
-    name: str
     start_ms: int
     hours: float
     gpus: float
@@ -53,13 +53,6 @@ class Run:
     steps: tuple[tuple[int, Decimal], ...]
     end_ms: int
     moves: int = 0
-
-
-def stay(zone: Changes, job: Job) -> Run | None:
-    """All of the job in one zone; None where its price is not known throughout."""
-    if not zone.covers(job.start_ms, job.end_ms):
-        return None
-    return Run(tuple(zone.steps(job.start_ms, job.end_ms)), job.end_ms)
 
 
 def switching(lanes: Sequence[Lane], job: Job, move_hours: float, known_until_ms: int) -> Run | None:
@@ -91,20 +84,20 @@ def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Run
     if not covered:
         return {}
     for zone in covered:
-        run = stay(zone, job)
-        if run is not None:
-            runs[f"stay in {zone.zone or zone.region}"] = run
+        runs[f"stay in {zone.zone or zone.region}"] = Run(tuple(zone.steps(job.start_ms, job.end_ms)), job.end_ms)
     known = min(zone.known_until_ms for zone in covered)
     first = min(covered, key=lambda zone: (zone.steps(job.start_ms, job.start_ms + 1)[0][1], zone.zone))
     lanes = [tuple(zone.steps(job.start_ms, known)) for zone in covered]
     spot = tuple(first.steps(job.start_ms, first.known_until_ms))
-    for name, run in (
-        (SWITCHING, switching(lanes, job, move_hours, known)),
-        (FALLBACK, switching([spot, job.on_demand], job, move_hours, first.known_until_ms)),
-    ):
-        if run is not None:
-            runs[name] = run
-    runs[anchor_name(on_demand_share)] = _anchored(first, job, on_demand_share)
+    runs |= {
+        name: run
+        for name, run in (
+            (SWITCHING, switching(lanes, job, move_hours, known)),
+            (FALLBACK, switching([spot, job.on_demand], job, move_hours, first.known_until_ms)),
+            (anchor_name(on_demand_share), _anchored(first, job, on_demand_share)),
+        )
+        if run is not None
+    }
     return runs
 
 
@@ -113,7 +106,7 @@ def anchor_name(on_demand_share: float) -> str:
 
 
 def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[str, list[Decimal]]]:
-    """What each job cost, by way of buying: one described fleet, one node per job and way."""
+    """What each job cost, by way of buying, of which all have the same: one described fleet, one node per job and way."""
     nodes, pods = [], []
     for index, (job, ways) in enumerate(zip(jobs, runs, strict=True)):
         for way, run in ways.items():
@@ -124,9 +117,8 @@ def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[
                 nodes.append(Node(name, job.gpus, job.start_ms, run.end_ms, prices))
                 pods.append(Pod(name, workload, job.held_gpus, job.start_ms, run.end_ms, uid=name))
     (paid,) = yield (Fleet(tuple(nodes), tuple(pods)),)
-    of = {workload: cost for (_, _, workload), cost in paid.by_workload.items()}
-    ways_known = dict.fromkeys(way for ways in runs for way in ways)
-    return {way: [of.get(f"{way}/{index}", Decimal(0)) for index, ways in enumerate(runs) if way in ways] for way in ways_known}
+    by_name = {workload: cost for (_, _, workload), cost in paid.by_workload.items()}
+    return {way: [by_name.get(f"{way}/{index}", Decimal(0)) for index in range(len(jobs))] for way in runs[0]}
 
 
 def _anchored(zone: Changes, job: Job, share: float) -> Run:
@@ -139,12 +131,7 @@ def _anchored(zone: Changes, job: Job, share: float) -> Run:
 
 
 def _price_at(lane: Lane, at_ms: int) -> Decimal:
-    price = lane[0][1]
-    for at, later in lane:
-        if at > at_ms:
-            break
-        price = later
-    return price
+    return lane[max(bisect.bisect_right(lane, at_ms, key=lambda step: step[0]) - 1, 0)][1]
 
 
 _DAY_MS = 24 * MS_PER_HOUR
@@ -161,7 +148,6 @@ class Replay:
     title: str
     period_name: str
     on_demand_source: str
-    on_demand_share: float
     rate: Rate | None
     is_sample: bool
     left_out: int = 0
@@ -180,7 +166,8 @@ def job_starts(
             f"the store holds no spot prices of {place.instance_type}" + (f" in {place.region}" if place.region else ""),
             "gpucost collect spot pulls them, gpucost collect spot PATH loads files; gpucost prices history shows what is there",
         )
-    zones = [_clipped(zone, period) for zone in zones]
+    if period:
+        zones = [replace(zone, known_until_ms=min(zone.known_until_ms, period.end_ms)) for zone in zones]
     length = round(hours * MS_PER_HOUR)
     end = max(zone.known_until_ms for zone in zones)
     # from where every zone is known, if that leaves room for the job
@@ -194,10 +181,8 @@ def job_starts(
         )
     starts = range(begin, end - length + 1, _DAY_MS)
     step = -(-len(starts) // _MOST_STARTS)
-    jobs = tuple(
-        Job(iso(from_ms(start)), start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step]
-    )
-    return jobs, Period(from_ms(begin), from_ms(end))
+    jobs = (Job(start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step])
+    return tuple(jobs), Period(from_ms(begin), from_ms(end))
 
 
 def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple[Job, ...], int]:
@@ -205,7 +190,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     jobs, left_out = [], 0
     held: dict[tuple[str, str], float] = defaultdict(float)
     for pod in fleet.pods:
-        held[pod.cluster, pod.node] += pod.gpus * (pod.to_ms - pod.from_ms)
+        held[pod.place] += pod.gpu_ms
     for node in fleet.nodes:
         if node.capacity_type != "on_demand" or not node.is_priced:
             continue
@@ -213,8 +198,8 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
         if any(zone.covers(node.from_ms, node.to_ms) for zone in zones):
             steps = tuple((max(price.from_ms or 0, node.from_ms), price.per_node_hour) for price in node.prices)
             # the rest of the nodes that others hold, too, is not this usage
-            used = min(held[node.cluster, node.name] / (node.to_ms - node.from_ms), node.gpus) if is_narrowed else node.gpus
-            jobs.append(Job(node.name, node.from_ms, node.hours, node.gpus, steps, tuple(zones), used))
+            used = min(held[node.key] / node.length_ms, node.gpus) if is_narrowed else node.gpus
+            jobs.append(Job(node.from_ms, node.hours, node.gpus, steps, tuple(zones), used))
         else:
             left_out += 1
     if not jobs:
@@ -230,71 +215,73 @@ def answer(options: Options, question: Replay) -> Scenario[Answer]:
     overhead = simulate.stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]
-    replayed = [(job, bought) for job in stretched if (bought := replay(job, move, question.on_demand_share))]
+    replayed = [(job, bought) for job in stretched if (bought := replay(job, move, options.on_demand_share))]
     if not replayed:
         raise GpucostError("the spot price history is shorter than the job with its interruptions", "give fewer --hours")
-    jobs, runs = [job for job, _ in replayed], [_on_demand_unstretched(job, bought, overhead) for job, bought in replayed]
+    for job, bought in replayed:
+        # nothing interrupts on demand: its hours are those of the work
+        end_ms = job.start_ms + round(job.hours / overhead * MS_PER_HOUR)
+        bought[ON_DEMAND] = replace(bought[ON_DEMAND], end_ms=end_ms)
+    jobs, runs = [job for job, _ in replayed], [bought for _, bought in replayed]
     # ways that not every job could be bought in can't be compared
     ways = [way for way in runs[0] if all(way in known for known in runs)]
     paid = yield from costs(jobs, [{way: known[way] for way in ways} for known in runs])
     count = len(jobs) if question.is_sample else 1
     means = {way: (sum(amounts, Decimal(0)) / count).quantize(_CENTS) for way, amounts in paid.items()}
     chosen = SWITCHING if SWITCHING in means else next((way for way in means if way != ON_DEMAND), ON_DEMAND)
-    left_out = question.left_out + len(question.jobs) - len(jobs)
-    table = _table(question, paid, means, runs, count)
-    keys = [column.replace(" ", "_") for column in table.columns]
+
+    def position(way: str) -> Position:
+        hours = [(bought[way].end_ms - job.start_ms) / MS_PER_HOUR * job.nodes for job, bought in replayed]
+        gpu_hours = sum(span * job.held_gpus for span, job in zip(hours, jobs, strict=True))
+        return Position(
+            means[way], question.currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way}
+        )
+
+    def hours_per_job(way: str) -> float:
+        return sum(bought[way].end_ms - job.start_ms for job, bought in replayed) / MS_PER_HOUR / len(jobs)
+
+    today, columns = means[ON_DEMAND], ["strategy", "cost", "saved percent", "moves"]
+    lines: list[tuple[Value, ...]] = []
+    for way, mean in sorted(means.items(), key=lambda item: item[1]):
+        saved = round(float((today - mean) / today * 100), 2) if today else None
+        lines.append((way, mean, saved, round(sum(known[way].moves for known in runs) / count, 2)))
+    ranges: tuple[Range, ...] = ()
+    if question.is_sample:
+        columns += ["cost p5", "cost p95"]
+        lines = [(*line, *(_percentile(paid[str(line[0])], percent) for percent in (5, 95))) for line in lines]
+        low, high = (_percentile(paid[chosen], percent) for percent in (5, 95))
+        ranges = (Range(f"cost, {chosen}", low, high, question.currency, f"5 % to 95 % of {len(jobs)} start times"),)
+    break_even: tuple[str, ...] = ()
+    if means[chosen]:
+        ratio = float(today / means[chosen])
+        break_even = (f"on spot, work may take {ratio:.2f} times as long before it costs as much as on demand",)
+    findings = [f"the mean of {len(jobs)} start times is told" if question.is_sample else f"{len(jobs)} node(s) were replayed"]
+    best = min(means, key=means.__getitem__)
+    if best != chosen:
+        findings.append(f"in hindsight {best!r} was cheapest; nobody knew that beforehand")
+    if FALLBACK in means and means[chosen] >= today:
+        findings.append("spot cost as much as on demand here: there was no discount")
+    if left_out := question.left_out + len(question.jobs) - len(jobs):
+        findings.append(f"{left_out} more are left out: spot price history does not cover them")
+    keys = [column.replace(" ", "_") for column in columns]
     return Answer(
         kind="spot-backtest",
         title=question.title,
         period=question.period_name,
-        today=_position(question, jobs, runs, ON_DEMAND, means[ON_DEMAND], count),
-        scenario=_position(question, jobs, runs, chosen, means[chosen], count),
+        today=position(ON_DEMAND),
+        scenario=position(chosen),
         figures={
             "strategy": chosen,
             "jobs": len(jobs),
-            "strategies": [dict(zip(keys, line, strict=True)) for line in table.lines],
+            "strategies": [dict(zip(keys, line, strict=True)) for line in lines],
         },
         assumptions=_assumptions(options, question, move),
-        ranges=_ranges(question, paid, chosen),
-        break_even=_break_even(means, chosen),
-        time=(_time(runs, chosen, jobs),),
-        findings=tuple(_findings(means, chosen, left_out, len(jobs), question)),
-        tables=(table,),
+        ranges=ranges,
+        break_even=break_even,
+        time=(f"{hours_per_job(ON_DEMAND):,.1f} h of work take {hours_per_job(chosen):,.1f} h by {chosen!r}",),
+        findings=tuple(findings),
+        tables=(Rows("Ways of buying", tuple(columns), tuple(lines)),),
     )
-
-
-def _clipped(zone: Changes, period: Period | None) -> Changes:
-    """History ends with the last thing known, and with the period asked for."""
-    end = min(zone.known_until_ms, period.end_ms) if period else zone.known_until_ms
-    return Changes(zone.region, zone.zone, zone.at_ms, zone.prices, end)
-
-
-def _on_demand_unstretched(job: Job, ways: dict[str, Run], overhead: float) -> dict[str, Run]:
-    """Nothing interrupts on demand: its hours are those of the work."""
-    end = job.start_ms + round(job.hours / overhead * MS_PER_HOUR)
-    return ways | {ON_DEMAND: Run(ways[ON_DEMAND].steps, end)}
-
-
-def _position(
-    question: Replay, jobs: Sequence[Job], runs: Sequence[dict[str, Run]], way: str, cost: Decimal, count: int
-) -> Position:
-    hours = [(known[way].end_ms - job.start_ms) / MS_PER_HOUR * job.nodes for job, known in zip(jobs, runs, strict=True)]
-    gpu_hours = sum(span * job.held_gpus for span, job in zip(hours, jobs, strict=True))
-    return Position(cost, question.currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way})
-
-
-def _table(
-    question: Replay, paid: dict[str, list[Decimal]], means: dict[str, Decimal], runs: Sequence[dict[str, Run]], count: int
-) -> Rows:
-    today = means[ON_DEMAND]
-    lines: list[tuple[Value, ...]] = []
-    for way, mean in sorted(means.items(), key=lambda item: item[1]):
-        moves = sum(known[way].moves for known in runs) / count
-        saved = round(float((today - mean) / today * 100), 2) if today else None
-        low, high = (_percentile(paid[way], 5), _percentile(paid[way], 95)) if question.is_sample else (None, None)
-        lines.append((way, mean, saved, round(moves, 2), *((low, high) if question.is_sample else ())))
-    columns: tuple[str, ...] = ("strategy", "cost", "saved percent", "moves")
-    return Rows("Ways of buying", (*columns, "cost p5", "cost p95") if question.is_sample else columns, tuple(lines))
 
 
 def _percentile(amounts: Sequence[Decimal], percent: int) -> Decimal:
@@ -304,47 +291,12 @@ def _percentile(amounts: Sequence[Decimal], percent: int) -> Decimal:
 
 
 def _assumptions(options: Options, question: Replay, move: float) -> tuple[Assumption, ...]:
-    said = [
-        Assumption(
-            "on-demand price", question.jobs[0].on_demand[0][1], f"{question.currency} per node-hour", question.on_demand_source
-        ),
-        Assumption("spot prices", len(question.jobs[0].zones), "zones", "spot price history of the store"),
+    job, unit = question.jobs[0], f"{question.currency} per node-hour"
+    no_rate = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace")
+    return (
+        Assumption("on-demand price", job.on_demand[0][1], unit, question.on_demand_source),
+        Assumption("spot prices", len(job.zones), "zones", "spot price history of the store"),
         Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
-        Assumption("on-demand share of the anchor", question.on_demand_share, "", "--on-demand-share"),
-    ]
-    if question.rate is None:
-        said.append(Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace"))
-        return tuple(said)
-    return (*said, rate_assumption(question.rate), *options.assumptions())
-
-
-def _ranges(question: Replay, paid: dict[str, list[Decimal]], chosen: str) -> tuple[Range, ...]:
-    if not question.is_sample:
-        return ()
-    low, high = _percentile(paid[chosen], 5), _percentile(paid[chosen], 95)
-    return (Range(f"cost, {chosen}", low, high, question.currency, f"5 % to 95 % of {len(paid[chosen])} start times"),)
-
-
-def _break_even(means: dict[str, Decimal], chosen: str) -> tuple[str, ...]:
-    if not means[chosen]:
-        return ()
-    ratio = float(means[ON_DEMAND] / means[chosen])
-    return (f"on spot, work may take {ratio:.2f} times as long before it costs as much as on demand",)
-
-
-def _time(runs: Sequence[dict[str, Run]], chosen: str, jobs: Sequence[Job]) -> str:
-    hours = sum(known[chosen].end_ms - job.start_ms for job, known in zip(jobs, runs, strict=True)) / MS_PER_HOUR / len(jobs)
-    plain = sum(known[ON_DEMAND].end_ms - job.start_ms for job, known in zip(jobs, runs, strict=True)) / MS_PER_HOUR / len(jobs)
-    return f"{plain:,.1f} h of work take {hours:,.1f} h by {chosen!r}"
-
-
-def _findings(means: dict[str, Decimal], chosen: str, left_out: int, used: int, question: Replay) -> list[str]:
-    best = min(means, key=means.__getitem__)
-    said = [f"the mean of {used} start times is told" if question.is_sample else f"{used} node(s) were replayed"]
-    if best != chosen:
-        said.append(f"in hindsight {best!r} was cheapest; nobody knew that beforehand")
-    if means.get(FALLBACK) is not None and means[chosen] >= means[ON_DEMAND]:
-        said.append("spot cost as much as on demand here: there was no discount")
-    if left_out:
-        said.append(f"{left_out} more are left out: spot price history does not cover them")
-    return said
+        Assumption("on-demand share of the anchor", options.on_demand_share, "", "--on-demand-share"),
+        *((rate_assumption(question.rate), *options.assumptions()) if question.rate else (no_rate,)),
+    )

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from gpucost.errors import DataError
+from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.fleet import HOURS_PER_MONTH
 
 _SUFFIXES = {".json", ".csv", ".txt"}
@@ -22,7 +23,6 @@ _DATED = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*,\s*\d{2}:\d{2}:\d{2}\s*,\s*\d+\s*$
 _ELAPSED = re.compile(r"\s*\d+(\.\d+)?\s*,\s*\d+\s*$")
 # a directory's file is taken for a trace if so many lines look like one
 _LOOKED_AT = 10
-_MS_PER_HOUR = 3_600_000
 _SECONDS_PER_HOUR = 3600
 
 
@@ -57,7 +57,7 @@ def read_traces(paths: Sequence[Path]) -> Trace:
     """
     total = Trace(0, 0.0, files=0)
     for path in paths:
-        for file in _files(path):
+        for file in _files(path) if path.is_dir() else [path]:
             is_trace = file == path or _is_trace(file)
             total += read_trace(file) if is_trace else Trace(0, 0.0, files=0, passed_over=(file,))
     named = ", ".join(map(str, paths))
@@ -70,50 +70,47 @@ def read_traces(paths: Sequence[Path]) -> Trace:
 
 def read_trace(path: Path) -> Trace:
     """One file. Raises DataError."""
-    text = _text(path)
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = _lines(path)
+    first = next(iter(lines.values()), "")
     if first.lstrip().startswith("{"):
-        return _ticks(path, text)
-    rows = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        return _ticks(path)
     if _EVENT.match(first):
-        return _events(path, rows)
+        return _events(path, lines)
     if _DATED.match(first) or _ELAPSED.match(first):
-        return _counts(path, rows)
+        return _counts(path, lines)
     raise DataError(
         f"{path} is no trace of spot instances: its first line is {first[:60]!r}", "gpucost whatif spot --help lists the formats"
     )
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    for file in sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file()):
+def _files(folder: Path) -> Iterator[Path]:
+    for file in sorted(file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file()):
         plain = file.with_name(file.name.replace("_scaled", ""))
         if plain == file or not plain.exists():
             yield file
 
 
 def _is_trace(path: Path) -> bool:
-    text = _text(path)
-    lines = [line for line in text.splitlines() if line.strip()][:_LOOKED_AT]
+    lines = list(_lines(path).values())
     if lines and lines[0].lstrip().startswith("{"):
-        return '"gap_seconds"' in text
-    return bool(lines) and any(all(shape.match(line) for line in lines) for shape in (_EVENT, _DATED, _ELAPSED))
+        return any('"gap_seconds"' in line for line in lines)
+    return bool(lines) and any(all(shape.match(line) for line in lines[:_LOOKED_AT]) for shape in (_EVENT, _DATED, _ELAPSED))
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path) -> dict[int, str]:
+    """Those that are not empty, by number."""
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DataError(f"cannot read the trace {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise DataError(f"the trace {path} is no text") from None
+    return {number: line for number, line in enumerate(text.splitlines(), 1) if line.strip()}
 
 
-def _ticks(path: Path, text: str) -> Trace:
+def _ticks(path: Path) -> Trace:
     try:
-        document = json.loads(text)
+        document = json.loads(path.read_text(encoding="utf-8"))
         gap, data = float(document["metadata"]["gap_seconds"]), document["data"]
         counts = [int(count) for count in data]
         if gap <= 0 or any(count < 0 or count != given for count, given in zip(counts, data, strict=True)):
@@ -129,10 +126,10 @@ def _drops(counts: Sequence[int]) -> int:
     return sum(max(before - after, 0) for before, after in pairwise(counts))
 
 
-def _events(path: Path, rows: Sequence[tuple[int, str]]) -> Trace:
+def _events(path: Path, lines: Mapping[int, str]) -> Trace:
     up: dict[str, int] = {}
     preemptions = lived = last = 0
-    for number, (moment, event, node) in _fields(path, rows, 3):
+    for number, (moment, event, node) in _fields(path, lines, 3):
         at = _whole(path, number, moment)
         if at < last:
             raise _broken(path, number, "goes back in time")
@@ -143,15 +140,15 @@ def _events(path: Path, rows: Sequence[tuple[int, str]]) -> Trace:
             preemptions, lived = preemptions + 1, lived + at - up.pop(node)
         else:
             raise _broken(path, number, f"cannot {event} {node}")
-    return Trace(preemptions, (lived + sum(last - begun for begun in up.values())) / _MS_PER_HOUR)
+    return Trace(preemptions, (lived + sum(last - begun for begun in up.values())) / MS_PER_HOUR)
 
 
-def _counts(path: Path, rows: Sequence[tuple[int, str]]) -> Trace:
+def _counts(path: Path, lines: Mapping[int, str]) -> Trace:
     """A row counts until the next one; where the clock steps back, no time passes."""
-    is_dated = bool(_DATED.match(rows[0][1]))
-    in_hours = not is_dated and any("." in line.split(",")[0] for _, line in rows)
+    is_dated = bool(_DATED.match(next(iter(lines.values()))))
+    in_hours = not is_dated and any("." in line.split(",")[0] for line in lines.values())
     hours, counts = [], []
-    for number, (*moment, count) in _fields(path, rows, 3 if is_dated else 2):
+    for number, (*moment, count) in _fields(path, lines, 3 if is_dated else 2):
         try:
             at = datetime.fromisoformat(" ".join(moment)).timestamp() if is_dated else float(moment[0])
         except ValueError:
@@ -165,8 +162,8 @@ def _counts(path: Path, rows: Sequence[tuple[int, str]]) -> Trace:
     return Trace(_drops(counts), node_hours)
 
 
-def _fields(path: Path, rows: Sequence[tuple[int, str]], count: int) -> Iterator[tuple[int, list[str]]]:
-    for number, line in rows:
+def _fields(path: Path, lines: Mapping[int, str], count: int) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines.items():
         (fields,) = csv.reader([line], skipinitialspace=True)
         if len(fields) != count:
             raise _broken(path, number, f"has {len(fields)} fields, not {count}")
@@ -208,15 +205,9 @@ def of_band(low_percent: float, high_percent: float, source: str, as_of: str | N
 
 def of_trace(trace: Trace) -> Rate:
     """Preemptions per node-hour, and a 95 % interval of a Poisson count (its normal approximation on square roots)."""
-    root = math.sqrt(trace.preemptions)
-    low, high = max(root - 0.98, 0.0) ** 2, (root + 0.98) ** 2
-    return Rate(
-        trace.per_hour,
-        f"traces: {trace.preemptions:,} preemptions in {trace.node_hours:,.1f} node-hours of {trace.files} file(s)",
-        None,
-        low / trace.node_hours,
-        high / trace.node_hours,
-    )
+    root, hours = math.sqrt(trace.preemptions), trace.node_hours
+    source = f"traces: {trace.preemptions:,} preemptions in {hours:,.1f} node-hours of {trace.files} file(s)"
+    return Rate(trace.per_hour, source, None, max(root - 0.98, 0.0) ** 2 / hours, (root + 0.98) ** 2 / hours)
 
 
 def money(price: float | Decimal) -> Decimal:

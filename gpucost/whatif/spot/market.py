@@ -5,10 +5,10 @@ from __future__ import annotations
 import bisect
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog, load_interruptions
 from gpucost.engine import run_stage
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _DAY_MS = 86_400_000
-_SPOT = "spot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +35,6 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """What the catalog knows of an instance type."""
-
-    provider: str
-    name: str
-    gpus: float
-    gpu_model: str
-
-
-@dataclass(frozen=True, slots=True)
 class Changes:
     """A zone's spot price: since `at_ms[i]` it is `prices[i]`, per node-hour, up to `known_until_ms` after the last change."""
 
@@ -54,6 +43,10 @@ class Changes:
     at_ms: tuple[int, ...]
     prices: tuple[Decimal, ...]
     known_until_ms: int
+
+    @property
+    def source(self) -> str:
+        return f"spot history of {self.zone or self.region}"
 
     def covers(self, start_ms: int, end_ms: int) -> bool:
         return self.at_ms[0] <= start_ms and end_ms <= self.known_until_ms
@@ -106,22 +99,16 @@ class Market:
         known = [changes for changes in self.zones(place) if changes.covers(start_ms, end_ms)]
         if not known:
             return ()
-        by_price = sorted(known, key=lambda changes: (changes.steps(start_ms, end_ms)[0][1], changes.zone))
-        chosen = by_price[(len(by_price) - 1) // 2]
-        return tuple(
-            Price(price, f"spot history of {chosen.zone or chosen.region}", None, at)
-            for at, price in chosen.steps(start_ms, end_ms)
-        )
+        chosen = _lower_median(known, key=lambda changes: (changes.steps(start_ms, end_ms)[0][1], changes.zone))
+        return tuple(Price(price, chosen.source, None, at) for at, price in chosen.steps(start_ms, end_ms))
 
     def latest_spot(self, place: Place, now_ms: int) -> Price | None:
         """The price of the place's zones (their lower median) that still holds at `now_ms`, by history."""
-        return _lower_median(
-            [
-                Price(zone.prices[-1], f"spot history of {zone.zone or zone.region}", str(from_ms(zone.at_ms[-1]).date()))
-                for zone in self.zones(place)
-                if now_ms <= zone.known_until_ms
-            ]
-        )
+        known = [zone for zone in self.zones(place) if now_ms <= zone.known_until_ms]
+        if not known:
+            return None
+        chosen = _lower_median(known, key=lambda zone: zone.prices[-1])
+        return Price(chosen.prices[-1], chosen.source, str(from_ms(chosen.at_ms[-1]).date()))
 
     def band(self, place: Place) -> Rate | None:
         """How often the place's spot instances are interrupted, by the catalog; None where it does not say."""
@@ -137,11 +124,33 @@ class Market:
 
 # How often spot instances with Linux were interrupted in a month, at the last time it was told.
 _BANDS = """
-CREATE OR REPLACE TEMP TABLE market_bands AS
 SELECT provider, region, lower(instance_type) AS instance_type, band_low_percent, band_high_percent, as_of, source_id
 FROM interruption_bands
 WHERE os = 'linux' AND period = 'month' AND list_contains($instance_types::VARCHAR[], lower(instance_type))
-QUALIFY row_number() OVER (PARTITION BY provider, region, lower(instance_type) ORDER BY as_of DESC) = 1"""
+QUALIFY row_number() OVER (PARTITION BY provider, region, lower(instance_type) ORDER BY as_of DESC) = 1
+ORDER BY ALL"""
+# What own nodes of an instance type cost per hour in the period, weighted by time.
+_OWN = """
+SELECT lower(n.instance_type), n.capacity_type,
+    (sum(p.price_per_hour * p.span_ms::DECIMAL(14, 0)) / sum(p.span_ms))::DECIMAL(24, 12)
+FROM nodes AS n JOIN (
+    SELECT *, least(to_ms, $to_ms) - greatest(from_ms, $from_ms) AS span_ms FROM node_prices WHERE price_source <> 'none'
+) AS p USING (node_id)
+WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL
+GROUP BY ALL"""
+_LISTED = """
+SELECT provider, coalesce(region, ''), coalesce(zone, ''), instance_type, purchase_option, price_per_hour, price_as_of::VARCHAR,
+    if(origin = 'catalog', 'catalog, ', '') || source
+FROM price_offers
+WHERE list_contains($instance_types::VARCHAR[], instance_type) AND term_years = 0
+ORDER BY ALL"""
+_HISTORY = """
+SELECT instance_type, provider, region, zone, list(at_ms ORDER BY at_ms), list(price_per_hour ORDER BY at_ms),
+    greatest(max(at_ms), coalesce(max(l.to_ms), 0))
+FROM market_changes
+LEFT JOIN (SELECT source, max(to_ms) AS to_ms FROM loads WHERE kind = 'spot' GROUP BY source) AS l USING (source)
+GROUP BY ALL
+ORDER BY 1, 2, 3, 4"""
 
 
 def read_market(
@@ -154,33 +163,24 @@ def read_market(
     load_interruptions(con)
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
-    con.execute(_BANDS, types)
+    history: dict[str, list[tuple[str, Changes]]] = defaultdict(list)
+    for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
+        changes = Changes(region, zone, tuple(at), tuple(prices), seen + stale_after_days * _DAY_MS)
+        history[name].append((provider, changes))
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
-    for provider, region, zone, name, option, price, as_of, source in con.execute(
-        "SELECT provider, coalesce(region, ''), coalesce(zone, ''), instance_type, purchase_option, price_per_hour, price_as_of, "
-        "CASE origin WHEN 'catalog' THEN 'catalog, ' ELSE '' END || source FROM price_offers "
-        "WHERE list_contains($instance_types::VARCHAR[], instance_type) AND term_years = 0 ORDER BY ALL",
-        types,
-    ).fetchall():
-        listed[name, option].append((provider, region, zone, Price(price, source, str(as_of))))
+    for provider, region, zone, name, option, price, as_of, source in con.execute(_LISTED, types).fetchall():
+        listed[name, option].append((provider, region, zone, Price(price, source, as_of)))
     own: dict[tuple[str, str], Decimal] = {}
     if period is not None:
-        run_stage(con, __package__, "market_own", {"from_ms": period.start_ms, "to_ms": period.end_ms})
-        rows = con.execute("SELECT instance_type, capacity_type, price_per_hour FROM market_own").fetchall()
+        rows = con.execute(_OWN, {"from_ms": period.start_ms, "to_ms": period.end_ms}).fetchall()
         own = {(name, capacity): price for name, capacity, price in rows}
-    bands = con.execute("FROM market_bands ORDER BY ALL").fetchall()
-    return Market(
-        currency,
-        dict(listed),
-        _history(con, stale_after_days * _DAY_MS),
-        own,
-        {
-            (provider, region, name): of_band(
-                low, high, f"catalog, {source}: {_percent(low, high)} of instances a month, -ln(1 - p) / 730 h", str(as_of)
-            )
-            for provider, region, name, low, high, as_of, source in bands
-        },
-    )
+    bands = {
+        (provider, region, name): of_band(
+            low, high, f"catalog, {source}: {_percent(low, high)} of instances a month, -ln(1 - p) / 730 h", str(as_of)
+        )
+        for provider, region, name, low, high, as_of, source in con.execute(_BANDS, types).fetchall()
+    }
+    return Market(currency, dict(listed), dict(history), own, bands)
 
 
 def typical_rate(con: DuckDBPyConnection) -> Rate:
@@ -194,40 +194,29 @@ def typical_rate(con: DuckDBPyConnection) -> Rate:
     return of_band(low, high, source, str(as_of))
 
 
-def find_instance(con: DuckDBPyConnection, name: str, provider: str | None) -> Instance:
-    """What the catalog or the store knows of an instance type. Raises UsageError where neither knows it, naming near ones."""
+_INSTANCES = """
+SELECT provider, instance_type, gpu_count::DOUBLE FROM catalog_instances
+UNION ALL SELECT provider, instance_type, gpu_count::DOUBLE FROM instance_types"""
+
+
+def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
+    """(provider, name, GPUs) of an instance type, by the catalog or the store. Raises UsageError, naming near ones."""
     load_catalog(con)
-    rows = con.execute(
-        "SELECT provider, instance_type, gpu_count, gpu_model FROM catalog_instances "
-        "UNION ALL SELECT provider, instance_type, gpu_count, gpu_model FROM instance_types"
-    ).fetchall()
-    for known_provider, known, gpus, model in rows:
-        if known.lower() == name.lower() and provider in (None, known_provider):
-            return Instance(known_provider, known, float(gpus), model)
+    rows: list[tuple[str, str, float]] = con.execute(_INSTANCES).fetchall()
+    for row in rows:
+        if row[1].lower() == name.lower():
+            return row
     near = difflib.get_close_matches(name.lower(), sorted({row[1].lower() for row in rows}), n=3, cutoff=0.5)
     raise UsageError(
-        f"no instance type {name!r} is known" + (f" of {provider}" if provider else ""),
+        f"no instance type {name!r} is known",
         f"near it: {', '.join(near)}" if near else "gpucost prices lists instance types; or give prices and --gpus instead",
     )
 
 
-def _history(con: DuckDBPyConnection, stale_ms: int) -> dict[str, list[tuple[str, Changes]]]:
-    loaded = dict(con.execute("SELECT source, max(to_ms) FROM loads WHERE kind = 'spot' GROUP BY source").fetchall())
-    rows = con.execute(
-        "SELECT instance_type, provider, region, zone, list(at_ms ORDER BY at_ms), list(price_per_hour ORDER BY at_ms), "
-        "list(DISTINCT source) FROM market_changes GROUP BY ALL ORDER BY 1, 2, 3, 4"
-    ).fetchall()
-    found: dict[str, list[tuple[str, Changes]]] = defaultdict(list)
-    for name, provider, region, zone, at, prices, sources in rows:
-        seen = max(at[-1], *(loaded.get(source, 0) for source in sources))
-        found[name].append((provider, Changes(region, zone, tuple(at), tuple(prices), seen + stale_ms)))
-    return dict(found)
-
-
-def _lower_median(prices: Sequence[Price]) -> Price | None:
-    ordered = sorted(prices, key=lambda price: price.per_node_hour)
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
-
-
 def _percent(low: int, high: int) -> str:
     return f"more than {low} %" if high >= 100 else f"{low}-{high} %"
+
+
+def _lower_median(zones: Iterable[Changes], key: Callable[[Changes], Any]) -> Changes:
+    ordered = sorted(zones, key=key)
+    return ordered[(len(ordered) - 1) // 2]

@@ -1,25 +1,24 @@
-"""Makespans by Monte Carlo: many runs of the same job under exponential interruptions, as arrays."""
+"""Work on spot: closed forms, makespans by Monte Carlo as arrays, and a fleet's nodes at their effective prices."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.whatif.answer import Assumption
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.answer import Assumption, stated
+from gpucost.whatif.fleet import Fleet, Node, Option, Pod, Price, PricePer, node_price
 from gpucost.whatif.spot.interruptions import Rate, money
 from gpucost.whatif.spot.market import Market, Place
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 # Rates that break-evens are looked for in, interruptions per node-hour: one in a million years to one in a third of a second.
@@ -144,13 +143,14 @@ def best_checkpoints(work: Work) -> Checkpoints | None:
 
 def _optimum(write: float) -> float:
     """The x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0."""
-    low, high = 0.0, 1.0
+    return _bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
+
+
+def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
+    """Where `is_low` ends to hold, between both."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if middle < 1 and math.log1p(-middle) + middle + write > 0:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if is_low(middle) else (low, middle)
     return high
 
 
@@ -164,10 +164,7 @@ def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> 
         low, high = high, high * factor
         if high > _HIGHEST:
             return None
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle) < target else (low, middle)
-    return high
+    return _bisected(low, high, lambda rate: cost(rate) < target)
 
 
 # A job that takes longer than so many times its work is not worth simulating: it practically never ends.
@@ -186,14 +183,18 @@ class Makespans:
     interruptions: NDArray[np.float64]
 
 
+def _intervals(work: Work, hours: float) -> tuple[int, float]:
+    """Whole checkpoint intervals of so many useful hours, and what is left, but for what is rounding."""
+    whole, rest = math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
+    return whole, 0.0 if rest < hours * 1e-12 else rest
+
+
 def expected_hours(work: Work, hours: float) -> float:
     """What the simulated mean of `paid` tends to: the last interval, shorter than others, is counted as it is."""
-    rate, whole, rest = work.gang_rate, math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
-    if rest < hours * 1e-12:
-        rest = 0.0
+    whole, rest = _intervals(work, hours)
     if work.is_noticed:
         clock = hours + work.write * (whole + (rest > 0))
-        return clock * math.exp(rate * (work.restart + work.write))
+        return clock * math.exp(work.gang_rate * (work.restart + work.write))
     last = stretch(replace(work, checkpoint=rest)) * rest if rest else 0.0
     return whole * work.checkpoint * stretch(work) + last
 
@@ -205,6 +206,8 @@ def simulate(work: Work, hours: float, wait: float, runs: int, seed: int) -> Mak
     """
     if not stretch(work) < HOPELESS:
         return None
+    import numpy as np
+
     rng = np.random.default_rng(seed)
     parts = [_simulate(rng, work, hours, min(_RUNS_AT_ONCE, runs - done)) for done in range(0, runs, _RUNS_AT_ONCE)]
     paid, interruptions = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -213,9 +216,9 @@ def simulate(work: Work, hours: float, wait: float, runs: int, seed: int) -> Mak
 
 def _simulate(rng: np.random.Generator, work: Work, hours: float, runs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(paid hours, interruptions) of each run."""
-    rate, whole, rest = work.gang_rate, math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
-    if rest < hours * 1e-12:
-        rest = 0.0
+    import numpy as np
+
+    rate, (whole, rest) = work.gang_rate, _intervals(work, hours)
     clock = hours + work.write * (whole + (rest > 0))
     if rate == 0:
         return np.full(runs, clock), np.zeros(runs)
@@ -236,6 +239,8 @@ def _failures(
     rng: np.random.Generator, tasks: NDArray[np.int64], span: float, rate: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """How often each run fails before all its `tasks` of `span` hours got through, and the hours those failures took."""
+    import numpy as np
+
     if span == 0:
         return np.zeros(len(tasks), dtype=np.int64), np.zeros(len(tasks))
     failures = np.where(tasks > 0, rng.negative_binomial(np.maximum(tasks, 1), math.exp(-rate * span)), 0)
@@ -244,6 +249,8 @@ def _failures(
 
 def _lost_hours(rng: np.random.Generator, failures: NDArray[np.int64], span: float, rate: float) -> NDArray[np.float64]:
     """Sums of so many exponential times that are known to be shorter than `span`."""
+    import numpy as np
+
     few = np.where(failures <= _MANY, failures, 0)
     below = -math.expm1(-rate * span)
     times = -np.log1p(-rng.random(int(few.sum())) * below) / rate
@@ -262,15 +269,11 @@ Workload = tuple[str, str, str]
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
 
-def workload_of(pod: Pod) -> Workload:
-    return pod.cluster, pod.namespace, pod.workload
-
-
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which don't need each other."""
     pods: dict[Workload, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
-        pods[workload_of(pod)].append(pod)
+        pods[pod.owner].append(pod)
     return {key: 1 if _REPLICAS.match(key[2]) else _most_at_once(held) for key, held in pods.items()}
 
 
@@ -291,51 +294,76 @@ def base_name(workload: str) -> str:
     return re.sub(r"[-_.]\d+$", "-*", workload)
 
 
-_MINUTES_PER_HOUR = 60
-_SECONDS_PER_HOUR = 3600
-
-
 class Target(StrEnum):
     """Where usage is moved to."""
 
     spot = "spot"
     on_demand = "on-demand"
 
+    @property
+    def capacity_type(self) -> str:
+        return self.value.replace("-", "_")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Assumptions about work on spot; `given` names the options that the user gave, the rest are defaults."""
+    """Assumptions about work on spot, and what is asked of it; `given` names the options that are no defaults."""
 
-    checkpoint_minutes: float = 30.0
-    checkpoint_write_minutes: float = 0.0
-    restart_minutes: float = 0.0
-    notice_seconds: float = 0.0
-    capacity_wait_minutes: float = 0.0
-    first_hour_free: bool = False
-    runs: int = 10_000
-    seed: int = 0
-    to: Target = Target.spot
-    given: frozenset[str] = field(default_factory=frozenset)
+    checkpoint_minutes: Annotated[
+        float,
+        Option("Work between two checkpoints. Default: 30.", above=True, says="checkpoint interval", unit="minutes"),
+    ] = 30.0
+    checkpoint_write_minutes: Annotated[
+        float, Option("What writing a checkpoint takes. Default: 0.", says="writing a checkpoint", unit="minutes")
+    ] = 0.0
+    restart_minutes: Annotated[
+        float,
+        Option(
+            "From an interruption until work goes on: provision, pull the image, load. Default: 0.",
+            says="restart (provision, pull, load)", unit="minutes",
+        ),
+    ] = 0.0  # fmt: skip
+    notice_seconds: Annotated[
+        float,
+        Option(
+            "Notice of an interruption; a checkpoint that fits it saves the work. Default: 0.",
+            says="notice of an interruption", unit="seconds",
+        ),
+    ] = 0.0  # fmt: skip
+    capacity_wait_minutes: Annotated[
+        float,
+        Option(
+            "Wait for capacity after an interruption: time, not paid. Default: 0.",
+            says="wait for capacity (time, not paid)", unit="minutes",
+        ),
+    ] = 0.0  # fmt: skip
+    first_hour_free: Annotated[bool, Option("Instances interrupted within their first hour cost nothing (EC2).")] = False
+    to: Annotated[
+        Target, Option("spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True)
+    ] = Target.spot
+    backtest: Annotated[bool, Option("Replay a job (--instance-type, --hours), or real usage, over the store's spot prices.")] = (
+        False
+    )
+    on_demand_share: Annotated[
+        float, Option("With --backtest: what stays on demand as an anchor.", most=1, is_shown=True)
+    ] = 0.3  # fmt: skip
+    runs: Annotated[int, Option("Simulated runs of the job.", least=100, most=1_000_000, is_shown=True)] = 10_000
+    seed: Annotated[int, Option("The same seed simulates the same.", "NUMBER", is_shown=True)] = 0
+    given: Collection[str] = ()
 
     def work(self, per_hour: float, nodes: int = 1) -> Work:
         """The same in hours."""
-        return Work(
-            per_hour=per_hour,
-            checkpoint=self.checkpoint_minutes / _MINUTES_PER_HOUR,
-            write=self.checkpoint_write_minutes / _MINUTES_PER_HOUR,
-            restart=self.restart_minutes / _MINUTES_PER_HOUR,
-            notice=self.notice_seconds / _SECONDS_PER_HOUR,
-            nodes=nodes,
-            first_hour_free=self.first_hour_free,
-        )
+        minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
+        checkpoint, write, restart = (each / 60 for each in minutes)
+        return Work(per_hour, checkpoint, write, restart, self.notice_seconds / 3600, nodes, self.first_hour_free)
 
     @property
     def wait_hours(self) -> float:
-        return self.capacity_wait_minutes / _MINUTES_PER_HOUR
+        return self.capacity_wait_minutes / 60
 
     def check(self, hours: float) -> None:
         """Raises UsageError where the work cannot be checkpointed as asked."""
-        if self.checkpoint_minutes > hours * _MINUTES_PER_HOUR * (1 + 1e-9):
+        if self.checkpoint_minutes > hours * 60 * (1 + 1e-9):
             raise UsageError(
                 f"a checkpoint every {self.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
                 "give --checkpoint-minutes up to the job's length, or more --hours",
@@ -343,20 +371,9 @@ class Options:
 
     def assumptions(self) -> tuple[Assumption, ...]:
         """All but the rate, each with where it comes from."""
-
-        def told(name: str, value: float, unit: str, option: str) -> Assumption:
-            return Assumption(name, value, unit, "option" if option in self.given else "default")
-
-        shown = [
-            told("checkpoint interval", self.checkpoint_minutes, "minutes", "checkpoint_minutes"),
-            told("writing a checkpoint", self.checkpoint_write_minutes, "minutes", "checkpoint_write_minutes"),
-            told("restart (provision, pull, load)", self.restart_minutes, "minutes", "restart_minutes"),
-            told("notice of an interruption", self.notice_seconds, "seconds", "notice_seconds"),
-            told("wait for capacity (time, not paid)", self.capacity_wait_minutes, "minutes", "capacity_wait_minutes"),
-        ]
-        if self.first_hour_free:
-            shown.append(Assumption("instances interrupted in their first hour", 0, "price", "option --first-hour-free"))
-        return tuple(shown)
+        times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "notice_seconds", "capacity_wait_minutes")
+        free = Assumption("instances interrupted in their first hour", 0, "price", "option --first-hour-free")
+        return (*stated(self, *times), *([free] if self.first_hour_free else []))
 
 
 def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
@@ -383,7 +400,7 @@ class Question:
     typical: Rate
     rate: Rate | None = None
     price: Decimal | None = None
-    price_per: str = "node"
+    price_per: PricePer = PricePer.node
     times: int = 1
     assumptions: tuple[Assumption, ...] = ()
 
@@ -401,11 +418,8 @@ class Moved:
     rate: Rate
     # share of the node's time held by gangs of so many nodes
     shares: dict[int, float]
-
-    @property
-    def held_share(self) -> float:
-        """The share of the node's GPU time that the pods asked for held."""
-        return sum(self.shares.values())
+    # node-hours asked for: of nodes that others hold, too, only that part
+    hours: float
 
     @property
     def today_price(self) -> float:
@@ -418,64 +432,66 @@ class Moved:
     def overhead(self, options: Options, per_hour: float, formula: Callable[[Work], float]) -> float:
         """Hours paid per useful hour: held time is stretched, time that nobody holds is not."""
         held = sum(share * formula(options.work(per_hour, gang)) for gang, share in self.shares.items())
-        return held + max(1 - self.held_share, 0.0)
+        return held + max(1 - sum(self.shares.values()), 0.0)
 
 
-def movable(options: Options, question: Question) -> tuple[dict[tuple[str, str], Moved], Counter[str]]:
+Moves = dict[tuple[str, str], Moved]  # by cluster and node
+
+
+def movable(options: Options, question: Question) -> tuple[Moves, Counter[str]]:
     """Nodes that move, and why how many others do not."""
-    wanted = "on_demand" if options.to is Target.spot else "spot"
+    target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
     gang_of = gangs(question.fleet)
     held: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for pod in question.fleet.pods:
-        held[pod.cluster, pod.node][gang_of[workload_of(pod)] * question.times] += (pod.to_ms - pod.from_ms) * pod.gpus
-    moved: dict[tuple[str, str], Moved] = {}
+        held[pod.place][gang_of[pod.owner] * question.times] += pod.gpu_ms
+    moved: Moves = {}
     stays: Counter[str] = Counter()
     for node in question.fleet.nodes:
-        if node.capacity_type != wanted:
-            is_known = node.capacity_type != "unknown"
-            stays[f"bought as {node.capacity_type.replace('_', ' ')}" if is_known else "how they are bought is not known"] += 1
-            continue
-        if not node.is_priced:
-            stays[f"what {node.instance_type or 'nodes without an instance type'} cost now is not known"] += 1
-            continue
+        name = node.instance_type or "nodes without an instance type"
         place = Place(node.instance_type or "", node.provider, node.region, node.zone, node.zone_id)
-        prices = _target_prices(options, question, node, place)
-        if not prices:
-            what = "spot" if options.to is Target.spot else "on-demand"
-            stays[f"no {what} price is known of {node.instance_type or 'nodes without an instance type'}"] += 1
-            continue
-        key = node.cluster, node.name
-        capacity_ms = max(node.gpus * (node.to_ms - node.from_ms), sum(held[key].values()))
-        shares = {gang: time / capacity_ms for gang, time in held[key].items()}
-        moved[key] = Moved(node, prices, question.rate or question.market.band(place) or question.typical, shares)
+        if node.capacity_type == "unknown":
+            stays["how they are bought is not known"] += 1
+        elif node.capacity_type != wanted:
+            stays[f"bought as {node.capacity_type.replace('_', ' ')}"] += 1
+        elif not node.is_priced:
+            stays[f"what {name} cost now is not known"] += 1
+        elif not (prices := _target_prices(target, question, node, place)):
+            stays[f"no {target} price is known of {name}"] += 1
+        else:
+            gangs_held = held[node.key]
+            capacity_ms = max(node.gpus * node.length_ms, sum(gangs_held.values()))
+            shares = {gang: time / capacity_ms for gang, time in gangs_held.items()}
+            rate = question.rate or question.market.band(place) or question.typical
+            hours = node.hours * question.times * (sum(shares.values()) if question.is_narrowed else 1)
+            moved[node.key] = Moved(node, prices, rate, shares, hours)
     if not moved:
         raise GpucostError(
             f"no {wanted.replace('_', '-')} usage of {question.scope_name} in {question.period_name} can be moved: "
             + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
-            "--spot-price gives a price; --month names another period" if options.to is Target.spot else "--month names a period",
+            "--spot-price gives a price; --month names another period" if target is Target.spot else "--month names a period",
         )
     return moved, stays
 
 
-def _target_prices(options: Options, question: Question, node: Node, place: Place) -> tuple[Price, ...]:
+def _target_prices(target: Target, question: Question, node: Node, place: Place) -> tuple[Price, ...]:
     """Prices of the node where it moves to: the option's, spot history, own nodes' of that kind, list price."""
     if question.price is not None:
-        gpus = Decimal(str(node.gpus)) if question.price_per == "gpu" else Decimal(1)
-        return (Price(question.price * gpus, "option"),)
-    to_spot = options.to is Target.spot
-    if to_spot and (steps := question.market.spot_steps(place, node.from_ms, node.to_ms)):
+        return (Price(node_price(question.price, question.price_per, node.gpus), "option"),)
+    market = question.market
+    if target is Target.spot and (steps := market.spot_steps(place, node.from_ms, node.to_ms)):
         return steps
-    own = question.market.own.get((place.instance_type.lower(), "spot" if to_spot else "on_demand"))
+    own = market.own.get((place.instance_type.lower(), target.capacity_type))
     if own is not None:
-        return (Price(own, f"own {'spot' if to_spot else 'on-demand'} nodes of that type in the period"),)
-    listed = question.market.list_price(place, "spot" if to_spot else "on_demand")
+        return (Price(own, f"own {target} nodes of that type in the period"),)
+    listed = market.list_price(place, target.capacity_type)
     return (listed,) if listed else ()
 
 
 def edited(
     options: Options,
     question: Question,
-    moved: dict[tuple[str, str], Moved],
+    moved: Moves,
     formula: Callable[[Work], float],
     factor: float = 1.0,
     rate_of: Callable[[Rate], float] = lambda rate: rate.per_hour,
@@ -484,17 +500,15 @@ def edited(
     to_spot = options.to is Target.spot
 
     def edit(node: Node) -> Node:
-        item = moved.get((node.cluster, node.name))
+        item = moved.get(node.key)
         if item is None:
             return node
         overhead = item.overhead(options, rate_of(item.rate), formula) * factor
         if overhead > HOPELESS_RATIO:
             raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
-        prices = tuple(
-            replace(price, per_node_hour=money(float(price.per_node_hour) * (overhead if to_spot else 1 / overhead)))
-            for price in item.prices
-        )
-        return replace(node, prices=prices, capacity_type="spot" if to_spot else "on_demand")
+        times = overhead if to_spot else 1 / overhead
+        prices = tuple(replace(price, per_node_hour=money(float(price.per_node_hour) * times)) for price in item.prices)
+        return replace(node, prices=prices, capacity_type=options.to.capacity_type)
 
     return question.fleet.with_nodes(edit)
 
@@ -504,4 +518,4 @@ def _mean(node: Node, prices: tuple[Price, ...]) -> float:
     starts = [node.from_ms if index == 0 else max(price.from_ms or 0, node.from_ms) for index, price in enumerate(prices)]
     ends = [*starts[1:], node.to_ms]
     total = sum(float(price.per_node_hour) * (end - at) for price, at, end in zip(prices, starts, ends, strict=True))
-    return total / (node.to_ms - node.from_ms)
+    return total / node.length_ms

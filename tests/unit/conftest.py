@@ -1,0 +1,33 @@
+"""Fixtures that the tests of what-ifs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpucost.store.connection import scratch_store
+from gpucost.whatif.gpu_specs import Facts, load_facts
+from tests.unit.whatif_costs import stages_at_once
+
+
+@pytest.fixture(scope="module")
+def stages_together() -> Iterator[None]:
+    """What a module's fleets cost is added up in plain Python, and the stages must agree at its end."""
+    with stages_at_once():
+        yield
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with neither a config nor a store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+
+
+@pytest.fixture(scope="session")
+def facts() -> Facts:
+    """What the catalog knows of GPU models."""
+    with scratch_store() as con:
+        return load_facts(con)
