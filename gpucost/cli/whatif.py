@@ -442,6 +442,11 @@ CurveOption = Annotated[
 ]
 
 
+def options_of(**values: object) -> dict[str, object]:
+    """Option names and values, as is_calculator takes them, of parameters; a flag or a list that was not given is None."""
+    return {f"--{name.replace('_', '-')}": None if value is False or value == [] else value for name, value in values.items()}
+
+
 def is_calculator(describing: Mapping[str, object], of_store: Mapping[str, object]) -> bool:
     """Whether options describe the fleet, so that no store is needed. Keys are option names; a value of None was not given.
 
