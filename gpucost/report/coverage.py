@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 # A running period always lacks its last hours; that is worth a warning only after a missed daily collect.
 _LATE_AFTER = timedelta(hours=25)
-# What is collected begins and ends with a sample: up to here the one before, and the next one, may have been so.
+# What is collected begins and ends with a sample: up to here the one before, and the next one of a running period, may have been so.
 _EDGE_MS = 10 * 60_000
+# Nothing comes after the last sample of a period that is over: one scrape may have been late.
+_LATE_SCRAPE_MS = 60_000
 
 # Collected and other time of the clusters asked for (none: all).
 _SPANS = """
@@ -106,6 +108,7 @@ def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, 
     spans = dicts(con.execute(_SPANS, {"clusters": list(clusters)}))
     newest = {span["cluster"]: span["to_ms"] for span in spans if span["kind"] == "collected"}
     due = max(period.start_ms, min(period.end_ms, max([to_ms(now), *newest.values()])))
+    is_running = due < period.end_ms
     gaps: list[Gap] = []
     ends: dict[str, int] = {}
     collected: set[str] = set()
@@ -118,7 +121,8 @@ def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, 
         if kind == "collected":
             collected.add(cluster)
             continue
-        is_edge = kind == "not_collected" and span["from_ms"] in (0, newest.get(cluster)) and end - begin <= _EDGE_MS
+        edges = {0: _EDGE_MS, newest.get(cluster): _EDGE_MS if is_running else _LATE_SCRAPE_MS}
+        is_edge = kind == "not_collected" and end - begin <= edges.get(span["from_ms"], 0)
         # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
         is_all_off = kind == "off" and (begin, end) == (period.start_ms, due)
         if not is_edge and not is_all_off:
@@ -132,7 +136,7 @@ def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, 
                 )
             )
     reached = min((from_ms(ends[cluster]).astimezone(tz) for cluster in collected), default=None)
-    return _Seen(sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), due < period.end_ms)
+    return _Seen(sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), is_running)
 
 
 def _most_hours(gaps: Iterable[Gap]) -> float:

@@ -299,7 +299,14 @@ def test_the_end_of_what_runs_may_be_ten_minutes_old(tmp_path: Path, minutes: in
     assert not view.coverage.is_complete
     assert said(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
     over = asked(made, tmp_path, now=now, period=Period(MONTH.start, now))
-    assert over.coverage.is_complete is (missing == 0)
+    assert (over.coverage.is_complete, over.coverage.not_collected_hours) == (False, round(minutes / 60, 9))
+
+
+@pytest.mark.parametrize(("seconds", "is_complete"), [(60, True), (61, False)])
+def test_after_the_end_of_what_is_over_a_scrape_may_be_late(tmp_path: Path, seconds: int, is_complete: bool) -> None:
+    """A collect that stopped minutes before the end of a period left them out of it: nobody held anything then."""
+    end = MONTH.start + timedelta(hours=48, seconds=seconds)
+    assert asked(fleet((0, 48)), tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
 
 
 def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:
