@@ -139,4 +139,4 @@ def coverage(con: DuckDBPyConnection, config: Config) -> None:
     declare(con)
     load_catalog(con)
     load_settings(con, config)
-    run_stages(con, __name__, until="19_collected")
+    run_stages(con, __name__, until="18_coverage_gaps")
