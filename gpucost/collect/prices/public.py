@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gpucost.collect.prices.base import again
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, Passing, asked_again, retry_after
 
@@ -33,7 +34,7 @@ class PublicList:
 
         self._session = requests.Session()
         self._provider, self._what, self._setting = provider, what, setting
-        self.again = f"gpucost collect prices --provider {provider}"
+        self.again = again(provider)
 
     def json(
         self,
