@@ -39,7 +39,6 @@ PURCHASE_OPTIONS = {
 
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 _BARE_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_WHOLE_DIGITS, _DECIMALS = 9, 12
 
 
 class BadField(ValueError):
@@ -49,16 +48,6 @@ class BadField(ValueError):
         super().__init__(column, reason)
         self.column = column
         self.reason = reason
-
-
-def capacity_type(purchase_option: str | None) -> str | None:
-    """The capacity type that a purchase option is meant for; None (any) for None."""
-    return PURCHASE_OPTIONS[purchase_option] if purchase_option else None
-
-
-def exact_price(text: str) -> Decimal:
-    """A price as it is written, without any rounding."""
-    return exact_number("price_per_hour", text, _WHOLE_DIGITS, _DECIMALS)
 
 
 def exact_number(column: str, text: str, whole_digits: int, decimals: int) -> Decimal:
@@ -186,7 +175,7 @@ class BookRow(FileRow, frozen=True):
     effective_start: Start = (None, None)
     per: Annotated[Literal["node", "gpu"], BeforeValidator(_per)] = "node"
     node_selector: Selector = ()
-    price_per_hour: Annotated[Decimal, BeforeValidator(exact_price)]
+    price_per_hour: Annotated[Decimal, BeforeValidator(lambda text: exact_number("price_per_hour", text, 9, 12))]
     currency: Annotated[str, BeforeValidator(_convertible)]
 
     @property

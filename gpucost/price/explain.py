@@ -215,10 +215,9 @@ def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str 
     if not lives:
         raise _unknown(con, name, cluster)
     fitting = [life for life in lives if life.up_from <= at < life.up_to] if at else lives
-    if not fitting:
+    if at and not fitting:
         spans = "; ".join(f"{iso(life.up_from)} .. {iso(life.up_to)}" for life in lives[-3:])
-        when = iso(at) if at else "any time"
-        raise GpucostError(f"node {name} was not up at {when}", f"it was up {spans}: --at takes a time in there")
+        raise GpucostError(f"node {name} was not up at {iso(at)}", f"it was up {spans}: --at takes a time in there")
     clusters = sorted({life.cluster for life in fitting})
     if len(clusters) > 1:
         raise UsageError(f"node {name} is in {len(clusters)} clusters: {', '.join(clusters)}", f"add --cluster {clusters[0]}")

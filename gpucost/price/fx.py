@@ -125,24 +125,28 @@ def fx_digest(config: Config) -> str:
     return RATES.digest(config.prices.fx_rates)
 
 
+_EVER = -(2**62)
 # What one unit of a currency is worth in the config's: half-open intervals that cover all time.
 _RATES = """
 CREATE OR REPLACE TEMP TABLE fx_rates AS
-SELECT unnest($currency::VARCHAR[]) AS currency, coalesce(unnest($from_ms::BIGINT[]), -4611686018427387904) AS from_ms,
-    coalesce(unnest($to_ms::BIGINT[]), 4611686018427387904) AS to_ms, unnest($rate::VARCHAR[])::DECIMAL(18, 12) AS rate"""
+WITH steps AS (
+    SELECT unnest($currency::VARCHAR[]) AS currency, unnest($from_ms::BIGINT[]) AS from_ms,
+        unnest($rate::VARCHAR[])::DECIMAL(18, 12) AS rate
+)
+SELECT currency, from_ms, lead(from_ms, 1, 4611686018427387904) OVER (PARTITION BY currency ORDER BY from_ms) AS to_ms, rate
+FROM steps"""
 
 
 def load_rates(con: DuckDBPyConnection, config: Config, known: FxRates) -> None:
     """Create the temporary table fx_rates: the currency itself at 1, every other by local days, null before its first."""
-    rows: list[tuple[str, int | None, int | None, str | None]] = [(known.currency, None, None, "1")]
+    rows: list[tuple[str, int, str | None]] = [(known.currency, _EVER, "1")]
     for currency, steps in known.steps.items():
-        starts = [None if day == date.min else to_ms(local_midnight(day, config.tz)) for day, _ in steps]
-        values = [str(rate) for _, rate in steps]
-        if starts[0] is not None:
-            rows.append((currency, None, starts[0], None))
-        rows += zip([currency] * len(steps), starts, [*starts[1:], None], values, strict=True)
-    columns = dict(zip(("currency", "from_ms", "to_ms", "rate"), map(list, zip(*rows, strict=True)), strict=True))
-    con.execute(_RATES, columns)
+        if steps[0][0] != date.min:
+            rows.append((currency, _EVER, None))
+        for day, rate in steps:
+            rows.append((currency, _EVER if day == date.min else to_ms(local_midnight(day, config.tz)), str(rate)))
+    currencies, starts, values = map(list, zip(*rows, strict=True))
+    con.execute(_RATES, {"currency": currencies, "from_ms": starts, "rate": values})
 
 
 def _fitting(rate: Decimal, key: str) -> Decimal:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -58,7 +59,7 @@ def product_prices(text: str, region: str, instance_types: Collection[str], day:
     with read_as(f"aws: a product of {region} cannot be read, half an answer", AGAIN):
         product = json.loads(text)
         if is_plain(product["product"]["attributes"], region, instance_types):
-            yield from term_prices(product["product"]["attributes"]["instanceType"], product["terms"], region, day, PRODUCTS)
+            yield from _term_prices(_bulk_rows(product), region, day, PRODUCTS)
 
 
 def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collection[str]) -> bool:
@@ -71,43 +72,48 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
     return all(attributes.get(name) == value for name, value in WANTED.items())
 
 
-def term_prices(instance_type: str, terms: Mapping[str, Any], region: str, day: date, source: str) -> Iterator[ListPrice]:
-    """The on-demand and reserved prices in the `terms` of a product. Raises ValueError or KeyError where they cannot be read."""
-    for term in terms.get("OnDemand", {}).values():
-        yield from _term(region, instance_type, term, day, source, {"purchase_option": "on_demand"})
-    for term in terms.get("Reserved", {}).values():
-        attributes = term["termAttributes"]
-        reserved = {
-            "purchase_option": "reserved",
-            "term_years": _TERMS[attributes["LeaseContractLength"]],
-            "payment_option": _PAYMENTS[attributes["PurchaseOption"]],
-            "offering": attributes["OfferingClass"],
-        }
-        yield from _term(region, instance_type, term, day, source, reserved)
+def _bulk_rows(product: Mapping[str, Any]) -> Iterator[Row]:
+    """A product of get_products as rows of the bulk price list."""
+    name = product["product"]["attributes"]["instanceType"]
+    for kind, terms in product["terms"].items():
+        for code, term in terms.items():
+            commitment = {key.lower(): value for key, value in term.get("termAttributes", {}).items()}
+            shared = {"sku": "", "instancetype": name, "termtype": kind, "offertermcode": code, **commitment}
+            for dimension in term["priceDimensions"].values():
+                priced = {"effectivedate": term["effectiveDate"], "unit": dimension["unit"]}
+                for currency, amount in dimension["pricePerUnit"].items():
+                    yield {**shared, **priced, "currency": currency, "priceperunit": amount}
 
 
-def _term(
-    region: str, instance_type: str, term: Mapping[str, Any], day: date, source: str, bought: dict[str, Any]
-) -> Iterator[ListPrice]:
-    """One price per currency: per hour, and what is paid upfront spread over the hours of the term."""
-    started = datetime.fromisoformat(term["effectiveDate"].replace(" ", "").replace("Z", "+00:00")).date()
-    if started > day:
-        return
-    sums: dict[str, Decimal] = {}
-    for dimension in term["priceDimensions"].values():
-        for currency, text in dimension["pricePerUnit"].items():
-            amount = Decimal(text)
-            if dimension["unit"] == "Quantity":
-                amount /= bought["term_years"] * HOURS_PER_YEAR
-            elif dimension["unit"] != "Hrs":
-                raise ValueError(f"the unit {dimension['unit']}")
-            sums[currency] = sums.get(currency, Decimal(0)) + amount
-    for currency, price in sums.items():
+def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> Iterator[ListPrice]:
+    """The prices of terms that have begun, one per currency: per hour, and what is paid upfront spread over the term's hours.
+
+    Raises ValueError or KeyError where they cannot be read.
+    """
+    sums: dict[tuple[Any, ...], Decimal] = defaultdict(Decimal)
+    for row in rows:
+        started = datetime.fromisoformat(row["effectivedate"].replace(" ", "").replace("Z", "+00:00")).date()
+        if row["termtype"] not in ("OnDemand", "Reserved") or started > day:
+            continue
+        bought: tuple[str, int, str, str] = ("on_demand", 0, "", "")
+        if row["termtype"] == "Reserved":
+            years, payment = _TERMS[row["leasecontractlength"]], _PAYMENTS[row["purchaseoption"]]
+            bought = ("reserved", years, payment, row["offeringclass"])
+        amount = Decimal(row["priceperunit"])
+        if row["unit"] == "Quantity":
+            amount /= bought[1] * HOURS_PER_YEAR
+        elif row["unit"] != "Hrs":
+            raise ValueError(f"the unit {row['unit']}")
+        sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += amount
+    for (_, _, name, currency, started, (option, years, payment, offering)), price in sums.items():
         if price > 0:
             yield ListPrice(
                 region=region,
-                instance_type=instance_type,
-                **bought,
+                instance_type=name,
+                purchase_option=option,
+                term_years=years,
+                payment_option=payment,
+                offering=offering,
                 price_per_hour=price,
                 currency=currency,
                 effective_start=started,
@@ -152,7 +158,6 @@ _SERVERS = {"aws": "https://pricing.us-east-1.amazonaws.com", "cn": "https://pri
 _BULK_PLANS = {"ComputeSavingsPlans": "Compute", "EC2InstanceSavingsPlans": "EC2Instance"}
 # The attributes that is_plain asks for, by the names that columns have.
 _ATTRIBUTES = {name.lower(): name for name in (*WANTED, "regionCode", "instanceType", "marketoption")}
-_TERM_ATTRIBUTES = ("LeaseContractLength", "PurchaseOption", "OfferingClass")
 
 
 def bulk_product_prices(
@@ -167,14 +172,7 @@ def bulk_product_prices(
     partition = _partition(region)
     rows = public.rows(f"{server or _SERVERS[partition]}/offers/v1.0/{partition}/AmazonEC2/current/{region}/index.csv", keep)
     with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
-        products: dict[str, dict[str, Any]] = {}
-        for row in rows:
-            terms = products.setdefault(row["instancetype"], {}).setdefault(row["termtype"], {})
-            key, attributes = (row["sku"], row["offertermcode"]), {name: row[name.lower()] for name in _TERM_ATTRIBUTES}
-            term = {"effectiveDate": row["effectivedate"], "priceDimensions": {}, "termAttributes": attributes}
-            dimension = {"unit": row["unit"], "pricePerUnit": {row["currency"]: row["priceperunit"]}}
-            terms.setdefault(key, term)["priceDimensions"][row["ratecode"]] = dimension
-        return [price for name, terms in products.items() for price in term_prices(name, terms, region, day, BULK_PRODUCTS)]
+        return list(_term_prices(rows, region, day, BULK_PRODUCTS))
 
 
 def plan_prices(public: PublicList, server: str | None, region: str, instance_types: Collection[str]) -> list[ListPrice]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.catalog import facts, spelled
 from gpucost.errors import SourceError
@@ -72,24 +72,16 @@ def is_region_of(provider: str, region: str) -> bool:
     return provider in _REGIONS and re.fullmatch(_REGIONS[provider], region) is not None
 
 
-class _Dated(Protocol):
-    @property
-    def effective_start(self) -> date | None: ...
-    @property
-    def price_per_hour(self) -> Decimal: ...
+def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
+    """One price (of instances or of their units) per key: the one that began last, and of those the dearest.
 
+    So that an estimate does not fall short.
+    """
 
-_Price = TypeVar("_Price", bound=_Dated)
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-def newest(prices: Iterable[_Price], key: Callable[[_Price], _Key]) -> dict[_Key, _Price]:
-    """One price per key: the one that began last, and of those the dearest, lest an estimate falls short."""
-
-    def rank(price: _Price) -> tuple[str, Decimal]:
+    def rank(price: Any) -> tuple[str, Decimal]:
         return (price.effective_start.isoformat() if price.effective_start else "", price.price_per_hour)
 
-    best: dict[_Key, _Price] = {}
+    best: dict[Any, Any] = {}
     for price in prices:
         if key(price) not in best or rank(price) > rank(best[key(price)]):
             best[key(price)] = price

@@ -32,6 +32,8 @@ KEPT_MS = 90 * 24 * MS_PER_HOUR  # AWS tells no older changes
 OVERLAP_MS = 2 * MS_PER_HOUR
 PROVIDERS = ("aws", azure.SOURCE)
 _FALLBACK_REGION = "us-east-1"
+_TYPES = """
+SELECT provider, instance_type FROM catalog_instances UNION SELECT provider, instance_type FROM instance_types ORDER BY ALL"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,8 @@ def collect_spot(
     seen = [region for region in node_regions(store) if region in AWS_REGIONS]
     with store.write() as con:
         catalog.load_catalog(con)
-        rows = con.execute("SELECT provider, instance_type FROM catalog_instances ORDER BY 1, 2").fetchall()
-        types = {name: [t for provider, t in rows if provider == name] for name in ("aws", "azure")}
-        for name, shipped in types.items():
-            types[name] = sorted({*shipped, *spot_prices.known_types(con, name)})
+        rows = con.execute(_TYPES).fetchall()
+        types = {name: [kind for provider, kind in rows if provider == name] for name in ("aws", "azure")}
         regions = config.aws.regions or seen or [_FALLBACK_REGION]
         spans = {region: _span(spot_prices.loaded(con, aws.source_of(region)), now_ms) for region in regions}
     report = progress or (lambda _: None)

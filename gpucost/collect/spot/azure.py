@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+import requests
+
 from gpucost.collect.base import NoCredentials, require
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError
@@ -19,8 +21,6 @@ from gpucost.http import PASSING, Passing, asked_again, retry_after
 from gpucost.store.prices import SpotPrice
 
 if TYPE_CHECKING:
-    import requests
-
     from gpucost.config.model import Azure
 
 SOURCE = "azure"
@@ -48,8 +48,6 @@ def fetch(settings: Azure, types: dict[str, str]) -> list[SpotPrice]:
     `types` maps lower-cased names of instance types to how the catalog spells them. Raises NoCredentials where nobody is
     logged in; SourceError where Azure refuses, does not answer, or answers what cannot be used.
     """
-    import requests
-
     regions = f"| where location in~ ({_quoted(settings.regions)})\n" if settings.regions else ""
     options: dict[str, Any] = {"resultFormat": "objectArray", "$top": 1000}
     body: dict[str, Any] = {"query": _QUERY.format(sizes=_quoted(types), regions=regions), "options": options}
@@ -94,8 +92,6 @@ def _token(settings: Azure) -> str:
 
 
 def _page(session: requests.Session, settings: Azure, body: dict[str, Any]) -> dict[str, Any]:
-    import requests
-
     try:
         response = session.post(settings.management_url.rstrip("/") + _PATH, json=body, timeout=60)
         text = response.text
