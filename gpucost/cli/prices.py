@@ -82,7 +82,7 @@ def prices(
     if name is None and (all_regions or superseded):
         option = "--all-regions" if all_regions else "--superseded"
         raise UsageError(f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}")
-    asked = Asked(
+    query = Asked(
         today=_today(settings.tz),
         currency=settings.currency,
         stale_after_days=settings.prices.stale_after_days,
@@ -93,7 +93,7 @@ def prices(
     )
     fx = rates(settings)
     with store_or_empty(settings) as con:
-        answer = overview(con, asked, fx) if name is None else listing(con, name, asked, fx)
+        answer = overview(con, query, fx) if name is None else listing(con, name, query, fx)
     if call.format is RowFormat.json:
         call.write(_listing_json(answer))
         return

@@ -38,9 +38,9 @@ heard AS (
     SELECT *, lag(end_ms) OVER w AS before_ms, lead(first_ms) OVER w AS after_ms FROM family_spans WHERE family = 'state'
     WINDOW w AS (PARTITION BY cluster ORDER BY first_ms)
 ),
-asked AS (
+queried AS (
     -- windows meet a little of the silence at both ends
-    SELECT h.cluster, h.end_ms, sum(greatest(0, least(l.to_ms, h.after_ms) - greatest(l.from_ms, h.end_ms))) > 600000 AS asked
+    SELECT h.cluster, h.end_ms, sum(greatest(0, least(l.to_ms, h.after_ms) - greatest(l.from_ms, h.end_ms))) > 600000 AS queried
     FROM heard AS h
     JOIN (SELECT DISTINCT source, cluster FROM series) AS s USING (cluster)
     JOIN loads AS l ON l.source = s.source AND l.kind = 'prometheus' AND l.from_ms < h.after_ms AND h.end_ms < l.to_ms
@@ -51,9 +51,9 @@ silent AS (
     SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
     UNION ALL
     SELECT h.cluster, h.end_ms, coalesce(h.after_ms, 9223372036854775807),
-        CASE WHEN h.after_ms IS NULL THEN 'after its last sample' WHEN coalesce(a.asked, false) THEN 'kube-state-metrics was silent'
+        CASE WHEN h.after_ms IS NULL THEN 'after its last sample' WHEN coalesce(a.queried, false) THEN 'kube-state-metrics was silent'
             ELSE 'not collected yet' END
-    FROM heard AS h LEFT JOIN asked AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms
+    FROM heard AS h LEFT JOIN queried AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms
     UNION ALL
     SELECT cluster, 0, 9223372036854775807, 'nothing was ever collected of it' FROM expected_clusters WHERE cluster NOT IN (SELECT cluster FROM heard)
 ),

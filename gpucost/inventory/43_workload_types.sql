@@ -44,7 +44,7 @@ ruled AS (
         AND (len(r.labels) = 0 OR list_has_any(r.labels, list_transform(map_entries(d.labels), lambda e: e.key || '=' || e.value)))
     GROUP BY ALL
 ),
-said AS (
+marked AS (
     SELECT *,
         len(list_filter(map_keys(labels), lambda k: starts_with(k, 'label_serving_kserve_io_') OR starts_with(k, 'label_serving_knative_dev_')
             OR k = 'label_leaderworkerset_sigs_k8s_io_name')) > 0 AS serves,
@@ -74,7 +74,7 @@ workload_types AS (
             WHEN regexp_matches(s.app, 'vllm|triton|text-generation-inference|sglang|inference|ollama') THEN 'inference'
             ELSE coalesce(s.kind_type, 'other')
         END AS workload_type
-    FROM said AS s LEFT JOIN ruled AS r USING (allocation_id)
+    FROM marked AS s LEFT JOIN ruled AS r USING (allocation_id)
 )
 SELECT a.allocation_id, t.workload_type, p.failed,
     CASE WHEN p.pending_to_ms IS NOT NULL THEN greatest(a.held_from_ms, least(p.pending_to_ms, a.held_to_ms))::BIGINT END AS started_ms

@@ -32,7 +32,7 @@ named_zones AS (
 ),
 spot_nodes AS (
     -- a source that spells zones by name wins over one that spells them by id
-    SELECT n.*, CASE WHEN z.zone IS NULL THEN n.zone_id ELSE n.zone END AS told_zone
+    SELECT n.*, CASE WHEN z.zone IS NULL THEN n.zone_id ELSE n.zone END AS zone_name
     FROM priced_nodes AS n
     LEFT JOIN named_zones AS z ON z.provider = n.seller AND z.zone = n.zone AND z.instance_type = n.instance_type
     WHERE n.capacity_type = 'spot'
@@ -45,7 +45,7 @@ spot_candidates AS (
     UNION ALL
     SELECT n.node_id, s.from_ms, s.to_ms, 102, s.price_per_hour, s.currency, s.price_as_of, s.origin
     FROM spot_nodes AS n
-    JOIN spot_steps AS s ON s.provider = n.seller AND s.zone = n.told_zone AND s.instance_type = n.instance_type
+    JOIN spot_steps AS s ON s.provider = n.seller AND s.zone = n.zone_name AND s.instance_type = n.instance_type
         AND s.from_ms < n.up_to_ms AND n.up_from_ms < s.to_ms
     WHERE s.instance_id IS NULL
     UNION ALL

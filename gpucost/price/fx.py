@@ -66,8 +66,8 @@ class FxRates:
         if currency == self.currency:
             return Decimal(1)
         steps = self.steps.get(currency, ())
-        found = bisect_right(steps, day, key=itemgetter(0))
-        return steps[found - 1][1] if found else None
+        begun = bisect_right(steps, day, key=itemgetter(0))
+        return steps[begun - 1][1] if begun else None
 
     def convert(self, amount: Decimal, currency: str, day: date, what: str | None = None) -> Decimal:
         """`amount` of `currency`, which is that of `what`, in this currency at the day's rate, unrounded.

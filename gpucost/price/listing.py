@@ -80,7 +80,7 @@ class Listing:
     gpu_models: tuple[str, ...]
     rows: tuple[ListedPrice, ...]
     superseded: tuple[ListedPrice, ...]
-    not_sold_on_demand: tuple[str, ...]  # sentences on instance types asked for: how they are sold instead
+    not_sold_on_demand: tuple[str, ...]  # sentences on the instance types that are meant: how they are sold instead
 
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
@@ -108,7 +108,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
+    """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
 
     today: date
     currency: str
@@ -119,25 +119,25 @@ class Asked:
     all_regions: bool = False
 
 
-def listing(con: DuckDBPyConnection, name: str, asked: Asked, fx: FxRates) -> Listing:
+def listing(con: DuckDBPyConnection, name: str, query: Asked, fx: FxRates) -> Listing:
     """The prices of a GPU or an instance type, cheapest GPU-hour first.
 
     `con` is a store's, which may be empty; temporary tables are made on it. Other currencies are converted at today's rate of
     `fx`, where there is one. Raises GpucostError for a name that means nothing, offering the nearest ones, and where nothing
     fits the other words.
     """
-    _prepare(con, asked)
+    _prepare(con, query)
     meaning = _resolve(con, name)
-    rows = _rows(con, meaning, asked, fx)
+    rows = _rows(con, meaning, query, fx)
     current = [row for row in rows if row.status == "current"]
     if not current:
-        raise _nothing(con, name, meaning, asked)
-    if not asked.all_regions and not asked.regions:
+        raise _nothing(con, name, meaning, query)
+    if not query.all_regions and not query.regions:
         current = _cheapest_regions(current)
     return Listing(
-        today=asked.today,
-        currency=asked.currency,
-        stale_after_days=asked.stale_after_days,
+        today=query.today,
+        currency=query.currency,
+        stale_after_days=query.stale_after_days,
         name=name,
         gpu_models=tuple(sorted({row.gpu_model for row in current if row.gpu_model})),
         rows=tuple(current),
@@ -146,27 +146,27 @@ def listing(con: DuckDBPyConnection, name: str, asked: Asked, fx: FxRates) -> Li
     )
 
 
-def overview(con: DuckDBPyConnection, asked: Asked, fx: FxRates) -> Overview:
-    """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot, if none is asked.
+def overview(con: DuckDBPyConnection, query: Asked, fx: FxRates) -> Overview:
+    """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 
     Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
     where nothing fits.
     """
-    _prepare(con, asked)
-    options = asked.purchase_options or _OVERVIEW_OPTIONS
+    _prepare(con, query)
+    options = query.purchase_options or _OVERVIEW_OPTIONS
     cheapest: dict[str, dict[str, ListedPrice]] = {}
-    for row in _rows(con, _ANYTHING, replace(asked, purchase_options=options), fx):
-        if row.status == "current" and row.gpu_model and row.currency == asked.currency:
+    for row in _rows(con, _ANYTHING, replace(query, purchase_options=options), fx):
+        if row.status == "current" and row.gpu_model and row.currency == query.currency:
             cheapest.setdefault(row.gpu_model, {}).setdefault(row.purchase_option, row)
     if not cheapest:
-        raise _nothing(con, "any GPU", _ANYTHING, asked)
-    return Overview(asked.today, asked.currency, asked.stale_after_days, options, tuple(cheapest.items()))
+        raise _nothing(con, "any GPU", _ANYTHING, query)
+    return Overview(query.today, query.currency, query.stale_after_days, options, tuple(cheapest.items()))
 
 
-def _prepare(con: DuckDBPyConnection, asked: Asked) -> None:
+def _prepare(con: DuckDBPyConnection, query: Asked) -> None:
     catalog.load_catalog(con)
     load_price_list(con)
-    run_stage(con, "gpucost.price", "listed_prices", {"today": asked.today})
+    run_stage(con, "gpucost.price", "listed_prices", {"today": query.today})
 
 
 def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
@@ -265,16 +265,16 @@ WHERE passes($gpu_models, gpu_model) AND passes($instance_types, lower(instance_
     AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(region) GLOB r)))"""
 
 
-def _rows(con: DuckDBPyConnection, meaning: Meaning, asked: Asked, fx: FxRates) -> list[ListedPrice]:
+def _rows(con: DuckDBPyConnection, meaning: Meaning, query: Asked, fx: FxRates) -> list[ListedPrice]:
     """What fits, in the config's currency first, cheapest GPU-hour first; then in others, one currency after the other."""
     sqlfiles.run(con, "filters")
     parameters = {
-        "providers": [word.lower() for word in asked.providers],
-        "regions": [word.lower() for word in asked.regions],
-        "purchase_options": list(asked.purchase_options),
+        "providers": [word.lower() for word in query.providers],
+        "regions": [word.lower() for word in query.regions],
+        "purchase_options": list(query.purchase_options),
     }
     con.execute(_MATCHING, meaning | parameters)
-    return sorted((_price(fields, asked, fx) for fields in dicts(con)), key=lambda row: _rank(row, asked.currency))
+    return sorted((_price(fields, query, fx) for fields in dicts(con)), key=lambda row: _rank(row, query.currency))
 
 
 def _rank(row: ListedPrice, currency: str) -> tuple[object, ...]:
@@ -284,11 +284,11 @@ def _rank(row: ListedPrice, currency: str) -> tuple[object, ...]:
     return (row.currency != currency, row.currency, per_gpu is None, per_gpu or row.price_per_hour, *place, *details)
 
 
-def _price(fields: dict[str, Any], asked: Asked, fx: FxRates) -> ListedPrice:
+def _price(fields: dict[str, Any], query: Asked, fx: FxRates) -> ListedPrice:
     on_demand, listed_currency = fields.pop("on_demand_price_per_hour"), fields.pop("currency")
     listed = price = Decimal(fields.pop("price_per_hour")).normalize()
     gpus = fields["gpu_count"] and fields["gpu_count"].normalize()
-    rate = fx.rate(listed_currency, asked.today)
+    rate = fx.rate(listed_currency, query.today)
     if rate is not None:
         price = (listed * rate).quantize(_DECIMALS).normalize()
     discount = None
@@ -299,25 +299,25 @@ def _price(fields: dict[str, Any], asked: Asked, fx: FxRates) -> ListedPrice:
         **fields | {name: fields[name] or None for name in may_not_apply} | {"gpu_count": gpus},
         price_per_hour=price,
         price_per_gpu_hour=None if gpus is None else (price / gpus).quantize(_DECIMALS).normalize(),
-        currency=listed_currency if rate is None else asked.currency,
+        currency=listed_currency if rate is None else query.currency,
         listed_price_per_hour=listed,
         listed_currency=listed_currency,
         spot_discount_percent=discount,
-        is_stale=fields["price_as_of"] < asked.today - timedelta(days=asked.stale_after_days),
+        is_stale=fields["price_as_of"] < query.today - timedelta(days=query.stale_after_days),
         more_regions=None,
     )
 
 
-def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, asked: Asked) -> GpucostError:
-    """Which of the words asked for leaves no price, and what there is instead."""
-    anywhere = replace(asked, providers=(), regions=(), purchase_options=())
-    left = [row for row in _rows(con, meaning, anywhere, FxRates(asked.currency, {})) if row.status == "current"]
+def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: Asked) -> GpucostError:
+    """Which word of the query leaves no price, and what there is instead."""
+    anywhere = replace(query, providers=(), regions=(), purchase_options=())
+    left = [row for row in _rows(con, meaning, anywhere, FxRates(query.currency, {})) if row.status == "current"]
     if not left:
         return GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
     for field, words in (
-        ("provider", asked.providers),
-        ("region", asked.regions),
-        ("purchase_option", asked.purchase_options),
+        ("provider", query.providers),
+        ("region", query.regions),
+        ("purchase_option", query.purchase_options),
     ):
         known = {getattr(row, field) or "" for row in left}
         fitting = {value for value in known if not words or any(fnmatchcase(value.lower(), word.lower()) for word in words)}
@@ -334,4 +334,4 @@ def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, asked: Asked)
                 "; ".join((missing, *facts)), "name one of these, or gpucost collect prices asks the clouds for more"
             )
         left = [row for row in left if (getattr(row, field) or "") in fitting]
-    return GpucostError(f"no price of {name} is known in {asked.currency}", "[prices] fx gives the rates of other currencies")
+    return GpucostError(f"no price of {name} is known in {query.currency}", "[prices] fx gives the rates of other currencies")

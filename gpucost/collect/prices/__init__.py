@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
@@ -60,7 +61,6 @@ class PriceResult:
     prices: int = 0
     priced_types: int = 0
     components: int = 0
-    instance_types: int = 0
     replaced: tuple[Replaced, ...] = ()
     unchanged: int = 0
     skipped: NoCredentials | None = None
@@ -94,6 +94,7 @@ def collect_prices(
             if tell is not None:
                 tell(f"{provider}: {words}")
 
+        result = partial(PriceResult, provider, now.date())
         named, near = ([region for region in some if is_region_of(provider, region)] for some in (regions, seen))
         try:
             answer = _collectors()[provider](config, named, near, now.date(), say).fetch()
@@ -101,21 +102,18 @@ def collect_prices(
             replaced, unchanged = _compared(store, answer)
             load_prices(store, answer, now)
         except NoCredentials as error:
-            results.append(PriceResult(provider, now.date(), skipped=error))
+            results.append(result(skipped=error))
         except StoreError:
             raise
         except GpucostError as error:
-            results.append(PriceResult(provider, now.date(), error=error))
+            results.append(result(error=error))
         else:
             results.append(
-                PriceResult(
-                    provider,
-                    now.date(),
+                result(
                     regions=tuple(sorted({price.region for price in answer.prices})),
                     prices=len(answer.prices),
                     priced_types=len({price.instance_type for price in answer.prices}),
                     components=len(answer.components),
-                    instance_types=len(answer.instance_types),
                     replaced=replaced,
                     unchanged=unchanged,
                 )

@@ -172,7 +172,8 @@ def bulk_product_prices(
     partition = _partition(region)
     rows = public.rows(f"{server or _SERVERS[partition]}/offers/v1.0/{partition}/AmazonEC2/current/{region}/index.csv", keep)
     with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
-        return list(_term_prices(rows, region, day, BULK_PRODUCTS))
+        once = {row["ratecode"]: row for row in rows}
+        return list(_term_prices(once.values(), region, day, BULK_PRODUCTS))
 
 
 def plan_prices(public: PublicList, server: str | None, region: str, instance_types: Collection[str]) -> list[ListPrice]:

@@ -6,10 +6,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel
 
 from gpucost.catalog import facts, spelled
 from gpucost.errors import SourceError
@@ -93,35 +94,23 @@ def one_of_each(prices: Iterable[ListPrice]) -> list[ListPrice]:
     return sorted(newest(prices, lambda price: price.key).values(), key=lambda price: price.key)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownType:
+class KnownType(BaseModel, frozen=True):
     """One instance type of the catalog; `gpu_memory_mib` is of one GPU or part of one."""
 
     instance_type: str
     gpu_model: str
     gpu_count: Decimal
-    gpu_memory_mib: int | None
-    vcpus: Decimal
-    memory_gib: Decimal
-    local_ssd_gib: Decimal
+    gpu_memory_mib: int | None = None
+    vcpus: Decimal = Decimal(0)
+    memory_gib: Decimal = Decimal(0)
+    local_ssd_gib: Decimal = Decimal(0)
 
 
 @cache
 def known_types(provider: str) -> Mapping[str, KnownType]:
     """The catalog's instance types of a provider, by name."""
-    return {
-        row["instance_type"]: KnownType(
-            instance_type=row["instance_type"],
-            gpu_model=row["gpu_model"],
-            gpu_count=Decimal(row["gpu_count"]),
-            gpu_memory_mib=int(row["gpu_memory_mib"]) if row["gpu_memory_mib"] else None,
-            vcpus=Decimal(row["vcpus"] or 0),
-            memory_gib=Decimal(row["memory_gib"] or 0),
-            local_ssd_gib=Decimal(row["local_ssd_gib"] or 0),
-        )
-        for row in facts("instances.csv")
-        if row["provider"] == provider
-    }
+    rows = [{name: text for name, text in row.items() if text} for row in facts("instances.csv") if row["provider"] == provider]
+    return {row["instance_type"]: KnownType.model_validate(row) for row in rows}
 
 
 def gpu_model(*spellings: str) -> str:

@@ -71,11 +71,6 @@ def region_of_zone(zone: str) -> str | None:
     return region[0] if region else None
 
 
-def region_of_usage(prefix: str) -> str:
-    """The AWS region of a usage type's prefix; a prefix that is not known stays as it is, so that nothing is lost."""
-    return USAGE_PREFIXES.get(prefix, prefix)
-
-
 HISTORY = "SpotPriceHistory"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.spot.base import HISTORY, BadFact, moment_of, price_of, price_of_row, region_of_usage
+from gpucost.collect.spot.base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.prices import SpotPrice
@@ -68,7 +68,8 @@ def _versioned(line: str, source: str) -> tuple[int, SpotPrice]:
     # in the words of the price history; an operation that is not known stays as it is
     codes = [code for code in operation.split(":")[1:] if not re.fullmatch(r"SV\d+", code)]
     at_ms = moment_of("Timestamp", at)
-    region = region_of_usage(usage_type[1] or "")
+    # a prefix that is not known stays as it is, so that nothing is lost
+    region = USAGE_PREFIXES.get(usage_type[1] or "", usage_type[1])
     price = SpotPrice(
         provider="aws",
         region=region,
@@ -180,11 +181,9 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
     must_be_right = alone or path.name.lower().endswith(_MUST_BE_RIGHT)
     try:
         text = _text(path)
+        why = "holds neither answers nor a data feed" if text.strip() else "is empty"
     except UnicodeDecodeError as error:
-        if must_be_right:
-            raise DataError(f"{path} is no text (byte {error.start}); nothing was loaded", _KINDS) from None
-        result.passed_over.append(path)
-        return
+        text, why = "", f"is no text (byte {error.start})"
     if text.startswith(("#Version", "#Fields")):
         result.prices += _feed(str(path), text, result.name)
     elif text.lstrip()[:1] in ("{", "["):
@@ -193,8 +192,7 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
         if more:
             result.unfinished.append(path)
     elif must_be_right:
-        what = "holds neither answers nor a data feed" if text.strip() else "is empty"
-        raise DataError(f"{path} {what}; nothing was loaded", _KINDS)
+        raise DataError(f"{path} {why}; nothing was loaded", _KINDS)
     else:
         result.passed_over.append(path)
         return
