@@ -60,7 +60,7 @@ FROM catalog_csv('interruption.csv', {
 def load_catalog(con: DuckDBPyConnection) -> None:
     """Create the catalog's temporary tables (the keys of TABLES) on this connection, where it has none."""
     _prepare(con)
-    run_stage(con, __name__, "catalog")
+    run_stage(con, "gpucost", "catalog")
 
 
 def load_components(con: DuckDBPyConnection) -> None:
