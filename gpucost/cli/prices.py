@@ -141,7 +141,6 @@ _SOURCE = "source"
 # Columns that a narrow terminal may have no room for; the heaviest goes first.
 _WEIGHTS = {"per hour": 1, _DISCOUNT: 1, "GPUs": 2, "more regions": 3, _SOURCE: 4}
 
-Columns = dict[str, list[Any]]
 Table = tuple[list[str], list[list[Any]]]
 
 
@@ -155,23 +154,19 @@ def _listing_table(
     else:
         whole, tight = (_listing_columns(answer, prices, superseded=superseded, tight=is_tight) for is_tight in (False, True))
         weights = _WEIGHTS | ({_TYPE: 2} if len({price.instance_type for price in prices}) == 1 else {})
-    columns, rows = _tight_or_whole(whole, tight, width)
+    columns, rows = whole
+    kept = [index for index, name in enumerate(columns) if name != _SOURCE]
+    narrowest = natural_width([columns[index] for index in kept], [[row[index] for index in kept] for row in rows])
+    if width is not None and narrowest > width:
+        columns, rows = tight
     shown, rows = fitted(columns, rows, [weights.get(name, 0) for name in columns], width)
     # without a name a narrow table has the same in other columns, but for the source
     without = left_out([_SOURCE] if isinstance(answer, Overview) else columns, shown) if width is not None else ""
     return shown, rows, without
 
 
-def _tight_or_whole(whole: Table, tight: Table, width: int | None) -> Table:
-    """`tight` where `width` has no room for `whole` even without sources."""
-    columns, rows = whole
-    kept = [index for index, name in enumerate(columns) if name != _SOURCE]
-    narrowest = natural_width([columns[index] for index in kept], [[row[index] for index in kept] for row in rows])
-    return tight if width is not None and narrowest > width else whole
-
-
 def _listing_columns(answer: Listing, prices: list[ListedPrice], *, superseded: bool, tight: bool) -> Table:
-    columns: Columns = {
+    columns: dict[str, list[Any]] = {
         _PER_GPU_HOUR: [_shown(price.price_per_gpu_hour) for price in prices],
         "per hour": [_shown(price.price_per_hour) for price in prices],
         "currency": [price.currency for price in prices],
@@ -315,7 +310,12 @@ def prices_history(
         zones = history(con, question, to_ms(call.now))
     records = [_renamed(asdict(zone)) for zone in zones]
     if call.format is RowFormat.json:  # which holds the notes of each zone
-        call.write(_history_json(records))
+        from gpucost.render.schema import json_text
+
+        first = records[0]
+        top = {"schema": "gpucost.prices.history/1"} | {name: first[name] for name in ("instance_type", "from", "to")}
+        # a zone that stands alone has its figures at the top, too
+        call.write(json_text(top | (first if len(records) == 1 else {}) | {"zones": records}))
         return
     if call.format is RowFormat.table:
         call.write(_one_zone(zones[0]) if len(zones) == 1 else _zones_table(zones))
@@ -335,15 +335,6 @@ def _renamed(record: dict[str, Any]) -> dict[str, Any]:
     if "steps" in record:
         record["steps"] = [_renamed(step) for step in record["steps"]]
     return {{"start": "from", "end": "to"}.get(name, name): value for name, value in record.items()}
-
-
-def _history_json(records: list[dict[str, Any]]) -> str:
-    """Schema gpucost.prices.history/1; a zone that stands alone has its figures at the top, too."""
-    from gpucost.render.schema import json_text
-
-    first = records[0]
-    top = {"schema": "gpucost.prices.history/1"} | {name: first[name] for name in ("instance_type", "from", "to")}
-    return json_text(top | (first if len(records) == 1 else {}) | {"zones": records})
 
 
 def _flat(value: Any) -> Any:
