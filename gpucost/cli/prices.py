@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
@@ -21,7 +20,6 @@ from gpucost.price.listing import ListedPrice, Listing, Overview
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, natural_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from zoneinfo import ZoneInfo
 
     from gpucost.config.model import Config
@@ -84,7 +82,7 @@ def prices(
     if name is None and (all_regions or superseded):
         option = "--all-regions" if all_regions else "--superseded"
         raise UsageError(f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}")
-    asked = Asked(
+    query = Asked(
         today=_today(settings.tz),
         currency=settings.currency,
         stale_after_days=settings.prices.stale_after_days,
@@ -95,29 +93,46 @@ def prices(
     )
     fx = rates(settings)
     with store_or_empty(settings) as con:
-        answer = overview(con, asked, fx) if name is None else listing(con, name, asked, fx)
+        answer = overview(con, query, fx) if name is None else listing(con, name, query, fx)
     if call.format is RowFormat.json:
-        call.write(listing_json(answer))
+        call.write(_listing_json(answer))
         return
-    width = line_width(call.target) if call.format is RowFormat.table else None
-    columns, rows = listing_rows(answer, whole=call.format in FLAT, superseded=superseded, width=width)
-    call.write_rows(columns, rows)
-    remarks = listing_notes(answer)
-    if width is not None:
-        every, _ = listing_rows(answer, whole=False, superseded=superseded)
-        # without a name a narrow table has the same in other columns, but for the source
-        remarks += filter(None, [left_out(every if name is not None else every[-1:], columns)])
-    for remark in remarks:
-        call.note(remark)
+    prices = _prices_of(answer) + (list(answer.superseded) if superseded and isinstance(answer, Listing) else [])
+    notes = listing_notes(answer)
+    if call.format in FLAT:
+        call.write_rows(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices])
+    else:
+        width = line_width(call.target) if call.format is RowFormat.table else None
+        columns, rows, without = _listing_table(answer, prices, width, superseded=superseded)
+        call.write_rows(columns, rows)
+        notes += [without] if without else []
+    for text in notes:
+        call.note(text)
 
 
 def _today(tz: ZoneInfo) -> date:
     return datetime.now(tz).date()
 
 
-_PRICES = "gpucost.prices/1"
+def _listing_json(answer: Listing | Overview) -> str:
+    """Schema gpucost.prices/1: of one name its prices as `rows` and `superseded`; of all, a row per GPU model."""
+    from gpucost.render.schema import json_text
 
-_SHOWN = Decimal("0.0001")
+    document = {"schema": "gpucost.prices/1", **asdict(answer)}
+    if isinstance(answer, Overview):
+        options = document.pop("purchase_options")
+        document["rows"] = [
+            {"gpu_model": model, **{option: prices.get(option) for option in options}} for model, prices in document["rows"]
+        ]
+    return json_text(document)
+
+
+def _prices_of(answer: Listing | Overview) -> list[ListedPrice]:
+    if isinstance(answer, Listing):
+        return list(answer.rows)
+    return [prices[option] for _, prices in answer.rows for option in answer.purchase_options if option in prices]
+
+
 _PER_GPU_HOUR = "per GPU-h"
 _TYPE = "instance type"
 _DISCOUNT = "spot discount"
@@ -126,216 +141,144 @@ _SOURCE = "source"
 # Columns that a narrow terminal may have no room for; the heaviest goes first.
 _WEIGHTS = {"per hour": 1, _DISCOUNT: 1, "GPUs": 2, "more regions": 3, _SOURCE: 4}
 
-# What a CSV file and JSON hold of each price.
-FIELDS = (
-    "provider", "region", "zone", "instance_type", "gpu_model", "gpu_count", "purchase_option", "term_years", "payment_option",
-    "offering", "price_per_hour", "price_per_gpu_hour", "currency", "spot_discount_percent", "price_as_of", "is_stale", "source",
-    "origin", "effective_start", "listed_price_per_hour", "listed_currency", "more_regions", "status",
-)  # fmt: skip
+Table = tuple[list[str], list[list[Any]]]
 
 
-def listing_json(answer: Listing | Overview) -> str:
-    """Schema gpucost.prices/1: of one name its prices as `rows` and `superseded`; of all, a row per GPU model."""
-    from gpucost.render.schema import json_text
-
-    document: dict[str, Any] = {
-        "schema": _PRICES,
-        "today": answer.today,
-        "currency": answer.currency,
-        "stale_after_days": answer.stale_after_days,
-    }
-    if isinstance(answer, Listing):
-        document |= {
-            "name": answer.name,
-            "gpu_models": list(answer.gpu_models),
-            "rows": [_fields(row) for row in answer.rows],
-            "superseded": [_fields(row) for row in answer.superseded],
-            "not_sold_on_demand": list(answer.not_sold_on_demand),
-        }
-    else:
-        document["rows"] = [
-            {
-                "gpu_model": model,
-                **{option: _fields(found[option]) if option in found else None for option in answer.purchase_options},
-            }
-            for model, found in answer.rows
-        ]
-    return json_text(document)
-
-
-def listing_rows(
-    answer: Listing | Overview, *, whole: bool, superseded: bool, width: int | None = None
-) -> tuple[list[str], list[list[Any]]]:
-    """Column names and rows: every field where `whole`, else those that people read, in their words, and of these as many as
-    a table of `width` characters has room for.
-    """
+def _listing_table(
+    answer: Listing | Overview, prices: list[ListedPrice], width: int | None, *, superseded: bool
+) -> tuple[list[str], list[list[Any]], str]:
+    """Columns and rows as people read them, as many as `width` characters have room for; and in words what was left out."""
     if isinstance(answer, Overview):
-        if whole:
-            return _whole_overview(answer)
-        columns, lines = _short_overview(answer)
-        if _is_wide(columns, lines, width):
-            columns, lines = _long_overview(answer)
-        return fitted(columns, lines, [_WEIGHTS[_SOURCE] * (name == _SOURCE) for name in columns], width)
-    rows = [*answer.rows, *(answer.superseded if superseded else ())]
-    if whole:
-        return list(FIELDS), [list(_fields(row).values()) for row in rows]
-    columns, lines = _short_listing(answer, rows, superseded=superseded)
-    if _is_wide(columns, lines, width):
-        columns, lines = _short_listing(answer, rows, superseded=superseded, tight=True)
-    weights = _WEIGHTS | ({_TYPE: 2} if len({row.instance_type for row in rows}) == 1 else {})
-    return fitted(columns, lines, [weights.get(name, 0) for name in columns], width)
+        whole, tight = _wide_overview(answer), _long_overview(answer)
+        weights = {_SOURCE: _WEIGHTS[_SOURCE]}
+    else:
+        whole, tight = (_listing_columns(answer, prices, superseded=superseded, tight=is_tight) for is_tight in (False, True))
+        weights = _WEIGHTS | ({_TYPE: 2} if len({price.instance_type for price in prices}) == 1 else {})
+    columns, rows = whole
+    kept = [index for index, name in enumerate(columns) if name != _SOURCE]
+    narrowest = natural_width([columns[index] for index in kept], [[row[index] for index in kept] for row in rows])
+    if width is not None and narrowest > width:
+        columns, rows = tight
+    shown, rows = fitted(columns, rows, [weights.get(name, 0) for name in columns], width)
+    # without a name a narrow table has the same in other columns, but for the source
+    without = left_out([_SOURCE] if isinstance(answer, Overview) else columns, shown) if width is not None else ""
+    return shown, rows, without
+
+
+def _listing_columns(answer: Listing, prices: list[ListedPrice], *, superseded: bool, tight: bool) -> Table:
+    columns: dict[str, list[Any]] = {
+        _PER_GPU_HOUR: [_shown(price.price_per_gpu_hour) for price in prices],
+        "per hour": [_shown(price.price_per_hour) for price in prices],
+        "currency": [price.currency for price in prices],
+        "provider": [price.provider for price in prices],
+        "place": [_place(price) for price in prices],
+        _TYPE: [price.instance_type for price in prices],
+        "GPUs": [f"{price.gpu_count:f} × {price.gpu_model}" if price.gpu_count else "not known" for price in prices],
+        "bought": [_bought(price, tight=tight) for price in prices],
+        _DISCOUNT: [price.spot_discount_percent for price in prices],
+        "as of": [_as_of(price, answer.today, tight=tight) for price in prices],
+        "more regions": [price.more_regions for price in prices],
+        "status": [price.status for price in prices],
+        _SOURCE: [price.source for price in prices],
+    }
+    if all(currency == answer.currency for currency in columns["currency"]):
+        del columns["currency"]
+    if not superseded:
+        del columns["status"]
+    for name in (_DISCOUNT, "more regions"):
+        if not any(value is not None for value in columns[name]):
+            del columns[name]
+    if _DISCOUNT in columns:
+        columns[_DISCOUNT] = ["" if value is None else f"{value} %" for value in columns[_DISCOUNT]]
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+
+
+def _wide_overview(answer: Overview) -> Table:
+    """A row for each GPU model."""
+    columns = ["GPU"]
+    for bought in answer.purchase_options:
+        columns += [bought.replace("_", " "), "where", "as of", _SOURCE]
+    rows: list[list[Any]] = []
+    for model, prices in answer.rows:
+        rows.append([model])
+        for bought in answer.purchase_options:
+            rows[-1] += _overview_cells(prices[bought], answer.today) if bought in prices else [None] * 4
+    return columns, rows
+
+
+def _long_overview(answer: Overview) -> Table:
+    """The same with a row for each price: half as wide."""
+    rows = []
+    for model, prices in answer.rows:
+        for bought in answer.purchase_options:
+            if bought in prices:
+                money, *rest = _overview_cells(prices[bought], answer.today, tight=True)
+                rows.append([model, bought.replace("_", " "), money, *rest])
+    return ["GPU", "bought", _PER_GPU_HOUR, "where", "as of", _SOURCE], rows
+
+
+def _overview_cells(price: ListedPrice, today: date, *, tight: bool = False) -> list[Any]:
+    where = " ".join(part for part in (price.provider, price.region, price.instance_type) if part)
+    return [_shown(price.price_per_gpu_hour), where, _as_of(price, today, tight=tight), price.source]
 
 
 def listing_notes(answer: Listing | Overview) -> list[str]:
     """What a reader must know of the rows, one sentence each."""
-    rows = answer.rows if isinstance(answer, Listing) else [price for _, found in answer.rows for price in found.values()]
-    said = []
-    stale = sum(row.is_stale for row in rows)
-    if stale:
-        old = f"{stale} of {len(rows)} prices {'is' if stale == 1 else 'are'}" if len(rows) > 1 else "the price is"
-        said.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
+    prices, notes = _prices_of(answer), []
+    if stale := sum(price.is_stale for price in prices):
+        old = f"{stale} of {len(prices)} prices {'is' if stale == 1 else 'are'}" if len(prices) > 1 else "the price is"
+        notes.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
     if isinstance(answer, Overview):
-        return said
-    said = [*answer.not_sold_on_demand, *said]
+        return notes
+    notes = [*answer.not_sold_on_demand, *notes]
     if fresh := answer.cheapest_fresh:
         first = answer.rows[0]
         age = (answer.today - first.price_as_of).days
-        cheapest = (
-            f"{fresh.instance_type} {bought(fresh)} in {_place(fresh)} at {_listing_money(fresh.price_per_gpu_hour)} per GPU-hour"
-        )
-        said.append(
-            f"the first price, {first.instance_type} {bought(first)}, is {age} days old;"
+        cheapest = f"{fresh.instance_type} {_bought(fresh)} in {_place(fresh)} at {_shown(fresh.price_per_gpu_hour)} per GPU-hour"
+        notes.append(
+            f"the first price, {first.instance_type} {_bought(first)}, is {age} days old;"
             f" the cheapest that is not stale: {cheapest}"
         )
-    more = sum(1 for row in rows if row.more_regions)
-    if more:
-        said.append("the cheapest region of each price is shown; --all-regions shows the others")
+    if any(price.more_regions for price in prices):
+        notes.append("the cheapest region of each price is shown; --all-regions shows the others")
     if answer.unconverted:
-        said.append(
+        notes.append(
             f"prices in {', '.join(answer.unconverted)} stand last, unconverted: [prices] fx gives the rate to {answer.currency}"
         )
-    if any(row.spot_discount_percent is not None and row.spot_discount_percent <= 0 for row in rows):
-        said.append("spot at 0 % off costs as much as on demand: there is no discount there")
-    return said
+    if any(price.spot_discount_percent is not None and price.spot_discount_percent <= 0 for price in prices):
+        notes.append("spot at 0 % off costs as much as on demand: there is no discount there")
+    return notes
 
 
-def _is_wide(columns: list[str], lines: list[list[Any]], width: int | None) -> bool:
-    """Whether a table of `width` has no room even without sources."""
-    kept = [index for index, name in enumerate(columns) if name != _SOURCE]
-    narrowest = natural_width([columns[index] for index in kept], [[line[index] for index in kept] for line in lines])
-    return width is not None and narrowest > width
-
-
-def _short_listing(
-    answer: Listing, rows: list[ListedPrice], *, superseded: bool, tight: bool = False
-) -> tuple[list[str], list[list[Any]]]:
-    mixed = any(row.currency != answer.currency for row in rows)
-    columns = [_PER_GPU_HOUR, "per hour", *(["currency"] if mixed else [])]
-    discounted = any(row.spot_discount_percent is not None for row in rows)
-    columns += ["provider", "place", _TYPE, "GPUs", "bought", *([_DISCOUNT] if discounted else []), "as of"]
-    columns += ["more regions"] if any(row.more_regions is not None for row in rows) else []
-    columns += [*(["status"] if superseded else []), _SOURCE]
-    lines = []
-    for row in rows:
-        line: list[Any] = [
-            _listing_money(row.price_per_gpu_hour),
-            _listing_money(row.price_per_hour),
-            *([row.currency] if mixed else []),
-        ]
-        line += [row.provider, _place(row), row.instance_type, _gpus(row), bought(row, tight=tight)]
-        line += [*([_listing_percent(row.spot_discount_percent)] if discounted else []), _as_of(row, answer.today, tight=tight)]
-        line += [row.more_regions] if "more regions" in columns else []
-        line += [*([row.status] if superseded else []), row.source]
-        lines.append(line)
-    return columns, lines
-
-
-def _short_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
-    columns = ["GPU"]
-    for bought_as in answer.purchase_options:
-        columns += [bought_as.replace("_", " "), "where", "as of", _SOURCE]
-    lines = []
-    for model, found in answer.rows:
-        line: list[Any] = [model]
-        for bought_as in answer.purchase_options:
-            row = found.get(bought_as)
-            if row is None:
-                line += [None, None, None, None]
-            else:
-                line += [_listing_money(row.price_per_gpu_hour), _where(row), _as_of(row, answer.today), row.source]
-        lines.append(line)
-    return columns, lines
-
-
-def _long_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
-    """The same with a row for each price: half as wide."""
-    lines: list[list[Any]] = [
-        [
-            model,
-            option.replace("_", " "),
-            _listing_money(found[option].price_per_gpu_hour),
-            _where(found[option]),
-            _as_of(found[option], answer.today, tight=True),
-            found[option].source,
-        ]
-        for model, found in answer.rows
-        for option in answer.purchase_options
-        if option in found
-    ]
-    return ["GPU", "bought", _PER_GPU_HOUR, "where", "as of", _SOURCE], lines
-
-
-def _whole_overview(answer: Overview) -> tuple[list[str], list[list[Any]]]:
-    rows = [found[option] for _, found in answer.rows for option in answer.purchase_options if option in found]
-    return list(FIELDS), [list(_fields(row).values()) for row in rows]
-
-
-def _fields(row: ListedPrice) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in FIELDS}
-
-
-def bought(row: ListedPrice, *, tight: bool = False) -> str:
+def _bought(price: ListedPrice, *, tight: bool = False) -> str:
     """`reserved, 3 years, no upfront, standard`, or where there is little room `reserved 3y no upfront standard`."""
-    years = f"{row.term_years} year{'s' if row.term_years > 1 else ''}" if row.term_years else None
-    words = (row.purchase_option, f"{row.term_years}y" if tight and years else years, row.payment_option, row.offering)
+    years = price.term_years or 0
+    term = f"{years}y" if tight else f"{years} year{'s' if years > 1 else ''}"
+    words = (price.purchase_option, term if years else None, price.payment_option, price.offering)
     return (" " if tight else ", ").join(word.replace("_", " ") for word in words if word)
 
 
-def _as_of(row: ListedPrice, today: date, *, tight: bool = False) -> str:
+def _as_of(price: ListedPrice, today: date, *, tight: bool = False) -> str:
     """`2021-03-01, 1,700 days old`, or where there is little room `2021-03-01 1,700 d`; the day alone where it is not stale."""
     # a price that a newer one replaced is old in any case
-    if not row.is_stale or row.status != "current":
-        return row.price_as_of.isoformat()
-    age = f"{(today - row.price_as_of).days:,}"
-    return f"{row.price_as_of} {age} d" if tight else f"{row.price_as_of}, {age} days old"
+    if not price.is_stale or price.status != "current":
+        return price.price_as_of.isoformat()
+    age = f"{(today - price.price_as_of).days:,}"
+    return f"{price.price_as_of} {age} d" if tight else f"{price.price_as_of}, {age} days old"
 
 
-def _where(row: ListedPrice) -> str:
-    return " ".join(part for part in (row.provider, row.region, row.instance_type) if part)
+def _place(price: ListedPrice) -> str:
+    if price.region and price.zone and not price.zone.startswith(price.region):
+        return f"{price.region} {price.zone}"  # AWS' zone ids do not say their region in full
+    return price.zone or price.region or "any"
 
 
-def _place(row: ListedPrice) -> str:
-    if row.region and row.zone and not row.zone.startswith(row.region):
-        return f"{row.region} {row.zone}"  # AWS' zone ids do not say their region in full
-    return row.zone or row.region or "any"
+def _shown(amount: Decimal | None) -> Decimal | None:
+    return None if amount is None else amount.quantize(Decimal("0.0001"), ROUND_HALF_UP)
 
 
-def _gpus(row: ListedPrice) -> str:
-    return f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "not known"
-
-
-def _listing_money(amount: Decimal | None) -> Decimal | None:
-    return None if amount is None else amount.quantize(_SHOWN, ROUND_HALF_UP)
-
-
-def _listing_percent(value: Decimal | None) -> str:
-    return "" if value is None else f"{value} %"
-
-
-_SCHEMA = "gpucost.prices.history/1"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
-_SIDES = ("left", "right", "right", "right", "right", "right", "left")
 
 
 @command("* start end product written")
@@ -365,129 +308,83 @@ def prices_history(
     question = Question(instance, zone, region, product, period, call.settings.prices.stale_after_days)
     with call.store.read() as con:
         zones = history(con, question, to_ms(call.now))
+    records = [_renamed(asdict(zone)) for zone in zones]
     if call.format is RowFormat.json:  # which holds the notes of each zone
-        call.write(_json(zones))
+        from gpucost.render.schema import json_text
+
+        first = records[0]
+        top = {"schema": "gpucost.prices.history/1"} | {name: first[name] for name in ("instance_type", "from", "to")}
+        # a zone that stands alone has its figures at the top, too
+        call.write(json_text(top | (first if len(records) == 1 else {}) | {"zones": records}))
         return
     if call.format is RowFormat.table:
-        call.write(_one(zones[0]) if len(zones) == 1 else _many(zones))
+        call.write(_one_zone(zones[0]) if len(zones) == 1 else _zones_table(zones))
     else:
-        columns = [name for name in _zone_record(zones[0]) if name not in ("steps", "notes")]
-        call.write_rows(columns, [[_zone_record(zone, _rounded)[name] for name in columns] for zone in zones])
-    for text in _notes(zones):
-        call.note(f"note: {text}")
+        columns = [name for name in records[0] if name not in ("steps", "notes")]
+        call.write_rows(columns, [[_flat(record[name]) for name in columns] for record in records])
+    places: dict[str, list[str]] = {}
+    for one in zones:
+        for text in one.notes:
+            places.setdefault(text, []).append(one.place)
+    for text, where in places.items():
+        call.note(f"note: {', '.join(where)}: {text}")
 
 
-def _rounded(value: Decimal | None) -> Decimal | None:
-    """Without the zeros behind the sixth decimal."""
-    if value is None:
-        return None
-    rounded = value.quantize(Decimal("0.000001"))
-    return rounded if rounded == value else value.normalize()
+def _renamed(record: dict[str, Any]) -> dict[str, Any]:
+    """`from` is a word of Python's."""
+    if "steps" in record:
+        record["steps"] = [_renamed(step) for step in record["steps"]]
+    return {{"start": "from", "end": "to"}.get(name, name): value for name, value in record.items()}
 
 
-def _zone_record(zone: ZoneHistory, plain: Callable[[Decimal | None], Any] = lambda value: value) -> dict[str, Any]:
-    """A zone's figures by name, in the order in which they are written; `plain` makes decimals what the format knows."""
-    from gpucost.periods import iso
-
-    return {
-        "provider": zone.provider,
-        "region": zone.region,
-        "zone": zone.zone or None,
-        "instance_type": zone.instance_type,
-        "product": zone.product,
-        "from": iso(zone.start),
-        "to": iso(zone.end),
-        "currency": zone.currency,
-        "mean_price_per_hour": plain(zone.mean),
-        "min_price_per_hour": plain(zone.lowest),
-        "max_price_per_hour": plain(zone.highest),
-        "changes": zone.changes,
-        "covered_hours": plain(zone.covered_hours),
-        "not_covered_hours": plain(zone.not_covered_hours),
-        "on_demand_price_per_hour": plain(zone.on_demand),
-        "on_demand_price_as_of": zone.on_demand_as_of.isoformat() if zone.on_demand_as_of else None,
-        "discount": plain(zone.discount),
-        "notes": zone.notes,
-        "steps": [
-            {"from": iso(step.start), "to": iso(step.end), "price_per_hour": plain(step.price_per_hour)} for step in zone.steps
-        ],
-    }
+def _flat(value: Any) -> Any:
+    """Moments as text, and decimals without the zeros behind the sixth."""
+    if isinstance(value, Decimal):
+        rounded = value.quantize(Decimal("0.000001"))
+        return rounded if rounded == value else value.normalize()
+    return iso(value) if isinstance(value, datetime) else value.isoformat() if isinstance(value, date) else value
 
 
-def _json(zones: list[ZoneHistory]) -> str:
-    """One object; a zone that stands alone has its figures at the top, too."""
-    from gpucost.render.schema import json_text
-
-    first = zones[0]
-    top: dict[str, Any] = {
-        "schema": _SCHEMA,
-        "instance_type": first.instance_type,
-        "from": first.start,
-        "to": first.end,
-    }
-    if len(zones) == 1:
-        top |= _zone_record(first)
-    top["zones"] = [_zone_record(zone) for zone in zones]
-    return json_text(top)
-
-
-def _one(zone: ZoneHistory) -> str:
-    place = zone.zone or zone.region
-    lines = [f"{zone.instance_type} in {place}, {zone.product}, spot", f"{iso(zone.start)} to {iso(zone.end)}", ""]
-    if zone.mean is not None:
+def _one_zone(zone: ZoneHistory) -> str:
+    lines = [f"{zone.instance_type} in {zone.place}, {zone.product}, spot", f"{iso(zone.start)} to {iso(zone.end)}", ""]
+    if zone.mean_price_per_hour is not None:
         lines += [
-            f"  mean     {_zone_money(zone.mean)} {zone.currency}/h over {zone.covered_hours:,.1f} h",
-            f"  lowest   {_zone_money(zone.lowest)}",
-            f"  highest  {_zone_money(zone.highest)}",
+            f"  mean     {_per_hour(zone.mean_price_per_hour)} {zone.currency}/h over {zone.covered_hours:,.1f} h",
+            f"  lowest   {_per_hour(zone.min_price_per_hour)}",
+            f"  highest  {_per_hour(zone.max_price_per_hour)}",
             f"  changes  {zone.changes:,}",
         ]
-    if zone.on_demand is not None:
-        off = f", {_zone_percent(zone.discount)} off" if zone.discount is not None and zone.discount > 0 else ""
-        lines.append(f"  list     {_zone_money(zone.on_demand)} on demand, as of {zone.on_demand_as_of}{off}")
+    if zone.on_demand_price_per_hour is not None:
+        off = f", {_percent(zone.discount)} off" if zone.discount is not None and zone.discount > 0 else ""
+        price = _per_hour(zone.on_demand_price_per_hour)
+        lines.append(f"  list     {price} on demand, as of {zone.on_demand_price_as_of}{off}")
     if zone.steps:
         width = max(20, min(72, (line_width() or 76) - 4))
-        lines += ["", f"  {sparkline(zone, width)}", ""]
-        for step in zone.steps[-_STEPS_SHOWN:]:
-            lines.append(f"  {iso(step.start):<24}  {_zone_money(step.price_per_hour):>12}")
+        lines += ["", f"  {_sparkline(zone, width)}", ""]
+        lines += [f"  {iso(step.start):<24}  {_per_hour(step.price_per_hour):>12}" for step in zone.steps[-_STEPS_SHOWN:]]
         if len(zone.steps) > _STEPS_SHOWN:
             lines.append(f"  the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all")
     return "\n".join(lines) + "\n"
 
 
-def _many(zones: list[ZoneHistory]) -> str:
+def _zones_table(zones: list[ZoneHistory]) -> str:
     first = zones[0]
-    heads = ("zone", "mean/h", "lowest", "highest", "changes", "discount", "")
-    rows = [
-        (
-            zone.zone or zone.region,
-            _zone_money(zone.mean),
-            _zone_money(zone.lowest),
-            _zone_money(zone.highest),
-            f"{zone.changes:,}",
-            _zone_percent(zone.discount),
-            sparkline(zone, 24),
-        )
-        for zone in sorted(zones, key=lambda zone: (zone.mean is None, zone.mean or 0, zone.zone))
-    ]
-    widths = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
+    rows = [["zone", "mean/h", "lowest", "highest", "changes", "discount", ""]]
+    for zone in sorted(
+        zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or "")
+    ):
+        prices = (zone.mean_price_per_hour, zone.min_price_per_hour, zone.max_price_per_hour)
+        figures = (*map(_per_hour, prices), f"{zone.changes:,}", _percent(zone.discount))
+        rows.append([zone.place, *figures, _sparkline(zone, 24)])
     lines = [f"{first.instance_type}, spot, {first.currency}/h: {iso(first.start)} to {iso(first.end)}", ""]
-    for row in (heads, *rows):
-        padded = zip(row, widths, _SIDES, strict=True)
-        cells = [text.ljust(width) if side == "left" else text.rjust(width) for text, width, side in padded]
-        lines.append(("  " + "  ".join(cells)).rstrip())
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for place, *texts, line in rows:
+        cells = [text.rjust(width) for text, width in zip(texts, widths[1:-1], strict=True)]
+        lines.append("  ".join(("  " + place.ljust(widths[0]), *cells, line)).rstrip())
     return "\n".join(lines) + "\n"
 
 
-def _notes(zones: list[ZoneHistory]) -> list[str]:
-    """What is to be said of the zones, once where it is said of several."""
-    said: dict[str, list[str]] = {}
-    for zone in zones:
-        for text in zone.notes:
-            said.setdefault(text, []).append(zone.zone or zone.region)
-    return [f"{', '.join(where)}: {text}" for text, where in said.items()]
-
-
-def sparkline(zone: ZoneHistory, width: int) -> str:
+def _sparkline(zone: ZoneHistory, width: int) -> str:
     """The price as `width` blocks, each the mean of its part of the period by time; a blank where no price is known."""
     start, part_seconds = zone.start.timestamp(), (zone.end - zone.start).total_seconds() / width
     covered, cost = [0.0] * width, [0.0] * width
@@ -500,20 +397,16 @@ def sparkline(zone: ZoneHistory, width: int) -> str:
     parts = [paid / time if time else None for paid, time in zip(cost, covered, strict=True)]
     known = [part for part in parts if part is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    if high - low < 1e-9:
-        return "".join(" " if part is None else _LEVELS[0] for part in parts)
-    return "".join(" " if part is None else _LEVELS[round((part - low) / (high - low) * (len(_LEVELS) - 1))] for part in parts)
+    scale = (len(_LEVELS) - 1) / (high - low) if high - low >= 1e-9 else 0
+    return "".join(" " if part is None else _LEVELS[round((part - low) * scale)] for part in parts)
 
 
-def _zone_money(value: Decimal | None) -> str:
+def _per_hour(value: Decimal | None) -> str:
     return "-" if value is None else f"{value:,.6f}"
 
 
-def _zone_percent(value: Decimal | None) -> str:
+def _percent(value: Decimal | None) -> str:
     return "-" if value is None else f"{value * 100:.1f} %"
-
-
-_TCO = "gpucost.tco/1"
 
 
 # What an own node costs, by the keys of its file.
@@ -589,27 +482,29 @@ def prices_tco(
     entry = None
     if save:
         entry = BookEntry(answer.price_per_hour, inputs.currency, instance_type or "", node_selector or "", effective_start or "")
-        call.note(save_entry(call.settings, entry))
+        call.note(_save_entry(call.settings, entry))
     if call.format is RowFormat.json:
-        call.write(tco_json(answer, entry))
+        call.write(_tco_json(answer, entry))
         return
-    call.write_rows(*tco_rows(answer))
-    for remark in tco_notes(answer):
-        call.note(remark)
+    call.write_rows(["part", f"{inputs.currency} per hour", "from"], _tco_rows(answer))
+    if answer.gpu_watts_source == "tdp":
+        call.note(
+            f"power is the rated {answer.gpu_watts:f} W of {inputs.gpu_model}; gpucost collects no measured power:"
+            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
+        )
+    if inputs.not_given:
+        call.note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}")
 
 
-def tco_json(answer: Tco, saved: BookEntry | None) -> str:
+def _tco_json(answer: Tco, saved: BookEntry | None) -> str:
     """Schema gpucost.tco/1: the parts, whose sum the price of a node-hour is, the prices, and what they were reckoned from."""
-    from dataclasses import asdict
-
     from gpucost.render.schema import json_text
 
-    head = {"schema": _TCO, "currency": answer.inputs.currency}
-    tail = {"not_given": answer.inputs.not_given, "saved": asdict(saved) if saved else None}
-    return json_text({**head, **asdict(answer), **tail})
+    head = {"schema": "gpucost.tco/1", "currency": answer.inputs.currency}
+    return json_text(head | asdict(answer) | {"not_given": answer.inputs.not_given, "saved": asdict(saved) if saved else None})
 
 
-def tco_rows(answer: Tco) -> tuple[list[str], list[list[Any]]]:
+def _tco_rows(answer: Tco) -> list[list[Any]]:
     """A row for each part, then the prices that they add up to."""
     inputs = answer.inputs
     rows: list[list[Any]] = [[part.name, part.price_per_hour, part.basis] for part in answer.parts]
@@ -617,28 +512,14 @@ def tco_rows(answer: Tco) -> tuple[list[str], list[list[Any]]]:
     rows.append(["GPU-hour", answer.price_per_gpu_hour, f"over all hours, {inputs.gpus_per_node:f} GPUs"])
     if answer.price_per_utilized_gpu_hour is not None:
         rows.append(["GPU-hour in use", answer.price_per_utilized_gpu_hour, f"at {inputs.utilization_percent:f} % of the hours"])
-    return ["part", f"{inputs.currency} per hour", "from"], rows
+    return rows
 
 
-def tco_notes(answer: Tco) -> list[str]:
-    """What a reader must know of the figures, one sentence each."""
-    said = []
-    if answer.gpu_watts_source == "tdp":
-        said.append(
-            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no measured power:"
-            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
-        )
-    if answer.inputs.not_given:
-        said.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
-    return said
-
-
-def save_entry(config: Config, entry: BookEntry) -> str:
+def _save_entry(config: Config, entry: BookEntry) -> str:
     """Put `entry` into the price book, creating the file where there is none; what was done, in a sentence.
 
-    The file is replaced as a whole and read back: where the result would not load, it is put back as it was. Raises
-    ConfigError where no book is configured, PriceError where the book cannot be read, before or after, and GpucostError
-    where it cannot be written.
+    The file is replaced as a whole. Raises ConfigError where no book is configured, PriceError where the book cannot be read,
+    and GpucostError where the result would not load or cannot be written.
     """
     from gpucost.price.book import read_book
     from gpucost.price.fx import rates
@@ -655,23 +536,17 @@ def save_entry(config: Config, entry: BookEntry) -> str:
             f"set [prices] fx = {{ {entry.currency} = … }}, what 1 {entry.currency} is worth in {config.currency}",
         )
     before = ""
-    is_new = not book.exists()
-    if not is_new:
+    if book.exists():
         read_book(book, config.currency, config.tz, fx)
         before = book.read_bytes().decode("utf-8")
     after, replaced = with_entry(before, entry, config.tz)
     try:
+        read_book(book, config.currency, config.tz, fx, after)
+    except GpucostError as error:
+        raise GpucostError(f"not saved, and {book} is as it was: the new row would refuse it: {error.message}") from None
+    try:
         write_text(after, book)
     except GpucostError as error:
         raise GpucostError(error.message, "[prices] book names the file") from None
-    try:
-        read_book(book, config.currency, config.tz, fx)
-    except GpucostError as error:
-        if is_new:
-            with suppress(OSError):
-                book.unlink()
-        else:
-            write_text(before, book)
-        raise GpucostError(f"not saved, and {book} is as it was: the new row would refuse it: {error.message}") from None
     where = f"in place of line {replaced}" if replaced else "as its last line"
     return f"saved to {book} {where}: {entry.price_per_hour:f} {entry.currency} per node-hour"

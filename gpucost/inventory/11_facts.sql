@@ -1,8 +1,15 @@
--- reads: series, states, target_intervals
+-- reads: scrape_gaps, series, states
 -- writes: facts, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
 -- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples; no value is beyond what things can be, no moment (_time, _created) in the future of its sample
 INSERT INTO facts BY NAME
-WITH intervals AS (
+WITH target_intervals AS (
+    -- one row per kube-state-metrics target and hour that it was scraped in or next to: how far its scrapes lay apart then
+    SELECT g.source, g.cluster, g.job, g.instance, g.hour + n.hours AS hour, arg_min(g.gap_ms, n.rank) AS interval_ms
+    FROM scrape_gaps AS g CROSS JOIN (VALUES (0, 1), (1, 2), (-1, 3)) AS n (hours, rank)
+    WHERE g.gap_ms > 0
+    GROUP BY ALL
+),
+intervals AS (
     SELECT source, cluster, job, instance, hour, interval_ms FROM target_intervals
     UNION ALL
     -- a target of which one scrape alone is known is scraped as the others of its job

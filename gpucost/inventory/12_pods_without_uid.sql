@@ -1,6 +1,59 @@
--- reads: facts, incarnations
--- writes: facts, those of pods without uid: each once per pod that it speaks of, clipped to it
--- invariant: every fact about a pod of a known name has a uid
+-- reads: facts
+-- writes: incarnations, one row per pod of a name that some series give without its uid: (cluster, namespace, pod, node, start), the uid it has or is given, and which samples are its own; facts, those of pods without uid: each once per pod that it speaks of, clipped to it
+-- invariant: those of one name cover all time without overlap; each ends at its own last sample. A new one begins where the start changes; where no start is exported, with another node or after ten minutes of silence; every fact about a pod of a known name has a uid
+CREATE OR REPLACE TEMP TABLE incarnations AS
+WITH names AS MATERIALIZED (
+    SELECT DISTINCT cluster, namespace, pod FROM facts
+    WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_')
+),
+-- most clusters have none, and then nothing is looked for
+named AS MATERIALIZED (
+    SELECT f.* FROM facts AS f JOIN names USING (cluster, namespace, pod)
+    WHERE f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time', 'kube_pod_info')
+),
+dated AS (
+    SELECT cluster, namespace, pod, metric, round(value * 1000)::BIGINT AS start_ms, max(uid) AS uid,
+        min(first_ms) AS first_ms, max(last_ms) AS last_ms
+    FROM named
+    WHERE metric <> 'kube_pod_info'
+    GROUP BY cluster, namespace, pod, metric, start_ms
+    -- both tell nearly the same: the moment it was bound, and when the kubelet heard of it
+    QUALIFY metric = max(metric) OVER (PARTITION BY cluster, namespace, pod)
+),
+bound AS (
+    SELECT *, coalesce(node <> lag(node) OVER w OR first_ms - lag(last_ms) OVER w > 600000, true) AS begins
+    FROM named
+    WHERE metric = 'kube_pod_info' AND coalesce(node, '') <> '' AND (cluster, namespace, pod) NOT IN (SELECT (cluster, namespace, pod) FROM dated)
+    WINDOW w AS (PARTITION BY cluster, namespace, pod ORDER BY first_ms, last_ms)
+),
+numbered AS (
+    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY cluster, namespace, pod ORDER BY first_ms, last_ms) AS number FROM bound
+),
+starts AS (
+    SELECT cluster, namespace, pod, start_ms, uid, first_ms, last_ms FROM dated
+    UNION ALL
+    SELECT cluster, namespace, pod, min(first_ms), max(uid), min(first_ms), max(last_ms)
+    FROM numbered
+    GROUP BY cluster, namespace, pod, number
+),
+spans AS (
+    SELECT *, coalesce(lag(last_ms) OVER w + 1, 0) AS from_ms,
+        CASE WHEN lead(last_ms) OVER w IS NULL THEN 9223372036854775807 ELSE last_ms + 1 END AS to_ms
+    FROM starts
+    WINDOW w AS (PARTITION BY cluster, namespace, pod ORDER BY start_ms)
+),
+placed AS (
+    SELECT s.cluster, s.namespace, s.pod, s.start_ms, s.uid, s.from_ms, s.to_ms, arg_max(n.node, n.last_ms) AS node
+    FROM spans AS s
+    LEFT JOIN named AS n
+        ON n.cluster = s.cluster AND n.namespace = s.namespace AND n.pod = s.pod AND n.metric = 'kube_pod_info' AND n.node <> ''
+        AND n.first_ms <= s.last_ms AND s.first_ms <= n.last_ms
+    GROUP BY ALL
+)
+SELECT cluster, namespace, pod, uid IS NULL AS is_given, from_ms, to_ms,
+    coalesce(uid, concat_ws('/', namespace, pod, node, strftime(epoch_ms(start_ms), '%Y-%m-%dT%H:%M:%SZ'))) AS uid
+FROM placed;
+
 INSERT INTO facts
 SELECT f.* REPLACE (
     coalesce(i.uid, f.namespace || '/' || f.pod) AS uid,

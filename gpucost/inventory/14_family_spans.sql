@@ -2,7 +2,7 @@
 -- writes: family_spans, per (cluster, family) the stretches in which it was heard: 'state' is anything from kube-state-metrics, else 'nodes', 'pods', 'requests', 'phases'
 -- invariant: spans of one family are further apart than 10 minutes (2.5 scrape intervals, where those are longer); begin_ms < first_ms <= last_ms < end_ms
 CREATE OR REPLACE TEMP TABLE family_spans AS
-WITH told AS (
+WITH samples AS (
     SELECT cluster, begin_ms, first_ms, last_ms, end_ms, unnest(['state', CASE
         WHEN starts_with(metric, 'kube_node_') THEN 'nodes'
         WHEN metric = 'kube_pod_info' THEN 'pods'
@@ -21,7 +21,7 @@ WITH told AS (
 ),
 runs AS (
     -- what one target tells is scraped at once: most runs of its series are the same
-    SELECT DISTINCT * FROM told WHERE family IS NOT NULL
+    SELECT DISTINCT * FROM samples WHERE family IS NOT NULL
 ),
 marked AS (
     SELECT *, coalesce(first_ms > max(last_ms + greatest(600000, 2.5 * (end_ms - last_ms))) OVER (

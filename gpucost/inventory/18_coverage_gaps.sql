@@ -1,8 +1,92 @@
--- reads: missing_time, declared_off, accepted_gaps, asked_hours, series
--- writes: coverage_gaps (stored), what was not seen, what was bridged, what was meant to be off, and who signed it
--- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut where a declaration or an acceptance begins or ends
+-- reads: facts, family_spans, family_gaps, settings, expected_clusters, loads, series, declared_off, accepted_gaps, asked_hours, coverage_gaps
+-- writes: coverage_gaps (stored), what was not seen, what was bridged, what was meant to be off, and who signed it; collected (stored), per cluster the time that counts as collected: what lies between what was not collected or off
+-- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut where a declaration or an acceptance begins or ends; intervals of one cluster neither touch nor overlap; bridged time is within
 INSERT INTO coverage_gaps BY NAME
-WITH edges AS (
+WITH shards AS (
+    SELECT cluster, unnest(range(value::BIGINT)) AS ordinal, value::BIGINT AS shards, first_ms, end_ms
+    FROM facts
+    WHERE metric = 'kube_state_metrics_total_shards' AND value BETWEEN 2 AND 1000
+),
+shards_heard AS (
+    SELECT cluster, coalesce(try_cast(labels['shard_ordinal'] AS BIGINT), value::BIGINT) AS ordinal, first_ms, last_ms, end_ms
+    FROM facts
+    WHERE metric = 'kube_state_metrics_shard_ordinal'
+),
+-- where the one begins or ends, the other may
+shard_edges AS (
+    SELECT cluster, ordinal, first_ms AS at_ms FROM shards UNION SELECT cluster, ordinal, end_ms FROM shards
+    UNION SELECT cluster, ordinal, first_ms FROM shards_heard UNION SELECT cluster, ordinal, end_ms FROM shards_heard
+),
+shard_pieces AS (
+    SELECT cluster, ordinal, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY cluster, ordinal ORDER BY at_ms) AS to_ms FROM shard_edges
+),
+silent_shards AS (
+    SELECT p.cluster, p.ordinal, p.from_ms, p.to_ms, max(w.shards) AS shards
+    FROM shard_pieces AS p
+    JOIN shards AS w ON w.cluster = p.cluster AND w.ordinal = p.ordinal AND w.first_ms <= p.from_ms AND p.to_ms <= w.end_ms
+    ANTI JOIN shards_heard AS h ON h.cluster = p.cluster AND h.ordinal = p.ordinal AND h.first_ms <= p.from_ms AND p.to_ms <= h.end_ms
+    GROUP BY ALL
+),
+shard_gaps AS (
+    -- when one of several shards of kube-state-metrics was not heard though another said that there are as many
+    SELECT cluster, 'shard ' || ordinal + 1 || ' of ' || shards AS family, from_ms, to_ms FROM silent_shards
+),
+families AS (
+    SELECT cluster, list(DISTINCT family ORDER BY family) FILTER (family <> 'state') AS families FROM family_spans GROUP BY cluster
+),
+heard AS (
+    SELECT *, lag(end_ms) OVER w AS before_ms, lead(first_ms) OVER w AS after_ms FROM family_spans WHERE family = 'state'
+    WINDOW w AS (PARTITION BY cluster ORDER BY first_ms)
+),
+queried AS (
+    -- windows meet a little of the silence at both ends
+    SELECT h.cluster, h.end_ms, sum(greatest(0, least(l.to_ms, h.after_ms) - greatest(l.from_ms, h.end_ms))) > 600000 AS queried
+    FROM heard AS h
+    JOIN (SELECT DISTINCT source, cluster FROM series) AS s USING (cluster)
+    JOIN loads AS l ON l.source = s.source AND l.kind = 'prometheus' AND l.from_ms < h.after_ms AND h.end_ms < l.to_ms
+    GROUP BY ALL
+),
+silent AS (
+    -- what a first sample says was so one scrape before; not in an hour that nobody was asked about
+    SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
+    UNION ALL
+    SELECT h.cluster, h.end_ms, coalesce(h.after_ms, 9223372036854775807),
+        CASE WHEN h.after_ms IS NULL THEN 'after its last sample' WHEN coalesce(a.queried, false) THEN 'kube-state-metrics was silent'
+            ELSE 'not collected yet' END
+    FROM heard AS h LEFT JOIN queried AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms
+    UNION ALL
+    SELECT cluster, 0, 9223372036854775807, 'nothing was ever collected of it' FROM expected_clusters WHERE cluster NOT IN (SELECT cluster FROM heard)
+),
+parts AS (
+    SELECT s.cluster, s.from_ms, s.to_ms, coalesce(f.families, []) AS families, s.reason, 1 AS rank
+    FROM silent AS s LEFT JOIN families AS f USING (cluster)
+    UNION ALL
+    SELECT cluster, from_ms, to_ms, [family], family || ' was silent', 2 FROM shard_gaps
+    UNION ALL
+    SELECT cluster, from_ms, to_ms, [family], 'kube-state-metrics reported no ' || family, 3 FROM family_gaps
+),
+marked AS (
+    SELECT *, coalesce(from_ms > max(to_ms) OVER (
+        PARTITION BY cluster ORDER BY from_ms, to_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS begins
+    FROM parts
+    WHERE from_ms < to_ms
+),
+numbered AS (
+    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY cluster ORDER BY from_ms, to_ms) AS number FROM marked
+),
+stretches AS (
+    SELECT cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms, list_sort(list_distinct(flatten(list(families)))) AS families,
+        arg_min(reason, (rank, from_ms)) AS reason
+    FROM numbered
+    GROUP BY cluster, number
+),
+missing_time AS (
+    -- per cluster the stretches that were not seen whole: of which families, and whether they are short enough to be bridged
+    SELECT s.*, s.from_ms > 0 AND s.to_ms < 9223372036854775807 AND s.to_ms - s.from_ms <= c.max_bridge_ms AS is_bridged
+    FROM stretches AS s CROSS JOIN settings AS c
+    WHERE s.to_ms - s.from_ms > 600000
+),
+edges AS (
     SELECT cluster, from_ms, unnest([from_ms, to_ms]) AS at_ms FROM missing_time
     UNION
     SELECT m.cluster, m.from_ms, unnest([greatest(o.from_ms, m.from_ms), least(o.to_ms, m.to_ms)])
@@ -49,3 +133,11 @@ UNION ALL
 SELECT cluster, min(hour)::BIGINT * 3600000, (max(hour) + 1)::BIGINT * 3600000, 'partial', [], 'the server said that its answer is partial', NULL, NULL
 FROM partial_runs
 GROUP BY cluster, run;
+
+INSERT INTO collected BY NAME
+WITH missed AS (
+    SELECT cluster, from_ms, to_ms FROM coverage_gaps WHERE kind IN ('not_collected', 'off')
+)
+SELECT cluster, to_ms AS from_ms, lead(from_ms) OVER (PARTITION BY cluster ORDER BY from_ms) AS to_ms
+FROM missed
+QUALIFY lead(from_ms) OVER (PARTITION BY cluster ORDER BY from_ms) > to_ms;

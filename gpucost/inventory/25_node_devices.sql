@@ -1,8 +1,47 @@
--- reads: node_lives, device_series, device_places, device_pods
+-- reads: node_lives, device_series, facts
 -- writes: node_devices, one row per activity series and node life it was measured on, with device_id for (node, UUID, MIG instance)
 -- invariant: a series stands on one name at a time; a device_id belongs to one node life
 INSERT INTO node_devices BY NAME
-WITH placed AS MATERIALIZED (
+WITH names AS (
+    SELECT DISTINCT cluster, node FROM node_lives
+),
+hosts AS (
+    SELECT DISTINCT cluster, host, node_label FROM device_series
+),
+-- exporters differ in what they call the host: the node's name, a label put there by relabeling, or its short name
+matches AS (
+    SELECT h.*, n.node, 1 AS rank FROM hosts AS h JOIN names AS n ON n.cluster = h.cluster AND n.node = h.host
+    UNION ALL
+    SELECT h.*, n.node, 2 FROM hosts AS h JOIN names AS n ON n.cluster = h.cluster AND n.node = h.node_label
+    UNION ALL
+    SELECT h.*, n.node, 3
+    FROM hosts AS h
+    JOIN names AS n ON n.cluster = h.cluster AND split_part(n.node, '.', 1) = split_part(h.host, '.', 1)
+    WHERE h.host <> '' AND h.host NOT SIMILAR TO '[0-9.]+'
+),
+hosted AS (
+    SELECT cluster, host, node_label, arg_min(node, rank) AS node FROM matches GROUP BY ALL
+),
+device_places AS (
+    -- one row per activity series whose exporter names its host: the node of that name
+    SELECT d.series_id, d.cluster, h.node FROM device_series AS d JOIN hosted AS h USING (cluster, host, node_label)
+),
+lost AS MATERIALIZED (
+    SELECT series_id, cluster, namespace, pod, first_ms, last_ms FROM device_series ANTI JOIN device_places USING (series_id)
+    WHERE pod IS NOT NULL
+),
+bound AS MATERIALIZED (
+    SELECT cluster, namespace, pod, node, first_ms, last_ms, end_ms FROM facts
+    WHERE metric = 'kube_pod_info' AND coalesce(node, '') <> '' AND (cluster, namespace, pod) IN (SELECT (cluster, namespace, pod) FROM lost)
+),
+device_pods AS (
+    -- one row per activity series whose host is no known node: the node of the pod it names
+    SELECT l.series_id, l.cluster, arg_max(b.node, b.last_ms) AS node
+    FROM lost AS l JOIN bound AS b USING (cluster, namespace, pod)
+    WHERE b.first_ms <= l.last_ms AND l.first_ms <= b.end_ms
+    GROUP BY ALL
+),
+placed AS MATERIALIZED (
     SELECT p.series_id, n.node_id, n.up_from_ms, n.up_to_ms
     FROM (FROM device_places UNION ALL FROM device_pods) AS p
     JOIN node_lives AS n USING (cluster, node)

@@ -1,5 +1,5 @@
 -- reads: node_lives, node_labels, node_devices, facts, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
--- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs
+-- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs; nodes (stored), one row per node life that has GPUs
 -- invariant: in node_facts gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_traits AS
 WITH labeled AS (
@@ -119,3 +119,8 @@ SELECT
 FROM counted;
 
 CREATE OR REPLACE TEMP TABLE node_facts AS FROM node_traits WHERE gpu_count > 0;
+
+INSERT INTO nodes BY NAME
+SELECT node_id, cluster, node, machine_id, created_ms, up_from_ms, up_to_ms, provider, region, zone, instance_type,
+    capacity_type, gpu_model, gpu_count, labels
+FROM node_facts;

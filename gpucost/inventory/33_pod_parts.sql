@@ -2,7 +2,7 @@
 -- writes: pod_annotations, one row per pod on a GPU node that asks by annotations alone: devices and the part of each, cut to what the node has; pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations
 -- invariant: 0 < gpus; gpus <= units where devices are counted; is_guessed where a device's memory is not known: it counts whole
 CREATE OR REPLACE TEMP TABLE pod_annotations AS
-WITH told AS (
+WITH annotations AS (
     -- whoever makes a pod writes them: numbers or not
     SELECT a.cluster, a.uid, n.gpu_count, m.memory_mib::DOUBLE AS memory_mib,
         coalesce(arg_max(a.labels['annotation_gpu_fraction_num_devices'], a.last_ms), '') AS devices_text,
@@ -17,7 +17,7 @@ WITH told AS (
     GROUP BY ALL
 ),
 numbers AS (
-    SELECT *, quantity(devices_text, 1e15) AS devices, quantity(fraction_text, 1e15) AS fraction, quantity(mib_text, 1e15) AS mib FROM told
+    SELECT *, quantity(devices_text, 1e15) AS devices, quantity(fraction_text, 1e15) AS fraction, quantity(mib_text, 1e15) AS mib FROM annotations
     WHERE fraction_text <> '' OR mib_text <> ''
 )
 SELECT cluster, uid, least(coalesce(devices, 1), gpu_count) AS units, least(1, coalesce(fraction, mib / memory_mib)) AS part,
@@ -44,7 +44,7 @@ memories AS (
     WHERE k.kind IN ('memory', 'total_memory') AND f.value > 0
     GROUP BY n.node_id, f.resource, n.gpu_count
 ),
-asked AS (
+requested AS (
     SELECT r.cluster, r.uid, r.container, r.starting, coalesce(k.devices, r.resource) AS resource, any_value(l.node_id) AS node_id,
         max(r.units) FILTER (k.devices IS NULL) AS devices,
         max(r.units) FILTER (k.kind = 'cores') / 100 AS cores,
@@ -67,7 +67,7 @@ asked AS (
 ),
 -- a pod without any part holds whole devices, as anywhere; with HAMi and a default memory that much of them
 concerned AS (
-    SELECT cluster, uid, resource FROM asked
+    SELECT cluster, uid, resource FROM requested
     GROUP BY ALL
     HAVING bool_or(asks_parts) OR (bool_or(default_memory IS NOT NULL) AND any_value(node_id) IN (
         SELECT node_id FROM unit_shares WHERE virtual))
@@ -81,7 +81,7 @@ sized AS (
             ELSE coalesce(a.devices, 1) * least(1, greatest(a.cores, CASE WHEN a.asks_memory THEN coalesce(a.memory, 1)
                 ELSE coalesce(a.percentage, a.default_memory, 1) END))
         END AS gpus
-    FROM asked AS a JOIN concerned USING (cluster, uid, resource)
+    FROM requested AS a JOIN concerned USING (cluster, uid, resource)
 )
 SELECT cluster, uid, resource, bool_or(is_guessed) AS is_guessed,
     greatest(coalesce(sum(units) FILTER (NOT starting), 0), coalesce(max(units) FILTER (starting), 0)) AS units,

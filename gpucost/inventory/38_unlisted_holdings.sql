@@ -1,6 +1,6 @@
--- reads: pods, pod_requests, node_traits, facts, collected
--- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it
--- invariant: from_ms < to_ms; 0 < part <= 1
+-- reads: pods, pod_requests, node_traits, facts, collected, unlisted_holdings
+-- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it; unlisted_nodes, the nodes without known accelerators on which pods held what no table knows, as nodes are stored
+-- invariant: from_ms < to_ms; 0 < part <= 1; no unlisted node is in node_facts
 INSERT INTO unlisted_holdings BY NAME
 WITH offered AS (
     SELECT n.node_id, f.resource, max(f.value) AS units
@@ -18,3 +18,10 @@ JOIN node_traits AS n ON n.cluster = p.cluster AND n.node = p.node AND n.up_from
 JOIN collected AS c ON c.cluster = p.cluster AND c.from_ms < least(p.held_to_ms, n.up_to_ms) AND greatest(p.held_from_ms, n.up_from_ms) < c.to_ms
 LEFT JOIN offered AS o ON o.node_id = n.node_id AND o.resource = r.resource
 WHERE is_unlisted(r.resource);
+
+INSERT INTO unlisted_nodes BY NAME
+SELECT node_id, cluster, node, machine_id, created_ms, up_from_ms, up_to_ms, provider, region, zone, instance_type,
+    capacity_type, gpu_model, 1::DOUBLE AS gpu_count, labels
+FROM node_traits AS n
+SEMI JOIN unlisted_holdings USING (node_id)
+WHERE coalesce(n.gpu_count, 0) <= 0;

@@ -1,8 +1,35 @@
--- reads: pods, pod_nodes, pod_units, claim_shares, pod_requests, owners
--- writes: allocated, one row per pod that held GPUs: where, from when to when, how many, for which workload; with 0 GPUs those that the cost basis charges for cores and memory alone
--- invariant: one row per (cluster, uid), and one more each time that others join or leave a claim that it shares; gpus >= 0; held_from_ms < held_to_ms
+-- reads: pods, pod_nodes, pod_units, claim_shares, pod_requests, facts
+-- writes: allocated, one row per pod that held GPUs: where, from when to when, how many, for which workload; with 0 GPUs those that the cost basis charges for cores and memory alone; allocations (stored), one row per pod that held GPUs; allocation_hosts, one row per (allocation, 'cpu' or 'memory'): the cores or bytes that it holds by request
+-- invariant: one row per (cluster, uid), and one more each time that others join or leave a claim that it shares; gpus >= 0; held_from_ms < held_to_ms; allocation_hosts has units > 0, and is empty with the cost basis `node`
 CREATE OR REPLACE TEMP TABLE allocated AS
-WITH held AS (
+WITH controllers AS (
+    SELECT cluster, namespace, uid,
+        arg_max(labels['owner_kind'], (labels['owner_is_controller'] = 'true', last_ms)) AS kind,
+        arg_max(labels['owner_name'], (labels['owner_is_controller'] = 'true', last_ms)) AS name
+    FROM facts
+    WHERE metric = 'kube_pod_owner' AND uid IS NOT NULL AND coalesce(labels['owner_kind'], '<none>') <> '<none>'
+    GROUP BY ALL
+),
+above AS (
+    SELECT cluster, namespace, 'ReplicaSet' AS kind, labels['replicaset'] AS name, labels['owner_kind'] AS owner_kind,
+        labels['owner_name'] AS owner_name, last_ms
+    FROM facts WHERE metric = 'kube_replicaset_owner'
+    UNION ALL
+    SELECT cluster, namespace, 'Job', labels['job_name'], labels['owner_kind'], labels['owner_name'], last_ms
+    FROM facts WHERE metric = 'kube_job_owner'
+),
+parents AS (
+    SELECT cluster, namespace, kind, name, arg_max(owner_kind, last_ms) AS owner_kind, arg_max(owner_name, last_ms) AS owner_name
+    FROM above
+    WHERE coalesce(owner_kind, '<none>') <> '<none>'
+    GROUP BY ALL
+),
+owners AS (
+    -- one row per pod (cluster, uid) with an owner: the topmost one that metrics show
+    SELECT c.cluster, c.uid, coalesce(p.owner_kind, c.kind) AS workload_kind, coalesce(p.owner_name, c.name) AS workload_name
+    FROM controllers AS c LEFT JOIN parents AS p USING (cluster, namespace, kind, name)
+),
+held AS (
     SELECT u.cluster, u.uid, u.resource, u.units, u.gpus, n.held_from_ms, n.held_to_ms
     FROM pod_units AS u JOIN pod_nodes AS n USING (cluster, uid)
     UNION ALL
@@ -29,3 +56,10 @@ JOIN pod_nodes AS n USING (cluster, uid)
 JOIN held AS u USING (cluster, uid)
 LEFT JOIN owners AS o USING (cluster, uid)
 GROUP BY ALL;
+
+INSERT INTO allocations BY NAME SELECT * FROM allocated;
+
+INSERT INTO allocation_hosts BY NAME
+SELECT a.allocation_id, r.resource AS part, r.units
+FROM allocated AS a JOIN pod_requests AS r USING (cluster, uid)
+WHERE is_host_resource(r.resource);

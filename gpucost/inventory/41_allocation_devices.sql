@@ -1,8 +1,27 @@
--- reads: allocated, pod_units, claim_shares, device_names, node_devices, node_facts, blocks, unit_shares
+-- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, facts, node_devices, node_facts, blocks, unit_shares
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 INSERT INTO allocation_devices BY NAME
-WITH labeled AS (
+WITH groups AS (
+    SELECT DISTINCT cluster, uid, labels['label_runai_gpu_group'] AS gpu_group FROM facts
+    WHERE metric = 'kube_pod_labels' AND labels['label_runai_gpu_group'] IS NOT NULL
+),
+reserving AS (
+    SELECT n.cluster, n.uid, r.namespace, r.pod, g.gpu_group = o.gpu_group AS is_same, count(*) OVER (PARTITION BY n.cluster, n.uid) AS candidates
+    FROM pod_parts AS s
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN reservations AS r ON r.node_id = n.node_id AND r.held_from_ms < n.held_to_ms AND n.held_from_ms < r.held_to_ms
+    LEFT JOIN groups AS g ON g.cluster = n.cluster AND g.uid = n.uid
+    LEFT JOIN groups AS o ON o.cluster = r.cluster AND o.uid = r.uid
+    WHERE s.resource = 'gpu_fraction'
+),
+device_names AS (
+    -- the pods under whose names exporters measure what a pod holds: its own, and of those who share a device its reservation's
+    SELECT cluster, uid, namespace, pod FROM pods
+    UNION
+    SELECT cluster, uid, namespace, pod FROM reserving WHERE coalesce(is_same, candidates = 1)
+),
+labeled AS (
     SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms,
         count(*) OVER (PARTITION BY d.series_id) AS namesakes
     FROM allocated AS a

@@ -1,7 +1,7 @@
--- reads: allocated, label_spans, facts, type_rules
--- writes: workload_types, one row per allocation: training, inference, development, batch or other
--- invariant: one row per allocation_id; docs/waste.md lists the rules in this order
-CREATE OR REPLACE TEMP TABLE workload_types AS
+-- reads: allocated, label_spans, facts, type_rules, pods
+-- writes: allocation_traits (stored), one row per allocation: its type, when it began to run, whether it failed
+-- invariant: held_from_ms <= started_ms <= held_to_ms; docs/waste.md lists the rules in this order
+INSERT INTO allocation_traits BY NAME
 WITH kinds (kind, type) AS (
     VALUES
         ('PyTorchJob', 'training'), ('MPIJob', 'training'), ('TFJob', 'training'), ('XGBoostJob', 'training'), ('PaddleJob', 'training'),
@@ -44,7 +44,7 @@ ruled AS (
         AND (len(r.labels) = 0 OR list_has_any(r.labels, list_transform(map_entries(d.labels), lambda e: e.key || '=' || e.value)))
     GROUP BY ALL
 ),
-said AS (
+marked AS (
     SELECT *,
         len(list_filter(map_keys(labels), lambda k: starts_with(k, 'label_serving_kserve_io_') OR starts_with(k, 'label_serving_knative_dev_')
             OR k = 'label_leaderworkerset_sigs_k8s_io_name')) > 0 AS serves,
@@ -52,24 +52,32 @@ said AS (
         len(list_filter(map_keys(labels), lambda k: starts_with(k, 'label_training_kubeflow_org_')
             OR starts_with(k, 'label_trainer_kubeflow_org_') OR starts_with(k, 'label_jobset_sigs_k8s_io_'))) > 0 AS trains
     FROM described
+),
+workload_types AS (
+    -- one row per allocation: training, inference, development, batch or other
+    SELECT s.allocation_id,
+        CASE
+            WHEN r.type IS NOT NULL THEN r.type
+            WHEN lower(s.labels['label_gpucost_io_workload_type']) IN ('training', 'inference', 'development', 'batch', 'other')
+                THEN lower(s.labels['label_gpucost_io_workload_type'])
+            WHEN s.labels['label_notebook_name'] IS NOT NULL THEN 'development'
+            WHEN s.serves THEN 'inference'
+            WHEN s.on_ray AND (s.labels['label_ray_io_originated_from_crd'] = 'RayService' OR s.labels['label_ray_io_serve'] = 'true') THEN 'inference'
+            WHEN s.on_ray OR s.trains THEN 'training'
+            -- what runs to its end may be either: its name tells
+            WHEN (s.kind_type = 'batch' OR s.workload_kind = 'Job') AND regexp_matches(concat_ws(' ', s.names, s.app), '(^|[^a-z])((pre|re)-?)?train|fine-?tun') THEN 'training'
+            WHEN s.workload_kind = 'Job' AND regexp_matches(concat_ws(' ', s.names, s.app), '(^|[^a-z])(batch|etl|infer|predict|embed|eval|process|preprocess|postprocess|export|convert|transcode|render|index|backfill)')
+                THEN 'batch'
+            WHEN s.kind_type IN ('training', 'batch') THEN s.kind_type
+            WHEN regexp_matches(concat_ws(' ', s.names, s.app, s.images), 'jupyter|notebook|code-?server|singleuser-server|rstudio|vscode')
+                THEN 'development'
+            WHEN regexp_matches(s.app, 'vllm|triton|text-generation-inference|sglang|inference|ollama') THEN 'inference'
+            ELSE coalesce(s.kind_type, 'other')
+        END AS workload_type
+    FROM marked AS s LEFT JOIN ruled AS r USING (allocation_id)
 )
-SELECT s.allocation_id,
-    CASE
-        WHEN r.type IS NOT NULL THEN r.type
-        WHEN lower(s.labels['label_gpucost_io_workload_type']) IN ('training', 'inference', 'development', 'batch', 'other')
-            THEN lower(s.labels['label_gpucost_io_workload_type'])
-        WHEN s.labels['label_notebook_name'] IS NOT NULL THEN 'development'
-        WHEN s.serves THEN 'inference'
-        WHEN s.on_ray AND (s.labels['label_ray_io_originated_from_crd'] = 'RayService' OR s.labels['label_ray_io_serve'] = 'true') THEN 'inference'
-        WHEN s.on_ray OR s.trains THEN 'training'
-        -- what runs to its end may be either: its name tells
-        WHEN (s.kind_type = 'batch' OR s.workload_kind = 'Job') AND regexp_matches(concat_ws(' ', s.names, s.app), '(^|[^a-z])((pre|re)-?)?train|fine-?tun') THEN 'training'
-        WHEN s.workload_kind = 'Job' AND regexp_matches(concat_ws(' ', s.names, s.app), '(^|[^a-z])(batch|etl|infer|predict|embed|eval|process|preprocess|postprocess|export|convert|transcode|render|index|backfill)')
-            THEN 'batch'
-        WHEN s.kind_type IN ('training', 'batch') THEN s.kind_type
-        WHEN regexp_matches(concat_ws(' ', s.names, s.app, s.images), 'jupyter|notebook|code-?server|singleuser-server|rstudio|vscode')
-            THEN 'development'
-        WHEN regexp_matches(s.app, 'vllm|triton|text-generation-inference|sglang|inference|ollama') THEN 'inference'
-        ELSE coalesce(s.kind_type, 'other')
-    END AS workload_type
-FROM said AS s LEFT JOIN ruled AS r USING (allocation_id);
+SELECT a.allocation_id, t.workload_type, p.failed,
+    CASE WHEN p.pending_to_ms IS NOT NULL THEN greatest(a.held_from_ms, least(p.pending_to_ms, a.held_to_ms))::BIGINT END AS started_ms
+FROM allocated AS a
+JOIN workload_types AS t USING (allocation_id)
+JOIN pods AS p ON p.cluster = a.cluster AND p.uid = a.uid;

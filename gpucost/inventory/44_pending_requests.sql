@@ -12,7 +12,7 @@ WITH unbound AS (
 worth AS (
     SELECT n.cluster, u.resource, min(u.share) AS share FROM unit_shares AS u JOIN node_facts AS n USING (node_id) GROUP BY ALL
 ),
-asked AS (
+requested AS (
     SELECT cluster, uid, sum(gpus)::DOUBLE AS gpus
     FROM (
         SELECT cluster, uid, gpus FROM pod_parts
@@ -29,6 +29,6 @@ asked AS (
 )
 SELECT u.cluster, u.namespace, u.pod, u.uid, a.gpus, u.from_ms, least(u.to_ms, coalesce(p.held_from_ms, u.to_ms)) AS to_ms
 FROM unbound AS u
-JOIN asked AS a USING (cluster, uid)
+JOIN requested AS a USING (cluster, uid)
 LEFT JOIN pods AS p ON p.cluster = u.cluster AND p.uid = u.uid
 WHERE u.from_ms < least(u.to_ms, coalesce(p.held_from_ms, u.to_ms));

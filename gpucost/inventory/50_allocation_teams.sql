@@ -1,8 +1,31 @@
--- reads: allocated, label_spans, settings, team_globs, team_values, category_teams
+-- reads: allocated, label_spans, settings, team_globs, team_values, node_facts, bill_rows, team_categories; the variable has_team_categories
 -- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
 -- invariant: an allocation's spans cover all time since ever without overlap; team is never null
 INSERT INTO allocation_teams BY NAME
-WITH pieces AS (
+WITH machines AS (
+    SELECT node_id, cluster, regexp_extract(lower(machine_id), '[^/]+$') AS instance_key FROM node_facts
+),
+newest AS (
+    SELECT m.node_id, m.cluster, arg_max(r.cost_categories, r.charge_period_start) AS categories
+    FROM machines AS m JOIN bill_rows AS r USING (instance_key)
+    WHERE getvariable('has_team_categories') AND r.kind = 'instance' AND r.cost_categories IS NOT NULL
+    GROUP BY ALL
+),
+carried AS (
+    SELECT node_id, cluster, unnest(map_entries(categories)) AS category FROM newest
+),
+category_teams AS (
+    -- the team of each node whose bill carries an AWS cost category that names one
+    SELECT c.node_id, arg_min(t.team, t.ordinal) AS team
+    FROM carried AS c
+    JOIN team_categories AS t
+        -- deliveries differ in how they spell a category's name
+        ON regexp_replace(lower(t.category), '[\W_]+', '', 'g') = regexp_replace(lower(c.category.key), '[\W_]+', '', 'g')
+        AND t.value = c.category.value
+        AND (len(t.clusters) = 0 OR len(list_filter(t.clusters, lambda pattern: c.cluster GLOB pattern)) > 0)
+    GROUP BY ALL
+),
+pieces AS (
     SELECT a.allocation_id, a.cluster, a.namespace, k.team AS by_category,
         p.labels AS pod_labels, n.labels AS namespace_labels,
         greatest(coalesce(p.from_ms, 0), coalesce(n.from_ms, 0), 0) AS from_ms,

@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations
+-- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -35,4 +35,13 @@ SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
     'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling)'
 FROM device_series AS d
 WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id)
-GROUP BY d.cluster, d.host;
+GROUP BY d.cluster, d.host
+UNION ALL
+SELECT 'no_uid' AS code, a.cluster, a.cluster AS subject, min(a.held_from_ms) AS from_ms, max(a.held_to_ms) AS to_ms,
+    'cluster ' || a.cluster || ': ' || count(*) || CASE count(*) WHEN 1 THEN ' pod' ELSE ' pods' END
+        || ' without the label uid: told apart by namespace, name, node and start, so one that follows another of its name may be taken for it' AS message,
+    'keep uid on kube_pod_*: look for labeldrop and metric_relabel_configs in Prometheus'' scrape configuration' AS fix
+FROM allocated AS a JOIN incarnations AS i ON i.cluster = a.cluster AND i.uid = a.uid AND i.is_given
+GROUP BY a.cluster
+UNION ALL
+SELECT code, cluster, metric AS subject, from_ms, to_ms, message, fix FROM missing_metrics WHERE level = 'warning';

@@ -1,4 +1,4 @@
--- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_holders, claim_series, resource_kinds, collected, node_facts, facts
+-- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_shares, claim_series, resource_kinds, collected, node_facts, facts
 -- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
 INSERT INTO warnings BY NAME
@@ -67,7 +67,7 @@ WITH doubtful AS (
         'dcgm-exporter: set KUBERNETES_ENABLE_DRA=true'
     FROM claim_pods AS c
     JOIN pod_nodes AS n USING (cluster, uid)
-    ANTI JOIN claim_holders AS h ON h.cluster = c.cluster AND h.uid = c.uid
+    ANTI JOIN claim_shares AS h ON h.cluster = c.cluster AND h.uid = c.uid
     ANTI JOIN (FROM pod_requests WHERE is_accelerator(resource)) AS r ON r.cluster = c.cluster AND r.uid = c.uid
     -- a claim of a network interface, say, is no matter
     WHERE NOT EXISTS (

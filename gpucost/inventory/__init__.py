@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 
 _INTERFACE = "interface"
+# What the configuration says of teams, types of workloads and time that may be missing; periods are half-open, in milliseconds.
+_CONFIGURED = """
+CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[]);
+CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
+CREATE OR REPLACE TEMP TABLE team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[]);
+CREATE OR REPLACE TEMP TABLE type_rules
+    (ordinal INTEGER, type VARCHAR, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[]);
+CREATE OR REPLACE TEMP TABLE declared_off (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
+CREATE OR REPLACE TEMP TABLE accepted_gaps
+    (ordinal INTEGER, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT, who VARCHAR, why VARCHAR);
+CREATE OR REPLACE TEMP TABLE expected_clusters (cluster VARCHAR)"""
 
 
 def declare(con: DuckDBPyConnection) -> None:
@@ -27,8 +38,7 @@ def declare(con: DuckDBPyConnection) -> None:
 
 
 def load_settings(con: DuckDBPyConnection, config: Config) -> None:
-    """Fill `settings` (one row), and make the temporary tables `team_globs`, `team_values`, `team_categories` and `type_rules`
-    from the configuration, and those of what may be missing: `declared_off`, `accepted_gaps` and `expected_clusters`.
+    """Fill `settings` (one row), and make the other temporary tables of what the configuration says.
 
     The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
     statement is planned, they spare tables from being read in vain.
@@ -60,12 +70,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
         },
     )
-    con.execute("CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[])")
-    con.execute("CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR)")
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE team_categories"
-        " (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[])"
-    )
+    con.execute(_CONFIGURED)
     for ordinal, team in enumerate(config.teams):
         for pattern in team.namespaces:
             con.execute("INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters])
@@ -76,11 +81,6 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             for value in values:
                 row = [ordinal, team.name, key, value, team.clusters]
                 con.execute("INSERT INTO team_categories VALUES ($1, $2, $3, $4, $5)", row)
-    _load_coverage(con, config)
-    con.execute(
-        """CREATE OR REPLACE TEMP TABLE type_rules
-            (ordinal INTEGER, type VARCHAR, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[])"""
-    )
     for ordinal, rule in enumerate(config.workload_types):
         labels = [f"{label_name(key)}={value}" for key, values in rule.labels.items() for value in values]
         con.execute(
@@ -88,15 +88,6 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             [ordinal, rule.type, rule.namespaces, rule.names, rule.kinds, labels],
         )
 
-
-def _load_coverage(con: DuckDBPyConnection, config: Config) -> None:
-    """Make `declared_off` and `accepted_gaps` (half-open, in milliseconds), and `expected_clusters`, which were never met."""
-    con.execute("CREATE OR REPLACE TEMP TABLE declared_off (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT)")
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE accepted_gaps"
-        " (ordinal INTEGER, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT, who VARCHAR, why VARCHAR)"
-    )
-    con.execute("CREATE OR REPLACE TEMP TABLE expected_clusters (cluster VARCHAR)")
     first, last = con.execute("SELECT min(first_ms), max(last_ms) FROM states").fetchall()[0]
     for declared in config.clusters:
         con.execute("INSERT INTO expected_clusters VALUES ($1)", [declared.name])
@@ -139,4 +130,4 @@ def coverage(con: DuckDBPyConnection, config: Config) -> None:
     declare(con)
     load_catalog(con)
     load_settings(con, config)
-    run_stages(con, __name__, until="19_collected")
+    run_stages(con, __name__, until="18_coverage_gaps")

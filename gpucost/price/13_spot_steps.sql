@@ -2,7 +2,7 @@
 -- writes: spot_steps, the spot price of an instance type in a zone, or of one very instance (instance_id), at each moment known
 -- invariant: per (provider, region, zone, instance_type, instance_id), half-open intervals that do not overlap; text is lower-cased
 CREATE OR REPLACE TEMP TABLE spot_steps AS
-WITH asked AS (
+WITH spot_types AS (
     SELECT DISTINCT instance_type FROM priced_nodes WHERE capacity_type = 'spot'
 ),
 collected AS (
@@ -12,17 +12,17 @@ collected AS (
     JOIN loads AS l ON l.kind = 'spot' AND l.source = s.source
     GROUP BY ALL
 ),
-told AS (
+quotes AS (
     SELECT lower(s.provider) AS provider, nullif(lower(s.region), '') AS region, nullif(lower(s.zone), '') AS zone,
         a.instance_type, nullif(lower(s.instance_id), '') AS instance_id, s.product, s.at_ms, s.to_ms, s.price_per_hour, s.currency,
         greatest(s.at_ms, c.until_ms) AS known_ms
     FROM spot_prices AS s
-    JOIN asked AS a ON a.instance_type = lower(s.instance_type)
+    JOIN spot_types AS a ON a.instance_type = lower(s.instance_type)
     LEFT JOIN collected AS c ON c.provider = lower(s.provider) AND c.region = lower(s.region)
     WHERE s.instance_id <> '' OR NOT regexp_matches(lower(s.product), 'windows|suse|red hat|rhel')
 ),
 chosen AS (
-    SELECT * FROM told
+    SELECT * FROM quotes
     QUALIFY instance_id IS NOT NULL OR rank() OVER (
         PARTITION BY provider, region, zone, instance_type, instance_id
         ORDER BY CASE product WHEN 'Linux/UNIX' THEN 0 WHEN 'Linux/UNIX (Amazon VPC)' THEN 1 ELSE 2 END, product

@@ -6,8 +6,8 @@ WITH bound AS (
     SELECT
         unnest($number::INTEGER[]) AS number,
         unnest($factor::VARCHAR[])::DECIMAL(13, 12) AS factor,
-        unnest($provider::VARCHAR[]) AS provider,
-        unnest($instance_family::VARCHAR[]) AS instance_family,
+        nullif(lower(unnest($provider::VARCHAR[])), '') AS provider,
+        nullif(lower(unnest($instance_family::VARCHAR[])), '') AS instance_family,
         unnest($gpu_model::VARCHAR[]) AS gpu_model,
         unnest($capacity_type::VARCHAR[]) AS capacity_type,
         unnest($price_sources::VARCHAR[][]) AS price_sources,

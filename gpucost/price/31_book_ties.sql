@@ -1,7 +1,6 @@
 -- reads: priced_nodes, book_fits
--- writes: book_ties, moments in a node's life when two price book rows that fit it are equally specific and none is more so
+-- writes: nothing; answers the first of the moments in a node's life when two price book rows that fit it are equally specific and none is more so
 -- invariant: only rows with different selectors can tie; steps of one selector do not: the latest that has begun holds
-CREATE OR REPLACE TEMP TABLE book_ties AS
 WITH selecting AS (
     SELECT * FROM book_fits WHERE len(selector[1]) > 0
 ),
@@ -18,4 +17,4 @@ undecided AS (
     LEFT JOIN book_fits AS f ON f.node_id = r.node_id AND f.specificity > r.specificity
     GROUP BY r.one_line, r.other_line, r.begins_ms, n.node_id, n.node, n.up_from_ms, n.up_to_ms
 )
-SELECT one_line, other_line, node, at_ms FROM undecided WHERE at_ms < until_ms;
+SELECT one_line, other_line, node, at_ms FROM undecided WHERE at_ms < until_ms ORDER BY at_ms, node, one_line LIMIT 1;

@@ -2,7 +2,7 @@
 -- writes: bill_candidates, what bills say of nodes, over the charge periods they cover; equal prices of one day that adjoin are one row
 -- invariant: per node, half-open intervals that do not overlap
 CREATE OR REPLACE TEMP TABLE bill_candidates AS
-WITH told AS (
+WITH node_hours AS (
     SELECT l.node_id, h.from_ms, h.to_ms, h.price_per_hour, h.currency, h.provider, h.billing_period, n.is_scale_set,
         greatest(sum(h.effective_cost) OVER w, 0) / nullif(sum(h.instance_hours) OVER w, 0) AS own_price,
         sum(h.discount_cost) OVER w <> 0 AS is_discounted
@@ -22,7 +22,7 @@ priced AS (
             || CASE WHEN is_discounted THEN ', less discounts' ELSE '' END
             || CASE WHEN abs(own_price - price_per_hour) > 1e-9 THEN ', shared with machines of its kind' ELSE '' END
             AS origin
-    FROM told
+    FROM node_hours
 ),
 changes AS (
     SELECT *, coalesce((price_per_hour, currency, price_as_of, origin) IS DISTINCT FROM lag((price_per_hour, currency, price_as_of, origin)) OVER w

@@ -1,8 +1,90 @@
--- reads: priced_nodes, bill_candidates, book_fits, spot_candidates, list_candidates
+-- reads: priced_nodes, purchase_fits, price_list, place_rank, spot_steps, bill_candidates, book_fits
 -- writes: price_candidates, every price that a node might have at a moment of its life, per hour of the whole node
 -- invariant: per (node, rank), half-open intervals that do not overlap, within [up_from_ms, up_to_ms), a bill's within [up_from_ms, billed_to_ms); the highest rank wins
 CREATE OR REPLACE TEMP TABLE price_candidates AS
-WITH book_candidates AS (
+WITH zones AS (
+    SELECT provider, region, instance_type, from_ms, to_ms, price_per_hour, currency, price_as_of, region || ' spot history' AS origin
+    FROM spot_steps AS s
+    SEMI JOIN (FROM priced_nodes WHERE zone IS NULL) AS n USING (region, instance_type, capacity_type)
+    WHERE zone IS NOT NULL AND instance_id IS NULL
+),
+edges AS (
+    SELECT provider, region, instance_type, from_ms AS at_ms FROM zones
+    UNION SELECT provider, region, instance_type, to_ms FROM zones
+),
+pieces AS (
+    SELECT provider, region, instance_type, at_ms AS from_ms,
+        lead(at_ms) OVER (PARTITION BY provider, region, instance_type ORDER BY at_ms) AS to_ms
+    FROM edges
+),
+zone_medians AS (
+    -- the lower median of the spot prices of a region's zones at each moment, for nodes whose zone is not known
+    SELECT provider, region, instance_type, p.from_ms, p.to_ms,
+        quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, min(z.currency) AS currency, min(z.price_as_of) AS price_as_of,
+        'lower median of ' || count(*) || CASE count(*) WHEN 1 THEN ' zone' ELSE ' zones' END || ', ' || min(z.origin) AS origin
+    FROM pieces AS p
+    JOIN zones AS z USING (provider, region, instance_type)
+    WHERE z.from_ms <= p.from_ms AND p.from_ms < z.to_ms
+    GROUP BY ALL
+),
+named_zones AS (
+    SELECT DISTINCT provider, zone, instance_type FROM spot_steps WHERE instance_id IS NULL
+),
+spot_nodes AS (
+    -- a source that spells zones by name wins over one that spells them by id
+    SELECT n.*, CASE WHEN z.zone IS NULL THEN n.zone_id ELSE n.zone END AS zone_name
+    FROM priced_nodes AS n
+    LEFT JOIN named_zones AS z ON z.provider = n.seller AND z.zone = n.zone AND z.instance_type = n.instance_type
+    WHERE n.capacity_type = 'spot'
+),
+spot_candidates AS (
+    -- spot price history by node: its own charges (rank 103), its zone (102), its region (101), the median of its zones (100)
+    SELECT n.node_id, s.from_ms, s.to_ms, 103 AS rank, s.price_per_hour, s.currency, s.price_as_of, s.origin
+    FROM spot_nodes AS n
+    JOIN spot_steps AS s ON s.instance_id = n.instance_id AND s.from_ms < n.up_to_ms AND n.up_from_ms < s.to_ms
+    UNION ALL
+    SELECT n.node_id, s.from_ms, s.to_ms, 102, s.price_per_hour, s.currency, s.price_as_of, s.origin
+    FROM spot_nodes AS n
+    JOIN spot_steps AS s ON s.provider = n.seller AND s.zone = n.zone_name AND s.instance_type = n.instance_type
+        AND s.from_ms < n.up_to_ms AND n.up_from_ms < s.to_ms
+    WHERE s.instance_id IS NULL
+    UNION ALL
+    SELECT n.node_id, s.from_ms, s.to_ms, 101, s.price_per_hour, s.currency, s.price_as_of, s.origin
+    FROM spot_nodes AS n
+    JOIN spot_steps AS s ON s.provider = n.seller AND s.region = n.region AND s.instance_type = n.instance_type
+        AND s.from_ms < n.up_to_ms AND n.up_from_ms < s.to_ms
+    WHERE s.zone IS NULL AND s.instance_id IS NULL
+    UNION ALL
+    SELECT n.node_id, m.from_ms, m.to_ms, 100, m.price_per_hour, m.currency, m.price_as_of, m.origin
+    FROM spot_nodes AS n
+    JOIN zone_medians AS m ON m.provider = n.seller AND m.region = n.region AND m.instance_type = n.instance_type
+        AND m.from_ms < n.up_to_ms AND n.up_from_ms < m.to_ms
+    WHERE n.zone IS NULL
+),
+places AS (
+    SELECT DISTINCT seller, region, zone, zone_id, instance_type, capacity_type FROM priced_nodes
+),
+listed AS (
+    SELECT n.*, s.from_ms, s.to_ms, 5 * o.preference + place_rank(s.region, s.zone, n.region, n.zone, n.zone_id) AS rank,
+        s.price_per_hour, s.currency, s.price_as_of, s.purchase_option,
+        CASE s.origin WHEN 'catalog' THEN 'catalog of gpucost: ' ELSE '' END || s.source AS origin
+    FROM places AS n
+    JOIN purchase_fits AS o ON o.capacity_type = n.capacity_type AND o.is_list
+    JOIN price_list AS s
+        ON s.provider = n.seller AND s.instance_type = n.instance_type AND s.purchase_option = o.purchase_option
+        AND place_rank(s.region, s.zone, n.region, n.zone, n.zone_id) IS NOT NULL
+    WHERE s.from_ms IS NOT NULL AND s.term_years = 0 AND s.payment_option = '' AND s.offering = ''
+),
+list_candidates AS (
+    -- list prices by node: by the purchase option that fits first (5 and up), and in it by place_rank
+    SELECT n.node_id, l.from_ms, l.to_ms, l.rank, l.price_per_hour, l.currency, l.price_as_of, l.purchase_option, l.origin
+    FROM priced_nodes AS n
+    JOIN listed AS l
+        ON l.seller = n.seller AND l.instance_type = n.instance_type AND l.capacity_type = n.capacity_type
+        AND l.region IS NOT DISTINCT FROM n.region AND l.zone IS NOT DISTINCT FROM n.zone AND l.zone_id IS NOT DISTINCT FROM n.zone_id
+        AND l.from_ms < n.up_to_ms AND n.up_from_ms < l.to_ms
+),
+book_candidates AS (
     -- nothing ends a row of the price book but a later row as specific; a higher rank is more specific
     SELECT node_id, start_ms AS from_ms,
         coalesce(lead(start_ms) OVER (PARTITION BY node_id, specificity ORDER BY start_ms), 4611686018427387904) AS to_ms,

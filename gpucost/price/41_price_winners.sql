@@ -8,7 +8,7 @@ WITH ranks AS (
     JOIN priced_nodes AS n USING (node_id)
     GROUP BY c.node_id, c.rank, n.up_from_ms, n.up_to_ms
 ),
-asked AS (
+contending AS (
     -- a rank that prices a node's whole life leaves nothing to those below it
     SELECT node_id, rank, count(*) OVER (PARTITION BY node_id) = 1 AS is_alone
     FROM (
@@ -19,7 +19,7 @@ asked AS (
 contenders AS (
     SELECT c.*, a.is_alone,
         coalesce(c.purchase_option IN (SELECT purchase_option FROM purchase_fits WHERE capacity_type = 'on_demand'), false) AS is_on_demand
-    FROM price_candidates AS c JOIN asked AS a USING (node_id, rank)
+    FROM price_candidates AS c JOIN contending AS a USING (node_id, rank)
 ),
 rivals AS (
     SELECT * FROM contenders WHERE NOT is_alone
@@ -32,7 +32,7 @@ pieces AS (
     SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges
 ),
 moments AS (
-    SELECT p.*, a.rank FROM pieces AS p JOIN asked AS a USING (node_id) WHERE p.to_ms IS NOT NULL
+    SELECT p.*, a.rank FROM pieces AS p JOIN contending AS a USING (node_id) WHERE p.to_ms IS NOT NULL
 )
 SELECT node_id, from_ms, to_ms, price_per_hour, currency, price_source, price_as_of, is_on_demand, rank, origin FROM contenders WHERE is_alone
 UNION ALL

@@ -1,7 +1,46 @@
--- reads: price_winners, fx_rates, node_discounts
+-- reads: price_winners, fx_rates, priced_nodes, discounts
 -- writes: price_segments, price_winners in the config's currency and less discounts, cut where a rate or a discount changes
 -- invariant: per node, half-open intervals that do not overlap; price_per_hour is null where a currency has no rate then
 CREATE OR REPLACE TEMP TABLE price_segments AS
+WITH kinds AS (
+    SELECT DISTINCT node_id, price_source, is_on_demand FROM price_winners
+),
+matched AS (
+    SELECT n.node_id, k.price_source, k.is_on_demand, d.number, d.factor, d.from_ms, d.to_ms
+    FROM priced_nodes AS n
+    JOIN kinds AS k USING (node_id)
+    JOIN discounts AS d
+        ON list_contains(d.price_sources, k.price_source)
+        AND coalesce(d.provider = n.seller, d.provider IS NULL)
+        AND coalesce(d.capacity_type = n.capacity_type OR (d.capacity_type = 'on_demand' AND k.is_on_demand), d.capacity_type IS NULL)
+        AND coalesce(d.gpu_model = n.gpu_model, d.gpu_model IS NULL)
+        AND (d.instance_family IS NULL OR coalesce(starts_with(n.instance_type, d.instance_family)
+            -- p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96
+            AND NOT regexp_matches(right(d.instance_family, 1) || n.instance_type[length(d.instance_family) + 1], '^([a-z0-9][a-z]|[0-9][0-9])$'), false))
+),
+edges AS (
+    SELECT node_id, price_source, is_on_demand, unnest([from_ms, to_ms, -4611686018427387904, 4611686018427387904]) AS at_ms FROM matched
+),
+pieces AS (
+    SELECT node_id, price_source, is_on_demand, at_ms AS from_ms,
+        lead(at_ms) OVER (PARTITION BY node_id, price_source, is_on_demand ORDER BY at_ms) AS to_ms
+    FROM (SELECT DISTINCT * FROM edges)
+),
+in_force AS (
+    SELECT p.node_id, p.price_source, p.is_on_demand, p.from_ms, p.to_ms, m.number, m.factor
+    FROM pieces AS p
+    LEFT JOIN matched AS m
+        ON m.node_id = p.node_id AND m.price_source = p.price_source AND m.is_on_demand = p.is_on_demand AND m.from_ms <= p.from_ms AND p.from_ms < m.to_ms
+    WHERE p.to_ms IS NOT NULL
+),
+node_discounts AS (
+    -- what all discounts that match a node leave of a price from one source; on reserved capacity, also of one on demand (is_on_demand)
+    SELECT node_id, price_source, is_on_demand, from_ms, to_ms, list(number ORDER BY number) FILTER (number IS NOT NULL) AS numbers,
+        coalesce(list_reduce(list(factor ORDER BY number) FILTER (number IS NOT NULL), lambda kept, next: (kept * next)::DECIMAL(13, 12)), 1)
+            ::DECIMAL(13, 12) AS factor
+    FROM in_force
+    GROUP BY node_id, price_source, is_on_demand, from_ms, to_ms
+)
 SELECT w.node_id,
     -- greatest() and least() pass over nulls: no such currency, no discount
     greatest(w.from_ms, r.from_ms, d.from_ms) AS from_ms, least(w.to_ms, r.to_ms, d.to_ms) AS to_ms,

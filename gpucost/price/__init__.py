@@ -1,7 +1,7 @@
 """What a node costs per hour at each moment: the bill, else the price book, else spot price history, else list prices.
 
-The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (2x, 3x), the one price of each moment
-(4x), what is stored and said (5x, 6x), and whose prices to collect (7x). What bills say of machines is made first, in bill/.
+The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (3x), the one price of each moment
+(4x), what is stored and warned of (5x, 6x), and whose prices to collect (7x). What bills say of machines is made first, in bill/.
 list_prices.sql has the list prices; whoever asks for one reads its table.
 """
 
@@ -49,9 +49,10 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
     _bills(con, config)
     price_nodes(con, config)
     run_stage(con, __name__, "50_node_prices")
-    said = {"currency": config.currency, "book": str(config.prices.book) if config.prices.book else None}
-    run_stage(con, __name__, "60_unpriced_nodes", said)
-    run_stage(con, __name__, "61_stale_prices", {"days": config.prices.stale_after_days})
+    book = str(config.prices.book) if config.prices.book else None
+    run_stage(
+        con, __name__, "60_price_warnings", {"currency": config.currency, "book": book, "days": config.prices.stale_after_days}
+    )
 
 
 def warn_of_unlisted(con: DuckDBPyConnection, config: Config) -> None:
@@ -76,19 +77,9 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR})
     load_rates(con, config, fx)
     load_discounts(con, config)
-    run_stage(con, __name__, "20_zone_medians")
     run_stage(con, __name__, "30_book_fits")
-    run_stage(con, __name__, "31_book_ties")
     _refuse_ties(con, config)
-    for name in (
-        "33_spot_candidates",
-        "34_list_candidates",
-        "35_bill_candidates",
-        "40_price_candidates",
-        "41_price_winners",
-        "42_node_discounts",
-        "43_price_segments",
-    ):
+    for name in ("35_bill_candidates", "40_price_candidates", "41_price_winners", "43_price_segments"):
         run_stage(con, __name__, name)
     unconverted = con.execute(
         "SELECT s.currency, n.node, s.origin, s.from_ms FROM price_segments AS s JOIN priced_nodes AS n USING (node_id) "
@@ -142,7 +133,8 @@ def inputs_digest(config: Config) -> str:
 
 
 def _refuse_ties(con: DuckDBPyConnection, config: Config) -> None:
-    tie = con.execute("SELECT one_line, other_line, node, at_ms FROM book_ties ORDER BY at_ms, node, one_line LIMIT 1").fetchone()
+    run_stage(con, __name__, "31_book_ties")
+    tie = con.fetchone()
     if tie is not None:
         one, other, node, at_ms = tie
         raise PriceError(

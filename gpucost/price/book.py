@@ -11,8 +11,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight
@@ -37,34 +39,15 @@ PURCHASE_OPTIONS = {
 
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 _BARE_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_WHOLE_DIGITS, _DECIMALS = 9, 12
 
 
-class BadField(Exception):
+class BadField(ValueError):
     """A field that cannot be used: its column and the reason."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(column, reason)
         self.column = column
         self.reason = reason
-
-
-def capacity_type(purchase_option: str | None) -> str | None:
-    """The capacity type that a purchase option is meant for; None (any) for None."""
-    return PURCHASE_OPTIONS[purchase_option] if purchase_option else None
-
-
-def one_of(column: str, text: str, known: dict[str, str] | tuple[str, ...]) -> str | None:
-    """`text` in lower case, one of the known words; None for an empty field."""
-    word = text.lower()
-    if word and word not in known:
-        raise BadField(column, f"is {text!r}, not one of {', '.join(known)}")
-    return word or None
-
-
-def exact_price(text: str) -> Decimal:
-    """A price as it is written, without any rounding."""
-    return exact_number("price_per_hour", text, _WHOLE_DIGITS, _DECIMALS)
 
 
 def exact_number(column: str, text: str, whole_digits: int, decimals: int) -> Decimal:
@@ -136,62 +119,155 @@ def _exported(label: str) -> str:
     return name.removeprefix("label_") if label.startswith("label_") else name
 
 
-Lines = Iterator[tuple[int, list[str]]]
+def _purchase_option(text: str) -> str | None:
+    """One of PURCHASE_OPTIONS, spelled with hyphens or without."""
+    option = text.replace("-", "_")
+    if option and option.lower() not in PURCHASE_OPTIONS:
+        raise BadField("purchase_option", f"is {option!r}, not one of {', '.join(PURCHASE_OPTIONS)}")
+    return option.lower() or None
+
+
+def _per(text: str) -> str:
+    if text and text.lower() not in ("node", "gpu"):
+        raise BadField("per", f"is {text!r}, not one of node, gpu")
+    return text.lower() or "node"
+
+
+def _convertible(text: str, info: ValidationInfo) -> str:
+    currency = currency_code(text)
+    if currency not in (info.context or {})["currencies"]:
+        raise BadField(
+            "currency", f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates"
+        )
+    return currency
+
+
+class FileRow(BaseModel, frozen=True):
+    """A line of a file: a field for each column that it may have, with a default where it may be missing."""
+
+    line: int
+
+    @classmethod
+    def columns(cls, *, required: bool) -> list[str]:
+        """Names of the columns that are required, or not."""
+        return [name for name, info in cls.model_fields.items() if name != "line" and info.is_required() == required]
+
+
+# What a field holds, and how it is read.
+Folded = Annotated[str | None, BeforeValidator(lambda text: text.lower() or None)]
+Option = Annotated[str | None, BeforeValidator(_purchase_option)]
+# the instant, and the day that it falls on in the config's time zone
+Start = Annotated[
+    tuple[datetime | None, date | None], BeforeValidator(lambda text, info: effective_start(text, info.context["timezone"]))
+]
+# (label as kube-state-metrics sanitizes it, value), sorted
+Selector = Annotated[tuple[tuple[str, str], ...], BeforeValidator(node_selector)]
+
+
+class BookRow(FileRow, frozen=True):
+    """One price: None in a field matches anything; prices are per hour of a whole node, or of one GPU."""
+
+    provider: Folded = None
+    region: Folded = None
+    zone: Folded = None
+    instance_type: Folded = None
+    purchase_option: Option = None
+    effective_start: Start = (None, None)
+    per: Annotated[Literal["node", "gpu"], BeforeValidator(_per)] = "node"
+    node_selector: Selector = ()
+    price_per_hour: Annotated[Decimal, BeforeValidator(lambda text: exact_number("price_per_hour", text, 9, 12))]
+    currency: Annotated[str, BeforeValidator(_convertible)]
+
+    @property
+    def specificity(self) -> int:
+        """Higher wins: labels selected, instance type, zone, region, provider, purchase option, in that order."""
+        given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
+        return len(self.node_selector) << 5 | sum((field is not None) << bit for bit, field in enumerate(reversed(given)))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What the row prices; rows of one key are steps in time."""
+        # these price the same nodes, and none comes before another
+        option = "on_demand" if self.purchase_option in ("savings_plan", "cud") else self.purchase_option
+        return (self.provider, self.region, self.zone, self.instance_type, option, self.node_selector)
+
+
+_Row = TypeVar("_Row", bound=FileRow)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of file: what messages call it, the config key that names it, and its columns."""
+class Kind(Generic[_Row]):
+    """A kind of CSV file: what messages call it, the config key that names it, and its rows."""
 
     name: str
     key: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
+    row: type[_Row]
+
+    def digest(self, path: Path | None) -> str:
+        """A digest of the file's text; empty where there is none. Raises PriceError if it cannot be read."""
+        return sha256(self._bytes(path)).hexdigest() if path else ""
+
+    def _bytes(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise PriceError(f"cannot read the {self.name} {path}: {error.strerror}", f"set {self.key} in gpucost.toml") from None
+
+    def read(self, path: Path, context: dict[str, Any], text: str | None = None) -> list[_Row]:
+        """The rows of the file at `path`, or of the `text` that it is to have; `context` is what its fields are read by.
+
+        Blank lines, lines of commas only and lines beginning with # are passed over. Raises PriceError naming file, line and
+        column where anything in it cannot be used.
+        """
+        if text is None:
+            try:
+                # -sig: spreadsheets begin a UTF-8 file with a byte order mark
+                text = self._bytes(path).decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise PriceError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8") from None
+        lines = _fields(path, text)
+        header = self._header(path, lines)
+        rows = []
+        for number, fields in lines:
+            if len(fields) != len(header):
+                column = header[len(fields)] if len(fields) < len(header) else f"column {len(header) + 1}"
+                message = f"{path}:{number}: {column}: the line has {len(fields)} fields, the header {len(header)}"
+                raise PriceError(message, _FIX)
+            try:
+                rows.append(self.row.model_validate({"line": number, **dict(zip(header, fields, strict=True))}, context=context))
+            except ValidationError as error:
+                first = error.errors()[0]
+                reason = first["ctx"]["error"].reason
+                message = f"{path}:{number}: {first['loc'][0]}: {reason}"
+                raise PriceError(message, "correct the line; nothing of the file was used") from None
+        return rows
+
+    def _header(self, path: Path, lines: Iterator[tuple[int, list[str]]]) -> list[str]:
+        required, optional = self.row.columns(required=True), self.row.columns(required=False)
+        number, names = next(lines, (0, []))
+        if not names:
+            raise PriceError(
+                f"{path}: is empty; its first line must name the columns {','.join((*optional[:5], *required))}", _FIX
+            )
+        header = [name.lower() for name in names]
+        for name in header:
+            if name not in (*required, *optional):
+                near = difflib.get_close_matches(name, (*required, *optional), 1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join((*optional, *required))}"
+                raise PriceError(f"{path}:{number}: {name or '(empty)'}: is no column of a {self.name}; {hint}", _FIX)
+            if header.count(name) > 1:
+                raise PriceError(f"{path}:{number}: {name}: stands twice in the header", _FIX)
+        for name in required:
+            if name not in header:
+                raise PriceError(f"{path}:{number}: {name}: is missing in the header, which names {', '.join(header)}", _FIX)
+        return header
 
 
 _FIX = "correct the file; nothing of it was used"
 
 
-def read_lines(path: Path, kind: Kind) -> tuple[list[str], Lines]:
-    """The header and (line number, fields) of each further row, fields stripped of blanks around them.
-
-    Blank lines, lines of commas only and lines beginning with # are passed over. Raises PriceError.
-    """
-    lines = _fields(path, _text(path, kind))
-    required, optional = kind.required, kind.optional
-    first = next(lines, None)
-    if first is None:
-        raise PriceError(f"{path}: is empty; its first line must name the columns {','.join((*optional[:5], *required))}", _FIX)
-    number, header = first[0], [name.lower() for name in first[1]]
-    for name in header:
-        if name not in (*required, *optional):
-            near = difflib.get_close_matches(name, (*required, *optional), 1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join((*optional, *required))}"
-            raise PriceError(f"{path}:{number}: {name or '(empty)'}: is no column of a {kind.name}; {hint}", _FIX)
-        if header.count(name) > 1:
-            raise PriceError(f"{path}:{number}: {name}: stands twice in the header", _FIX)
-    for name in required:
-        if name not in header:
-            raise PriceError(f"{path}:{number}: {name}: is missing in the header, which names {', '.join(header)}", _FIX)
-    return header, _full(path, header, lines)
-
-
-def _text(path: Path, kind: Kind) -> str:
-    try:
-        # -sig: spreadsheets begin a UTF-8 file with a byte order mark
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise unreadable(path, kind, error) from None
-    except UnicodeDecodeError as error:
-        raise PriceError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8") from None
-
-
-def unreadable(path: Path, kind: Kind, error: OSError) -> PriceError:
-    """The error for a file that cannot be opened or read."""
-    return PriceError(f"cannot read the {kind.name} {path}: {error.strerror}", f"set {kind.key} in gpucost.toml")
-
-
-def _fields(path: Path, text: str) -> Lines:
+def _fields(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line that holds anything, and its fields, stripped of blanks around them."""
     # line by line, not as a whole: no field holds a line break, and every message needs its line
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         if line.lstrip().startswith("#"):
@@ -204,73 +280,19 @@ def _fields(path: Path, text: str) -> Lines:
             yield number, fields
 
 
-def _full(path: Path, header: list[str], lines: Lines) -> Lines:
-    for number, fields in lines:
-        if len(fields) != len(header):
-            column = header[len(fields)] if len(fields) < len(header) else f"column {len(header) + 1}"
-            raise PriceError(f"{path}:{number}: {column}: the line has {len(fields)} fields, the header {len(header)}", _FIX)
-        yield number, fields
+BOOK = Kind("price book", "[prices] book", BookRow)
 
 
-FILE = Kind(
-    name="price book",
-    key="[prices] book",
-    required=("price_per_hour", "currency"),
-    optional=("provider", "region", "zone", "instance_type", "purchase_option", "effective_start", "per", "node_selector"),
-)
+def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None, text: str | None = None) -> list[BookRow]:
+    """All rows of a price book, in its order; prices in another currency than `currency` need a rate in `fx`.
 
-
-@dataclass(frozen=True, slots=True)
-class BookRow:
-    """One price: None in a field matches anything; prices are per hour of a whole node, or of one GPU where per_gpu."""
-
-    line: int
-    provider: str | None
-    region: str | None
-    zone: str | None
-    instance_type: str | None
-    purchase_option: str | None
-    price_per_hour: Decimal
-    currency: str
-    per_gpu: bool
-    selector: tuple[tuple[str, str], ...]  # (label as kube-state-metrics sanitizes it, value), sorted
-    start: datetime | None
-    as_of: date | None  # the day, in the config's time zone, that start falls on
-
-    @property
-    def specificity(self) -> int:
-        """Higher wins: labels selected, instance type, zone, region, provider, purchase option, in that order."""
-        given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
-        return len(self.selector) << 5 | sum((field is not None) << bit for bit, field in enumerate(reversed(given)))
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What the row prices; rows of one key are steps in time."""
-        # these price the same nodes, and none comes before another
-        option = "on_demand" if self.purchase_option in ("savings_plan", "cud") else self.purchase_option
-        return (self.provider, self.region, self.zone, self.instance_type, option, self.selector)
-
-
-def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None) -> list[BookRow]:
-    """All rows of a price book, in the file's order; prices in another currency than `currency` need a rate in `fx`.
-
-    Raises PriceError naming file, line and column where anything in it cannot be used, also for two rows
-    that price the same thing from the same moment.
+    The file may be about to be written: then `text` is what it will hold. Raises PriceError naming file, line and column where
+    anything in it cannot be used, also for two rows that price the same thing from the same moment.
     """
-    header, lines = read_lines(path, FILE)
-    known = frozenset({currency, *(fx.steps if fx else ())})
-    rows = []
-    for number, fields in lines:
-        record = dict(zip(header, fields, strict=True))
-        try:
-            rows.append(_row(number, record, known, timezone))
-        except BadField as error:
-            raise PriceError(
-                f"{path}:{number}: {error.column}: {error.reason}", "correct the line; nothing of the file was used"
-            ) from None
-    seen: dict[tuple[object, ...], int] = {}
+    rows = BOOK.read(path, {"currencies": {currency, *(fx.steps if fx else ())}, "timezone": timezone}, text)
+    lines: dict[tuple[object, ...], int] = {}
     for row in rows:
-        first = seen.setdefault((row.key, row.start), row.line)
+        first = lines.setdefault((row.key, row.effective_start[0]), row.line)
         if first != row.line:
             raise PriceError(
                 f"{path}: lines {first} and {row.line} price the same nodes from the same moment",
@@ -285,66 +307,26 @@ CREATE OR REPLACE TEMP TABLE price_book AS
 SELECT unnest($line::INTEGER[]) AS line, unnest($specificity::INTEGER[]) AS specificity, unnest($provider::VARCHAR[]) AS provider,
     unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone, unnest($instance_type::VARCHAR[]) AS instance_type,
     unnest($purchase_option::VARCHAR[]) AS purchase_option, unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12) AS price_per_hour,
-    unnest($currency::VARCHAR[]) AS currency, unnest($per_gpu::BOOLEAN[]) AS per_gpu,
+    unnest($currency::VARCHAR[]) AS currency, unnest($per::VARCHAR[]) = 'gpu' AS per_gpu,
     unnest($selector_labels::VARCHAR[][]) AS selector_labels, unnest($selector_values::VARCHAR[][]) AS selector_values,
     unnest($start_ms::BIGINT[]) AS start_ms, unnest($price_as_of::DATE[]) AS price_as_of"""
+_AS_THEY_ARE = ("line", "specificity", "provider", "region", "zone", "instance_type", "purchase_option", "currency", "per")
 
 
 def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
     """Create the temporary table price_book from the config's price book; empty where there is none. Raises PriceError."""
     rows = read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else []
-    columns = {
-        "line": [row.line for row in rows],
-        "specificity": [row.specificity for row in rows],
-        "provider": [row.provider for row in rows],
-        "region": [row.region for row in rows],
-        "zone": [row.zone for row in rows],
-        "instance_type": [row.instance_type for row in rows],
-        "purchase_option": [row.purchase_option for row in rows],
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in _AS_THEY_ARE}
+    columns |= {
         "price_per_hour": [str(row.price_per_hour) for row in rows],
-        "currency": [row.currency for row in rows],
-        "per_gpu": [row.per_gpu for row in rows],
-        "selector_labels": [[label for label, _ in row.selector] for row in rows],
-        "selector_values": [[value for _, value in row.selector] for row in rows],
-        "start_ms": [round(row.start.timestamp() * 1000) if row.start else None for row in rows],
-        "price_as_of": [row.as_of for row in rows],
+        "selector_labels": [[label for label, _ in row.node_selector] for row in rows],
+        "selector_values": [[value for _, value in row.node_selector] for row in rows],
+        "start_ms": [round(start.timestamp() * 1000) if (start := row.effective_start[0]) else None for row in rows],
+        "price_as_of": [row.effective_start[1] for row in rows],
     }
     con.execute(_BOOK, columns)
 
 
 def book_digest(config: Config) -> str:
     """A digest of the price book's text; empty where there is none. Raises PriceError if it cannot be read."""
-    if config.prices.book is None:
-        return ""
-    try:
-        return sha256(config.prices.book.read_bytes()).hexdigest()
-    except OSError as error:
-        raise unreadable(config.prices.book, FILE, error) from None
-
-
-def _row(number: int, record: dict[str, str], currencies: frozenset[str], timezone: ZoneInfo) -> BookRow:
-    currency = currency_code(record["currency"])
-    if currency not in currencies:
-        raise BadField(
-            "currency", f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates"
-        )
-    start, as_of = effective_start(record.get("effective_start", ""), timezone)
-    option = one_of("purchase_option", record.get("purchase_option", "").replace("-", "_"), PURCHASE_OPTIONS)
-    return BookRow(
-        line=number,
-        provider=_folded(record, "provider"),
-        region=_folded(record, "region"),
-        zone=_folded(record, "zone"),
-        instance_type=_folded(record, "instance_type"),
-        purchase_option=option,
-        price_per_hour=exact_price(record["price_per_hour"]),
-        currency=currency,
-        per_gpu=one_of("per", record.get("per", ""), ("node", "gpu")) == "gpu",
-        selector=node_selector(record.get("node_selector", "")),
-        start=start,
-        as_of=as_of,
-    )
-
-
-def _folded(record: dict[str, str], column: str) -> str | None:
-    return record.get(column, "").lower() or None
+    return BOOK.digest(config.prices.book)

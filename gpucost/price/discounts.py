@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpucost.engine import run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
-from gpucost.price.book import capacity_type
+from gpucost.price.book import PURCHASE_OPTIONS
 
 if TYPE_CHECKING:
     from datetime import date
@@ -24,30 +24,23 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
 
     Expects the catalog's tables. Raises PriceError for a GPU model that neither the catalog nor any node knows.
     """
-    all_of_them = config.prices.discounts
+    discounts = config.prices.discounts
 
     def instant(day: date | None) -> int | None:
         return to_ms(local_midnight(day, config.tz)) if day else None
 
-    def folded(texts: list[str | None]) -> list[str | None]:
-        return [text.lower() if text else None for text in texts]
-
     columns = {
-        "number": list(range(1, len(all_of_them) + 1)),
-        "factor": [f"{1 - item.percent / Decimal(100):f}" for item in all_of_them],
-        "provider": folded([item.provider for item in all_of_them]),
-        "instance_family": folded([item.instance_family for item in all_of_them]),
-        "gpu_model": [item.gpu_model for item in all_of_them],
-        "capacity_type": [capacity_type(item.purchase_option) for item in all_of_them],
-        "price_sources": [list(item.price_sources) for item in all_of_them],
-        "from_ms": [instant(item.effective_start) for item in all_of_them],
-        "to_ms": [instant(item.effective_end) for item in all_of_them],
+        "number": list(range(1, len(discounts) + 1)),
+        "factor": [f"{1 - item.percent / Decimal(100):f}" for item in discounts],
+        "provider": [item.provider for item in discounts],
+        "instance_family": [item.instance_family for item in discounts],
+        "gpu_model": [item.gpu_model for item in discounts],
+        "capacity_type": [PURCHASE_OPTIONS.get(item.purchase_option or "") for item in discounts],
+        "price_sources": [list(item.price_sources) for item in discounts],
+        "from_ms": [instant(item.effective_start) for item in discounts],
+        "to_ms": [instant(item.effective_end) for item in discounts],
     }
-    run_stage(con, __package__ or "", "15_discounts", columns)
-    _refuse_unknown_models(con)
-
-
-def _refuse_unknown_models(con: DuckDBPyConnection) -> None:
+    run_stage(con, "gpucost.price", "15_discounts", columns)
     unknown = con.execute(
         "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n USING (gpu_model) "
         "WHERE NOT d.is_known ORDER BY ALL"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gpucost.engine import answer_rows
+from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
@@ -33,32 +33,23 @@ _SELECTOR = 128
 _BOOK_RANK = 1_000_000
 
 
-def why_won(source: str, rank: int, other: str, other_rank: int) -> str:
-    """Why the price of `source` with `rank` won over the next one."""
+def _why(winner: tuple[str, int], loser: tuple[str, int], *, won: bool) -> str:
+    """Why of two candidates, (source, rank) each, the one wins, or (not `won`) the other loses."""
+    (source, rank), (other, other_rank) = winner, loser
+    by_option = f"wins: its {_OPTION_FIRST}" if won else f"the winner's {_OPTION_FIRST}"
     if source != other:
-        return f"wins: {SOURCES[source]} comes before {SOURCES[other]}"
-    if source == "price_book":
-        more = _difference(rank, other_rank)
-        return f"wins: more specific, {more}" if more else f"wins: its {_OPTION_FIRST}"
-    if source == "spot_history":
-        return f"wins: {_SPOT[rank]} comes before {_SPOT[other_rank]}"
-    if rank // _PLACES != other_rank // _PLACES:
-        return f"wins: its {_OPTION_FIRST}"
-    return f"wins: {_LIST[rank % _PLACES]} comes before {_LIST[other_rank % _PLACES]}"
-
-
-def why_lost(source: str, rank: int, winner: str, winner_rank: int) -> str:
-    """Why the price of `source` with `rank` lost to the winner."""
-    if source != winner:
-        return f"{SOURCES[winner]} comes first"
-    if source == "price_book":
-        more = _difference(winner_rank, rank)
-        return f"less specific: the winner {more}" if more else f"the winner's {_OPTION_FIRST}"
-    if source == "spot_history":
-        return f"{_SPOT[winner_rank]} comes first"
-    if rank // _PLACES != winner_rank // _PLACES:
-        return f"the winner's {_OPTION_FIRST}"
-    return f"{_LIST[winner_rank % _PLACES]} comes first"
+        first, second = SOURCES[source], SOURCES[other]
+    elif source == "price_book":
+        if more := _difference(rank, other_rank):
+            return f"wins: more specific, {more}" if won else f"less specific: the winner {more}"
+        return by_option
+    elif source == "spot_history":
+        first, second = _SPOT[rank], _SPOT[other_rank]
+    elif rank // _PLACES != other_rank // _PLACES:
+        return by_option
+    else:
+        first, second = _LIST[rank % _PLACES], _LIST[other_rank % _PLACES]
+    return f"wins: {first} comes before {second}" if won else f"{first} comes first"
 
 
 def _difference(more: int, less: int) -> str | None:
@@ -140,17 +131,23 @@ def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetim
     node = _node(con, name, at, cluster)
     at_ms = to_ms(at) if at else to_ms(node.up_to) - 1
     price_nodes(con, config, node.node_id)
-    rows = con.execute(
+    con.execute(
         "SELECT price_per_hour, currency, price_source, price_as_of, origin, from_ms, to_ms, rank FROM price_candidates "
         "WHERE from_ms <= $at AND $at < to_ms ORDER BY rank DESC",
         {"at": at_ms},
-    ).fetchall()
-    candidates = tuple(
-        Candidate(price, currency, source, as_of, origin, from_ms(start), from_ms(end), not place, _why(rows, place))
-        for place, (price, currency, source, as_of, origin, start, end, _) in enumerate(rows)
     )
+    rows = dicts(con)
+    ranks = [(row["price_source"], row.pop("rank")) for row in rows]
+    candidates = []
+    for place, row in enumerate(rows):
+        why = "the only price that fits"
+        if len(rows) > 1:
+            why = _why(ranks[0], ranks[place or 1], won=not place)
+        holds_from, holds_to = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
+        candidates.append(Candidate(**row, holds_from=holds_from, holds_to=holds_to, wins=not place, why=why))
     steps, price = _steps(con, config, node.node_id, at_ms)
-    return NodePrice(node, from_ms(at_ms), config.currency, candidates, steps, price, None if steps else _fix(con, node, at_ms))
+    fix = None if steps else _fix(con, node, at_ms)
+    return NodePrice(node, from_ms(at_ms), config.currency, tuple(candidates), steps, price, fix)
 
 
 def shown_price(price: Decimal) -> str:
@@ -167,13 +164,6 @@ def shown_rows(named: Sequence[str], count: int) -> str:
     return "; ".join(texts) + (f" and {count - len(named):,} more" if count > len(named) else "")
 
 
-def _why(rows: list[tuple[Any, ...]], place: int) -> str:
-    (_, _, source, _, _, _, _, rank), best = rows[place], rows[0]
-    if place:
-        return why_lost(source, rank, best[2], best[7])
-    return why_won(source, rank, rows[1][2], rows[1][7]) if len(rows) > 1 else "the only price that fits"
-
-
 def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) -> tuple[tuple[Step, ...], Decimal | None]:
     segment = con.execute(
         "SELECT price_per_hour, price_source, origin, listed_per_hour, currency, rate, coalesce(discounts, []) "
@@ -184,15 +174,14 @@ def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) ->
         return (), None
     final, source, origin, price, currency, rate, numbers = segment
     steps = [Step("price", f"{origin}, in {currency}", Decimal(1), price)]
-    if source == "bill":
-        for row in answer_rows(con, "gpucost.price.bill", "70_discount_step", {"node_id": node_id, "at_ms": at_ms}):
-            gross = row["gross_per_hour"]
-            less = f"{shown_price(gross)} less {shown_price(-row['per_hour'])} {currency}"
-            detail = f"{less} by discounts of the bill, {shown_rows(row['first_rows'], row['rows'])}"
-            before = Step(
-                "price", f"{origin.replace(', less discounts', '')}, before discounts, in {currency}", Decimal(1), gross
-            )
-            steps = [before, Step("bill discount", detail, round(price / gross, 9) if gross else Decimal(0), price)]
+    moment = {"node_id": node_id, "at_ms": at_ms}
+    for row in answer_rows(con, "gpucost.price.bill", "70_discount_step", moment) if source == "bill" else ():
+        gross = row["gross_per_hour"]
+        before = f"{origin.replace(', less discounts', '')}, before discounts, in {currency}"
+        less = f"{shown_price(gross)} less {shown_price(-row['per_hour'])} {currency}"
+        detail = f"{less} by discounts of the bill, {shown_rows(row['first_rows'], row['rows'])}"
+        kept = round(price / gross, 9) if gross else Decimal(0)
+        steps = [Step("price", before, Decimal(1), gross), Step("bill discount", detail, kept, price)]
     if currency != config.currency:
         day = from_ms(at_ms).astimezone(config.tz).date()
         price = price * rate
@@ -201,38 +190,34 @@ def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) ->
         discount = config.prices.discounts[number - 1]
         kept = 1 - discount.percent / 100
         price = price * kept
-        shown = discount.model_dump(exclude={"percent", "price_sources"}, exclude_none=True)
-        asked = ", ".join(f"{key} = {value}" for key, value in shown.items()) or "all nodes"
-        steps.append(Step("discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {asked}", kept, price))
+        conditions = discount.model_dump(exclude={"percent", "price_sources"}, exclude_none=True)
+        nodes = ", ".join(f"{key} = {value}" for key, value in conditions.items()) or "all nodes"
+        steps.append(Step("discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}", kept, price))
     return tuple(steps), final
 
 
 def _fix(con: DuckDBPyConnection, node: Node, at_ms: int) -> str | None:
-    found = con.execute(
+    row = con.execute(
         "SELECT fix FROM warnings WHERE code = 'unpriced_node' AND subject = coalesce($type, $model, 'unnamed type') "
         "AND from_ms <= $at AND $at < to_ms AND coalesce(cluster = $cluster, true) ORDER BY ALL LIMIT 1",
         {"type": node.instance_type, "model": node.gpu_model, "at": at_ms, "cluster": node.cluster},
     ).fetchone()
-    return found[0] if found else None
+    return row[0] if row else None
 
 
 def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str | None) -> Node:
-    rows = con.execute(
+    con.execute(
         "SELECT node_id, cluster, node, up_from_ms, up_to_ms, provider, region, zone, instance_type, capacity_type, gpu_model, "
         "gpu_count FROM nodes WHERE node = $node AND coalesce(cluster = $cluster, true) ORDER BY up_from_ms, cluster",
         {"node": name, "cluster": cluster},
-    ).fetchall()
-    lives = [
-        Node(number, in_cluster, node, from_ms(start), from_ms(end), *facts)
-        for number, in_cluster, node, start, end, *facts in rows
-    ]
+    )
+    lives = [Node(up_from=from_ms(row.pop("up_from_ms")), up_to=from_ms(row.pop("up_to_ms")), **row) for row in dicts(con)]
     if not lives:
         raise _unknown(con, name, cluster)
     fitting = [life for life in lives if life.up_from <= at < life.up_to] if at else lives
-    if not fitting:
+    if at and not fitting:
         spans = "; ".join(f"{iso(life.up_from)} .. {iso(life.up_to)}" for life in lives[-3:])
-        when = iso(at) if at else "any time"
-        raise GpucostError(f"node {name} was not up at {when}", f"it was up {spans}: --at takes a time in there")
+        raise GpucostError(f"node {name} was not up at {iso(at)}", f"it was up {spans}: --at takes a time in there")
     clusters = sorted({life.cluster for life in fitting})
     if len(clusters) > 1:
         raise UsageError(f"node {name} is in {len(clusters)} clusters: {', '.join(clusters)}", f"add --cluster {clusters[0]}")
@@ -245,8 +230,7 @@ def _unknown(con: DuckDBPyConnection, name: str, cluster: str | None) -> Gpucost
         return GpucostError("no node with GPUs was seen yet", "gpucost collect prometheus")
     where = f" in cluster {cluster}" if cluster else ""
     if name in names:
-        found = con.execute("SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name]).fetchall()
-        clusters = [str(row[0]) for row in found]
-        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(clusters)}")
+        clusters = con.execute("SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name]).fetchall()
+        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(str(row[0]) for row in clusters)}")
     near = difflib.get_close_matches(name, names, 3, 0.5) or names[:3]
     return UsageError(f"there is no node {name} with GPUs{where}", f"did you mean {' or '.join(near)}?")

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from hashlib import sha256
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BeforeValidator, ValidationInfo
 
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
-from gpucost.price.book import BadField, Kind, bare_date, currency_code, exact_number, read_lines, unreadable
+from gpucost.price.book import BadField, FileRow, Kind, bare_date, currency_code, exact_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +26,28 @@ if TYPE_CHECKING:
 
 Steps = tuple[tuple[date, Decimal], ...]
 
-FILE = Kind("file of rates", "[prices] fx_rates", ("date", "currency", "rate"))
 _WHOLE_DIGITS, _DECIMALS = 6, 12
+
+
+def _other_currency(text: str, info: ValidationInfo) -> str:
+    currency, own = currency_code(text), (info.context or {})["currency"]
+    if currency == own:
+        raise BadField("currency", f"is {own}, the config's own: a rate says what another currency is worth in {own}")
+    return currency
+
+
+Day = date
+
+
+class RateRow(FileRow, frozen=True):
+    """What one unit of a currency is worth from a local day on."""
+
+    date: Annotated[Day, BeforeValidator(lambda text: bare_date("date", text))]
+    currency: Annotated[str, BeforeValidator(_other_currency)]
+    rate: Annotated[Decimal, BeforeValidator(lambda text: exact_number("rate", text, _WHOLE_DIGITS, _DECIMALS))]
+
+
+RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +66,17 @@ class FxRates:
         if currency == self.currency:
             return Decimal(1)
         steps = self.steps.get(currency, ())
-        found = bisect_right(steps, day, key=itemgetter(0))
-        return steps[found - 1][1] if found else None
+        begun = bisect_right(steps, day, key=itemgetter(0))
+        return steps[begun - 1][1] if begun else None
 
-    def convert(self, amount: Decimal, currency: str, day: date) -> Decimal:
-        """`amount` of `currency` in this currency at the day's rate, unrounded. Raises PriceError where there is no rate."""
+    def convert(self, amount: Decimal, currency: str, day: date, what: str | None = None) -> Decimal:
+        """`amount` of `currency`, which is that of `what`, in this currency at the day's rate, unrounded.
+
+        Raises PriceError where there is no rate.
+        """
         rate = self.rate(currency, day)
         if rate is None:
-            raise self.missing(currency, f"a price in {currency}", day)
+            raise self.missing(currency, what or f"a price in {currency}", day)
         return amount * rate
 
     def missing(self, currency: str, what: str, day: date | None = None) -> PriceError:
@@ -78,9 +102,11 @@ def rates(config: Config) -> FxRates:
         steps[currency][date.min] = _fitting(rate, f"[prices] fx.{currency}")
     path = config.prices.fx_rates
     if path:
-        for line, (day, currency, rate) in _read(path, config.currency).items():
-            if steps[currency].setdefault(day, rate) != rate:
-                raise PriceError(f"{path}:{line}: date: has a second rate of {currency} on {day}", "remove one of them")
+        for row in RATES.read(path, {"currency": config.currency}):
+            if steps[row.currency].setdefault(row.date, row.rate) != row.rate:
+                raise PriceError(
+                    f"{path}:{row.line}: date: has a second rate of {row.currency} on {row.date}", "remove one of them"
+                )
     return FxRates(config.currency, {currency: tuple(sorted(days.items())) for currency, days in steps.items()}, path)
 
 
@@ -91,61 +117,36 @@ def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
     """
     if budget.amount is None or budget.currency in (None, config.currency):
         return budget.amount
-    known = rates(config)
-    rate = known.rate(budget.currency, day)
-    if rate is None:
-        raise known.missing(budget.currency, f"the budget {budget.name!r} in {budget.currency}", day)
-    return budget.amount * rate
+    return rates(config).convert(budget.amount, budget.currency, day, f"the budget {budget.name!r} in {budget.currency}")
 
 
 def fx_digest(config: Config) -> str:
     """A digest of the text of the file of rates; empty where there is none. Raises PriceError if it cannot be read."""
-    path = config.prices.fx_rates
-    if path is None:
-        return ""
-    try:
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise unreadable(path, FILE, error) from None
+    return RATES.digest(config.prices.fx_rates)
 
 
+_EVER = -(2**62)
 # What one unit of a currency is worth in the config's: half-open intervals that cover all time.
 _RATES = """
 CREATE OR REPLACE TEMP TABLE fx_rates AS
-SELECT unnest($currency::VARCHAR[]) AS currency, coalesce(unnest($from_ms::BIGINT[]), -4611686018427387904) AS from_ms,
-    coalesce(unnest($to_ms::BIGINT[]), 4611686018427387904) AS to_ms, unnest($rate::VARCHAR[])::DECIMAL(18, 12) AS rate"""
+WITH steps AS (
+    SELECT unnest($currency::VARCHAR[]) AS currency, unnest($from_ms::BIGINT[]) AS from_ms,
+        unnest($rate::VARCHAR[])::DECIMAL(18, 12) AS rate
+)
+SELECT currency, from_ms, lead(from_ms, 1, 4611686018427387904) OVER (PARTITION BY currency ORDER BY from_ms) AS to_ms, rate
+FROM steps"""
 
 
 def load_rates(con: DuckDBPyConnection, config: Config, known: FxRates) -> None:
     """Create the temporary table fx_rates: the currency itself at 1, every other by local days, null before its first."""
-    rows: list[tuple[str, int | None, int | None, str | None]] = [(known.currency, None, None, "1")]
+    rows: list[tuple[str, int, str | None]] = [(known.currency, _EVER, "1")]
     for currency, steps in known.steps.items():
-        starts = [None if day == date.min else to_ms(local_midnight(day, config.tz)) for day, _ in steps]
-        values = [str(rate) for _, rate in steps]
-        if starts[0] is not None:
-            rows.append((currency, None, starts[0], None))
-        rows += zip([currency] * len(steps), starts, [*starts[1:], None], values, strict=True)
-    columns = dict(zip(("currency", "from_ms", "to_ms", "rate"), map(list, zip(*rows, strict=True)), strict=True))
-    con.execute(_RATES, columns)
-
-
-def _read(path: Path, own: str) -> dict[int, tuple[date, str, Decimal]]:
-    """(date, currency, rate) by the number of their line."""
-    header, lines = read_lines(path, FILE)
-    found = {}
-    for number, fields in lines:
-        record = dict(zip(header, fields, strict=True))
-        try:
-            currency = currency_code(record["currency"])
-            if currency == own:
-                raise BadField("currency", f"is {own}, the config's own: a rate says what another currency is worth in {own}")
-            rate = exact_number("rate", record["rate"], _WHOLE_DIGITS, _DECIMALS)
-            found[number] = (bare_date("date", record["date"]), currency, rate)
-        except BadField as error:
-            raise PriceError(
-                f"{path}:{number}: {error.column}: {error.reason}", "correct the line; nothing of the file was used"
-            ) from None
-    return found
+        if steps[0][0] != date.min:
+            rows.append((currency, _EVER, None))
+        for day, rate in steps:
+            rows.append((currency, _EVER if day == date.min else to_ms(local_midnight(day, config.tz)), str(rate)))
+    currencies, starts, values = map(list, zip(*rows, strict=True))
+    con.execute(_RATES, {"currency": currencies, "from_ms": starts, "rate": values})
 
 
 def _fitting(rate: Decimal, key: str) -> Decimal:

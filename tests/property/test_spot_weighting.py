@@ -60,7 +60,7 @@ def test_histories_weigh_as_a_plain_calculation_does(facts: dict[int, Decimal], 
     ]
     assert zone.changes == max(0, len(steps) - 1)
     if covered:
-        assert zone.mean == (cost / covered).quantize(Decimal("0.000001"))
-        assert (zone.lowest, zone.highest) == (min(p for _, _, p in steps), max(p for _, _, p in steps))
+        assert zone.mean_price_per_hour == (cost / covered).quantize(Decimal("0.000001"))
+        assert (zone.min_price_per_hour, zone.max_price_per_hour) == (min(p for _, _, p in steps), max(p for _, _, p in steps))
     else:
-        assert zone.mean is None
+        assert zone.mean_price_per_hour is None

@@ -6,11 +6,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -21,42 +19,30 @@ from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, collect_spot
 from gpucost.config.model import Aws, Azure, Config
 from gpucost.store.connection import Store
+from tests.services import price_clouds
+from tests.services.price_clouds import Cloud, Handler, Reply
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 Answer = tuple[int, str, dict[str, str]]
 
 
-@contextmanager
-def serving(answer: Callable[[str, dict[str, str], bytes], Answer]) -> Iterator[str]:
-    """A local HTTP server; `answer` is given path, headers and body, and gives status, text and headers."""
+class Answering(Handler):
+    """`answer` is given path, headers and body, and gives status, text and headers."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    answer: Callable[[str, dict[str, str], bytes], Answer]
 
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, text, headers = answer(self.path, dict(self.headers), body)
-            data = text.encode()
-            self.send_response(status)
-            for name, value in {"Content-Type": "text/xml", "Content-Length": str(len(data)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
+    def do_POST(self) -> None:  # noqa: N802
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status, text, headers = type(self).answer(self.path, dict(self.headers), body)
+        more = {name: value for name, value in headers.items() if name != "Content-Type"}
+        self.reply(Reply(status, text.encode(), more), headers.get("Content-Type", "text/xml"))
 
-        do_GET = do_POST = _serve  # noqa: N815
+    do_GET = do_POST  # noqa: N815
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+def serving(answer: Callable[[str, dict[str, str], bytes], Answer]) -> AbstractContextManager[str]:
+    return price_clouds.serving(Answering, Cloud(), answer=staticmethod(answer))
 
 
 def item(at: str, price: str, zone: str = "us-east-1a", instance_type: str = "p4d.24xlarge") -> str:

@@ -27,26 +27,25 @@ def test_reads_every_field(tmp_path: Path) -> None:
     header = HEADER + ",per,node_selector"
     line = "AWS,us-east-1,us-east-1a,P4D.24xlarge,on-demand,32.10,USD,2026-10-01T12:00:00Z,gpu,pool=a;example.com/kind=x y"
     [row] = read(tmp_path, f"{header}\n{line}\n")
-    assert row == BookRow(
-        line=2,
-        provider="aws",
-        region="us-east-1",
-        zone="us-east-1a",
-        instance_type="p4d.24xlarge",
-        purchase_option="on_demand",
-        price_per_hour=Decimal("32.10"),
-        currency="USD",
-        per_gpu=True,
-        selector=(("label_example_com_kind", "x y"), ("label_pool", "a")),
-        start=datetime(2026, 10, 1, 12, tzinfo=UTC),
-        as_of=date(2026, 10, 1),
-    )
+    assert row.model_dump() == {
+        "line": 2,
+        "provider": "aws",
+        "region": "us-east-1",
+        "zone": "us-east-1a",
+        "instance_type": "p4d.24xlarge",
+        "purchase_option": "on_demand",
+        "price_per_hour": Decimal("32.10"),
+        "currency": "USD",
+        "per": "gpu",
+        "node_selector": (("label_example_com_kind", "x y"), ("label_pool", "a")),
+        "effective_start": (datetime(2026, 10, 1, 12, tzinfo=UTC), date(2026, 10, 1)),
+    }
 
 
 def test_byte_order_mark_line_endings_comments_and_blank_lines(tmp_path: Path) -> None:
     text = f"\ufeff# our contract\r\n{HEADER}\r\n\r\n# A100\r\n,,,p4d.24xlarge,spot,12,usd,\r\n,,,,,,,\r\n\r\n"
     [row] = read(tmp_path, text)
-    assert (row.line, row.purchase_option, row.price_per_hour, row.start) == (5, "spot", Decimal(12), None)
+    assert (row.line, row.purchase_option, row.price_per_hour, row.effective_start[0]) == (5, "spot", Decimal(12), None)
 
 
 def test_columns_may_stand_in_any_order_and_most_may_be_missing(tmp_path: Path) -> None:
@@ -56,9 +55,8 @@ def test_columns_may_stand_in_any_order_and_most_may_be_missing(tmp_path: Path) 
 
 def test_a_bare_date_is_local_midnight(tmp_path: Path) -> None:
     summer, winter = read(tmp_path, f"{HEADER}\n,,,a,,1,USD,2026-10-25\n,,,a,,2,USD,2026-10-26\n")
-    assert summer.start == datetime(2026, 10, 24, 22, tzinfo=UTC)
-    assert winter.start == datetime(2026, 10, 25, 23, tzinfo=UTC)
-    assert (summer.as_of, winter.as_of) == (date(2026, 10, 25), date(2026, 10, 26))
+    assert summer.effective_start == (datetime(2026, 10, 24, 22, tzinfo=UTC), date(2026, 10, 25))
+    assert winter.effective_start == (datetime(2026, 10, 25, 23, tzinfo=UTC), date(2026, 10, 26))
 
 
 def test_decimals_are_exact(tmp_path: Path) -> None:

@@ -224,8 +224,8 @@ def test_save_writes_a_row_that_the_book_reads(work: Path) -> None:
     _, err = call("node.toml", "--save", "--node-selector", "node-pool=dgx", "--effective-start", "2026-10-01")
     assert "as its last line" in err
     (row,) = read_book(work / "book.csv", "USD", UTC)
-    assert (row.price_per_hour, row.per_gpu, row.purchase_option) == (Decimal("11.26"), False, None)
-    assert [value for _, value in row.selector] == ["dgx"]
+    assert (row.price_per_hour, row.per, row.purchase_option) == (Decimal("11.26"), "node", None)
+    assert [value for _, value in row.node_selector] == ["dgx"]
     call("node.toml", "--save", "--instance-type", "dgx-h100")
     assert len(read_book(work / "book.csv", "USD", UTC)) == 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
@@ -60,7 +61,6 @@ class PriceResult:
     prices: int = 0
     priced_types: int = 0
     components: int = 0
-    instance_types: int = 0
     replaced: tuple[Replaced, ...] = ()
     unchanged: int = 0
     skipped: NoCredentials | None = None
@@ -89,49 +89,45 @@ def collect_prices(
     seen = node_regions(store)
     results = []
     for provider in providers:
-        own = [region for region in regions if is_region_of(provider, region)]
 
-        def told(words: str, provider: str = provider) -> None:
+        def say(words: str, provider: str = provider) -> None:
             if tell is not None:
                 tell(f"{provider}: {words}")
 
-        near = [region for region in seen if is_region_of(provider, region)]
-        collector = _collectors()[provider](config, own, near, now.date(), told)
+        result = partial(PriceResult, provider, now.date())
+        named, near = ([region for region in some if is_region_of(provider, region)] for some in (regions, seen))
         try:
-            found = collector.fetch()
-            told("writing")
-            replaced, unchanged = _compared(store, found)
-            load_prices(store, found, now)
+            answer = _collectors()[provider](config, named, near, now.date(), say).fetch()
+            say("writing")
+            replaced, unchanged = _compared(store, answer)
+            load_prices(store, answer, now)
         except NoCredentials as error:
-            results.append(PriceResult(provider, now.date(), skipped=error))
+            results.append(result(skipped=error))
         except StoreError:
             raise
         except GpucostError as error:
-            results.append(PriceResult(provider, now.date(), error=error))
+            results.append(result(error=error))
         else:
             results.append(
-                PriceResult(
-                    provider,
-                    now.date(),
-                    tuple(sorted({price.region for price in found.prices})),
-                    len(found.prices),
-                    len({price.instance_type for price in found.prices}),
-                    len(found.components),
-                    len(found.instance_types),
-                    replaced,
-                    unchanged,
+                result(
+                    regions=tuple(sorted({price.region for price in answer.prices})),
+                    prices=len(answer.prices),
+                    priced_types=len({price.instance_type for price in answer.prices}),
+                    components=len(answer.components),
+                    replaced=replaced,
+                    unchanged=unchanged,
                 )
             )
     return results
 
 
-def _compared(store: Store, found: ProviderPrices) -> tuple[tuple[Replaced, ...], int]:
-    """What of the store and the catalog the prices in `found` replace, and how many stand there already."""
+def _compared(store: Store, answer: ProviderPrices) -> tuple[tuple[Replaced, ...], int]:
+    """What of the store and the catalog the prices in `answer` replace, and how many stand there already."""
     with store.read() if store.exists else scratch_store() as con:
         load_catalog(con)
-        columns = columns_of(ListPrice, found.prices)
+        columns = columns_of(ListPrice, answer.prices)
         del columns["source"], columns["effective_start"]
-        rows = answer_rows(con, __name__, "replaced_prices", {"provider": found.provider, **columns})
+        rows = answer_rows(con, __name__, "replaced_prices", {"provider": answer.provider, **columns})
     known = [Replaced(**row) for row in rows if row["old_price_per_hour"]]
     changed = sorted((price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change))
     return tuple(changed), len(known) - len(changed)

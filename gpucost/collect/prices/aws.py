@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.collect import aws
 from gpucost.collect.base import NoCredentials
-from gpucost.collect.prices.base import PriceCollector, gpu_memory_mib, gpu_model, known_types, one_of_each
+from gpucost.collect.prices.base import (
+    HOURS_PER_YEAR,
+    PriceCollector,
+    again,
+    gpu_memory_mib,
+    gpu_model,
+    known_types,
+    one_of_each,
+    read_as,
+)
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
@@ -24,7 +35,6 @@ if TYPE_CHECKING:
 PRODUCTS = "aws pricing get_products"
 RATES = "aws savingsplans describe_savings_plans_offering_rates"
 
-HOURS_PER_YEAR = 8760  # AWS' own year: a 3-year term has 26,280 hours
 _SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
 
 # What makes a product the plain instance: everything else is another system, tenancy, licence or an unused reservation.
@@ -35,7 +45,7 @@ WANTED = {
     "capacitystatus": "Used",
     "operation": "RunInstances",
 }
-AGAIN = "gpucost collect prices --provider aws"
+AGAIN = again("aws")
 _TERMS = {"1yr": 1, "3yr": 3}
 _PAYMENTS = {"No Upfront": "no_upfront", "Partial Upfront": "partial_upfront", "All Upfront": "all_upfront"}
 _PLANS = {"Compute": "compute", "EC2Instance": "ec2_instance"}
@@ -46,12 +56,10 @@ def product_prices(text: str, region: str, instance_types: Collection[str], day:
 
     None where it is no plain Linux instance of `instance_types`. Raises SourceError where the text is no such product.
     """
-    try:
+    with read_as(f"aws: a product of {region} cannot be read, half an answer", AGAIN):
         product = json.loads(text)
         if is_plain(product["product"]["attributes"], region, instance_types):
-            yield from term_prices(product["product"]["attributes"]["instanceType"], product["terms"], region, day, PRODUCTS)
-    except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
-        raise SourceError(f"aws: a product of {region} cannot be read, half an answer: {_short(error)}", AGAIN) from error
+            yield from _term_prices(_bulk_rows(product), region, day, PRODUCTS)
 
 
 def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collection[str]) -> bool:
@@ -64,89 +72,47 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
     return all(attributes.get(name) == value for name, value in WANTED.items())
 
 
-def term_prices(instance_type: str, terms: Mapping[str, Any], region: str, day: date, source: str) -> Iterator[ListPrice]:
-    """The on-demand and reserved prices in the `terms` of a product. Raises ValueError or KeyError where they cannot be read."""
-    for term in terms.get("OnDemand", {}).values():
-        yield from _term(region, instance_type, term, day, source)
-    for term in terms.get("Reserved", {}).values():
-        yield from _term(region, instance_type, term, day, source, **_commitment(term["termAttributes"]))
+def _bulk_rows(product: Mapping[str, Any]) -> Iterator[Row]:
+    """A product of get_products as rows of the bulk price list."""
+    name = product["product"]["attributes"]["instanceType"]
+    for kind, terms in product["terms"].items():
+        for code, term in terms.items():
+            commitment = {key.lower(): value for key, value in term.get("termAttributes", {}).items()}
+            shared = {"sku": "", "instancetype": name, "termtype": kind, "offertermcode": code, **commitment}
+            for dimension in term["priceDimensions"].values():
+                priced = {"effectivedate": term["effectiveDate"], "unit": dimension["unit"]}
+                for currency, amount in dimension["pricePerUnit"].items():
+                    yield {**shared, **priced, "currency": currency, "priceperunit": amount}
 
 
-def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
-    """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
+def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> Iterator[ListPrice]:
+    """The prices of terms that have begun, one per currency: per hour, and what is paid upfront spread over the term's hours.
 
-    The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
-    Raises SourceError where the rate cannot be read.
+    Raises ValueError or KeyError where they cannot be read.
     """
-    try:
-        offering = rate["savingsPlanOffering"]
-        about = {item["name"]: item["value"] for item in rate["properties"]}
-        plan = _PLANS.get(offering["planType"])
-        term = round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR)
-        price = Decimal(str(rate["rate"]))
-        plain = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in rate["usageType"]
-        # what stands unused in a reservation is charged under a usage of its own
-        if not plain or "UnusedBox" in rate["usageType"] or plan is None or price <= 0:
-            return None
-        if about["instanceType"] not in instance_types:
-            return None
-        return ListPrice(
-            region=about["region"],
-            instance_type=about["instanceType"],
-            purchase_option="savings_plan",
-            term_years=term,
-            payment_option=_PAYMENTS[offering["paymentOption"]],
-            offering=plan,
-            price_per_hour=price,
-            currency=offering["currency"],
-            source=source,
-        )
-    except (ValueError, KeyError, TypeError, InvalidOperation) as error:
-        raise SourceError(f"aws: a rate of Savings Plans cannot be read: {_short(error)}", AGAIN) from error
-
-
-def _commitment(about: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "purchase_option": "reserved",
-        "term_years": _TERMS[about["LeaseContractLength"]],
-        "payment_option": _PAYMENTS[about["PurchaseOption"]],
-        "offering": about["OfferingClass"],
-    }
-
-
-def _term(
-    region: str,
-    instance_type: str,
-    term: Mapping[str, Any],
-    day: date,
-    source: str,
-    *,
-    purchase_option: str = "on_demand",
-    term_years: int = 0,
-    payment_option: str = "",
-    offering: str = "",
-) -> Iterator[ListPrice]:
-    """One price per currency: per hour, and what is paid upfront spread over the hours of the term."""
-    started = datetime.fromisoformat(term["effectiveDate"].replace(" ", "").replace("Z", "+00:00")).date()
-    if started > day:
-        return
-    sums: dict[str, Decimal] = {}
-    for dimension in term["priceDimensions"].values():
-        for currency, text in dimension["pricePerUnit"].items():
-            amount = Decimal(text)
-            if dimension["unit"] == "Quantity":
-                amount /= term_years * HOURS_PER_YEAR
-            elif dimension["unit"] != "Hrs":
-                raise ValueError(f"the unit {dimension['unit']}")
-            sums[currency] = sums.get(currency, Decimal(0)) + amount
-    for currency, price in sums.items():
+    sums: dict[tuple[Any, ...], Decimal] = defaultdict(Decimal)
+    for row in rows:
+        started = datetime.fromisoformat(row["effectivedate"].replace(" ", "").replace("Z", "+00:00")).date()
+        if row["termtype"] not in ("OnDemand", "Reserved") or started > day:
+            continue
+        bought: tuple[str, int, str, str] = ("on_demand", 0, "", "")
+        if row["termtype"] == "Reserved":
+            years, payment = _TERMS[row["leasecontractlength"]], _PAYMENTS[row["purchaseoption"]]
+            bought = ("reserved", years, payment, row["offeringclass"])
+        amount = Decimal(row["priceperunit"])
+        if row["unit"] == "Quantity":
+            amount /= bought[1] * HOURS_PER_YEAR
+        elif row["unit"] != "Hrs":
+            raise ValueError(f"the unit {row['unit']}")
+        sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += amount
+    for (_, _, name, currency, started, (option, years, payment, offering)), price in sums.items():
         if price > 0:
             yield ListPrice(
                 region=region,
-                instance_type=instance_type,
-                purchase_option=purchase_option,
-                term_years=term_years,
-                payment_option=payment_option,
+                instance_type=name,
+                purchase_option=option,
+                term_years=years,
+                payment_option=payment,
                 offering=offering,
                 price_per_hour=price,
                 currency=currency,
@@ -155,8 +121,34 @@ def _term(
             )
 
 
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__} {str(error)[:80]}"
+def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
+    """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
+
+    The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
+    Raises SourceError where the rate cannot be read.
+    """
+    with read_as("aws: a rate of Savings Plans cannot be read", AGAIN):
+        offering = rate["savingsPlanOffering"]
+        properties = {item["name"]: item["value"] for item in rate["properties"]}
+        plan = _PLANS.get(offering["planType"])
+        price = Decimal(str(rate["rate"]))
+        plain = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in rate["usageType"]
+        # what stands unused in a reservation is charged under a usage of its own
+        if not plain or "UnusedBox" in rate["usageType"] or plan is None or price <= 0:
+            return None
+        if properties["instanceType"] not in instance_types:
+            return None
+        return ListPrice(
+            region=properties["region"],
+            instance_type=properties["instanceType"],
+            purchase_option="savings_plan",
+            term_years=round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR),
+            payment_option=_PAYMENTS[offering["paymentOption"]],
+            offering=plan,
+            price_per_hour=price,
+            currency=offering["currency"],
+            source=source,
+        )
 
 
 BULK_PRODUCTS = "aws bulk price list"
@@ -179,18 +171,9 @@ def bulk_product_prices(
 
     partition = _partition(region)
     rows = public.rows(f"{server or _SERVERS[partition]}/offers/v1.0/{partition}/AmazonEC2/current/{region}/index.csv", keep)
-    try:
-        products: dict[str, dict[str, Any]] = {}
-        for row in rows:
-            terms = products.setdefault(row["instancetype"], {}).setdefault(row["termtype"], {})
-            term = terms.setdefault((row["sku"], row["offertermcode"]), _bulk_term(row))
-            dimension = {"unit": row["unit"], "pricePerUnit": {row["currency"]: row["priceperunit"]}}
-            term["priceDimensions"][row["ratecode"]] = dimension
-        return [price for name, terms in products.items() for price in term_prices(name, terms, region, day, BULK_PRODUCTS)]
-    except (ValueError, KeyError, InvalidOperation) as error:
-        raise SourceError(
-            f"aws: the bulk price list of {region} cannot be read: {type(error).__name__} {str(error)[:80]}", AGAIN
-        ) from error
+    with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
+        once = {row["ratecode"]: row for row in rows}
+        return list(_term_prices(once.values(), region, day, BULK_PRODUCTS))
 
 
 def plan_prices(public: PublicList, server: str | None, region: str, instance_types: Collection[str]) -> list[ListPrice]:
@@ -216,21 +199,12 @@ def plan_prices(public: PublicList, server: str | None, region: str, instance_ty
     return public.rows(base + re.sub(r"\.json$", ".csv", path), keep)
 
 
-def _bulk_term(row: Row) -> dict[str, Any]:
-    about = {"leasecontractlength": "LeaseContractLength", "purchaseoption": "PurchaseOption", "offeringclass": "OfferingClass"}
-    return {
-        "effectiveDate": row["effectivedate"],
-        "priceDimensions": {},
-        "termAttributes": {name: row[column] for column, name in about.items()},
-    }
-
-
 def _rate(row: Row) -> dict[str, Any]:
     """A row as describe_savings_plans_offering_rates answers it."""
     return {
         "savingsPlanOffering": {
             "planType": _BULK_PLANS[row["productfamily"]],
-            "durationSeconds": int(row["leasecontractlength"]) * HOURS_PER_YEAR * 3600,
+            "durationSeconds": int(row["leasecontractlength"]) * _SECONDS_PER_YEAR,
             "paymentOption": row["purchaseoption"],
             "currency": row["currency"],
         },
@@ -260,12 +234,12 @@ _PLACES = (
 )
 
 
-def accelerated(said: Mapping[str, Any]) -> InstanceType | None:
+def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
     """One instance type of describe_instance_types; None where it holds no accelerator."""
-    devices = next((said[info][kind] for info, kind in _PLACES if said.get(info, {}).get(kind)), None)
+    devices = next((described[info][kind] for info, kind in _PLACES if described.get(info, {}).get(kind)), None)
     if not devices:
         return None
-    device, name = devices[0], said["InstanceType"]
+    device, name = devices[0], described["InstanceType"]
     known = known_types("aws").get(name)
     memory = device.get("MemoryInfo", {}).get("SizeInMiB")
     # EC2 calls the A100 of 40 and of 80 GB the same
@@ -276,8 +250,8 @@ def accelerated(said: Mapping[str, Any]) -> InstanceType | None:
         gpu_model=model,
         gpu_count=_count(name, devices, model),
         gpu_memory_mib=memory,
-        vcpus=said.get("VCpuInfo", {}).get("DefaultVCpus"),
-        memory_gib=said["MemoryInfo"]["SizeInMiB"] / 1024 if "MemoryInfo" in said else None,
+        vcpus=described.get("VCpuInfo", {}).get("DefaultVCpus"),
+        memory_gib=described["MemoryInfo"]["SizeInMiB"] / 1024 if "MemoryInfo" in described else None,
         source=SOURCE,
     )
 
@@ -320,11 +294,9 @@ class AwsPrices(PriceCollector):
             types: dict[str, InstanceType] = {}
             for region in regions:
                 self.tell(f"{region}: instance types")
-                here = list(self._types(session, region))
-                types |= {item.instance_type: item for item in here}
+                types |= {item.instance_type: item for item in self._types(session, region)}
                 names = {*known_types("aws"), *types}
-                found = [*self._products(session, region, names), *self._plans(session, region, names)]
-                prices += _not_none(found, region)
+                prices += _not_none([*self._products(session, region, names), *self._plans(session, region, names)], region)
         return ProviderPrices("aws", regions, one_of_each(prices), instance_types=list(types.values()))
 
     def _public(self, regions: Sequence[str]) -> ProviderPrices:
@@ -334,32 +306,37 @@ class AwsPrices(PriceCollector):
         prices: list[ListPrice] = []
         for region in regions:
             self.tell(f"{region}: no login; the public price list, which is long")
-            found = bulk_product_prices(public, server, region, names, self.day)
+            products = bulk_product_prices(public, server, region, names, self.day)
             self.tell(f"{region}: no login; the public list of Savings Plans, which is long")
-            prices += _not_none([*found, *plan_prices(public, server, region, names)], region)
+            prices += _not_none([*products, *plan_prices(public, server, region, names)], region)
         return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
         pages = aws.client(session, self.config.aws, "ec2", region).get_paginator("describe_instance_types").paginate()
         for page in pages:
-            for said in _part(page, "InstanceTypes", "describe_instance_types"):
-                if found := accelerated(said):
-                    yield found
+            for described in _part(page, "InstanceTypes", "describe_instance_types"):
+                if kind := accelerated(described):
+                    yield kind
+
+    def _pages(self, what: str, ask: Callable[..., dict[str, Any]], token: str, endless: str) -> Iterator[dict[str, Any]]:
+        more: dict[str, str] = {}
+        for page in range(1, _PAGES):
+            self.tell(f"{what}, page {page}")
+            answer = ask(**more)
+            yield answer
+            if not answer.get(token):
+                return
+            more = {token: answer[token]}
+        raise SourceError(endless)
 
     def _products(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
         client = aws.client(session, self.config.aws, "pricing", _price_list_region(region))
-        asked = {**WANTED, "regionCode": region}
-        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in asked.items()]
-        more: dict[str, str] = {}
-        for page in range(1, _PAGES):
-            self.tell(f"{region}: price list, page {page}")
-            answer = client.get_products(ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters, **more)
+        wanted = {**WANTED, "regionCode": region}
+        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
+        ask = partial(client.get_products, ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters)
+        for answer in self._pages(f"{region}: price list", ask, "NextToken", f"aws: the price list of {region} has no end"):
             for text in _part(answer, "PriceList", "get_products"):
                 yield from product_prices(text, region, names, self.day)
-            if not answer.get("NextToken"):
-                return
-            more = {"NextToken": answer["NextToken"]}
-        raise SourceError(f"aws: the price list of {region} has no end")
 
     def _plans(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
         client = aws.client(session, self.config.aws, "savingsplans", _price_list_region(region))
@@ -371,32 +348,24 @@ class AwsPrices(PriceCollector):
                 "productDescription": ["Linux/UNIX"],
                 "instanceType": ordered[start : start + _TYPES_PER_REQUEST],
             }
-            for rate in self._rates(client, region, [{"name": name, "values": values} for name, values in filters.items()]):
-                if (price := plan_price(rate, names)) and price.region == region:
-                    yield price
-
-    def _rates(self, client: Any, region: str, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        more: dict[str, str] = {}
-        for page in range(1, _PAGES):
-            self.tell(f"{region}: Savings Plans, page {page}")
-            answer = client.describe_savings_plans_offering_rates(
+            ask = partial(
+                client.describe_savings_plans_offering_rates,
                 savingsPlanTypes=["Compute", "EC2Instance"],
                 products=["EC2"],
                 serviceCodes=["AmazonEC2"],
-                filters=filters,
+                filters=[{"name": name, "values": values} for name, values in filters.items()],
                 maxResults=1000,
-                **more,
             )
-            yield from _part(answer, "searchResults", "describe_savings_plans_offering_rates")
-            if not answer.get("nextToken"):
-                return
-            more = {"nextToken": answer["nextToken"]}
-        raise SourceError(f"aws: the Savings Plans of {region} have no end")
+            endless = f"aws: the Savings Plans of {region} have no end"
+            for answer in self._pages(f"{region}: Savings Plans", ask, "nextToken", endless):
+                for rate in _part(answer, "searchResults", "describe_savings_plans_offering_rates"):
+                    if (price := plan_price(rate, names)) and price.region == region:
+                        yield price
 
 
-def _not_none(found: list[ListPrice], region: str) -> list[ListPrice]:
-    if any(price.purchase_option == "on_demand" for price in found):
-        return found
+def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
+    if any(price.purchase_option == "on_demand" for price in prices):
+        return prices
     raise SourceError(
         f"aws: there are no prices of GPU instances in {region}",
         f"gpucost collect prices --provider aws --region {_ELSE}, or name other regions under [aws]",

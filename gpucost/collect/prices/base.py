@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpucost.resources import pricing_dir
+from pydantic import BaseModel
+
+from gpucost.catalog import facts, spelled
+from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from gpucost.store.prices import ListPrice, ProviderPrices
 
 Tell = Callable[[str], None]
+
+HOURS_PER_YEAR = 8760  # AWS' own year, and Azure's: a 3-year term has 26,280 hours
 
 # A region says by its spelling whose it is: us-east-1, us-central1, eastus2. The others have one price everywhere.
 _REGIONS = {"aws": r"[a-z]{2,}(-[a-z]+)+-\d+", "gcp": r"[a-z]+-[a-z]+\d+", "azure": r"[a-z]+\d*[a-z]*"}
@@ -50,81 +54,79 @@ class PriceCollector(ABC):
         """
 
 
+def again(provider: str) -> str:
+    """The command that asks a provider once more."""
+    return f"gpucost collect prices --provider {provider}"
+
+
+@contextmanager
+def read_as(what: str, fix: str) -> Iterator[None]:
+    """Turns what an answer lacks into SourceError: `what` (that cannot be read), and why."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        raise SourceError(f"{what}: {type(error).__name__} {str(error)[:80]}", fix) from error
+
+
 def is_region_of(provider: str, region: str) -> bool:
     """Whether a region is spelled as this provider spells its regions."""
     return provider in _REGIONS and re.fullmatch(_REGIONS[provider], region) is not None
 
 
-def one_of_each(prices: Iterable[ListPrice]) -> list[ListPrice]:
-    """One price per key: the one that began last, and of those the dearest, lest an estimate falls short."""
-    best: dict[tuple[object, ...], ListPrice] = {}
+def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
+    """One price (of instances or of their units) per key: the one that began last, and of those the dearest.
+
+    So that an estimate does not fall short.
+    """
+
+    def rank(price: Any) -> tuple[str, Decimal]:
+        return (price.effective_start.isoformat() if price.effective_start else "", price.price_per_hour)
+
+    best: dict[Any, Any] = {}
     for price in prices:
-        had = best.get(price.key)
-        if had is None or _rank(price) > _rank(had):
-            best[price.key] = price
-    return sorted(best.values(), key=lambda price: price.key)
+        if key(price) not in best or rank(price) > rank(best[key(price)]):
+            best[key(price)] = price
+    return best
 
 
-def _rank(price: ListPrice) -> tuple[str, object]:
-    return (price.effective_start.isoformat() if price.effective_start else "", price.price_per_hour)
+def one_of_each(prices: Iterable[ListPrice]) -> list[ListPrice]:
+    """One price of each thing, in order of what it is the price of."""
+    return sorted(newest(prices, lambda price: price.key).values(), key=lambda price: price.key)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownType:
+class KnownType(BaseModel, frozen=True):
     """One instance type of the catalog; `gpu_memory_mib` is of one GPU or part of one."""
 
     instance_type: str
     gpu_model: str
     gpu_count: Decimal
-    gpu_memory_mib: int | None
-    vcpus: Decimal
-    memory_gib: Decimal
-    local_ssd_gib: Decimal
+    gpu_memory_mib: int | None = None
+    vcpus: Decimal = Decimal(0)
+    memory_gib: Decimal = Decimal(0)
+    local_ssd_gib: Decimal = Decimal(0)
 
 
 @cache
 def known_types(provider: str) -> Mapping[str, KnownType]:
     """The catalog's instance types of a provider, by name."""
-    return {
-        row["instance_type"]: KnownType(
-            instance_type=row["instance_type"],
-            gpu_model=row["gpu_model"],
-            gpu_count=Decimal(row["gpu_count"]),
-            gpu_memory_mib=int(row["gpu_memory_mib"]) if row["gpu_memory_mib"] else None,
-            vcpus=Decimal(row["vcpus"] or 0),
-            memory_gib=Decimal(row["memory_gib"] or 0),
-            local_ssd_gib=Decimal(row.get("local_ssd_gib") or 0),
-        )
-        for row in _rows("instances.csv")
-        if row["provider"] == provider
-    }
+    rows = [{name: text for name, text in row.items() if text} for row in facts("instances.csv") if row["provider"] == provider]
+    return {row["instance_type"]: KnownType.model_validate(row) for row in rows}
 
 
 def gpu_model(*spellings: str) -> str:
     """The one name of a GPU model: that of the first of `spellings` the catalog knows, else the last one, hyphenated."""
     for spelling in spellings:
-        if name := _aliases().get(_plain(spelling)):
+        if name := _aliases().get(spelled(spelling)):
             return name
     return re.sub(r"\s+", "-", spellings[-1].strip())
 
 
-@cache
 def gpu_memory_mib(model: str) -> int | None:
     """Memory of one whole GPU of that model; None where the catalog does not know it."""
-    found = next((row["memory_mib"] for row in _rows("gpus.csv") if row["gpu_model"] == model), "")
-    return int(found) if found else None
+    memory = next((row["memory_mib"] for row in facts("gpus.csv") if row["gpu_model"] == model), "")
+    return int(memory) if memory else None
 
 
 @cache
 def _aliases() -> Mapping[str, str]:
-    return {_plain(row["alias"]): row["gpu_model"] for row in _rows("gpu_aliases.csv")}
-
-
-def _plain(spelling: str) -> str:
-    """Spellings are compared as gpucost/catalog/catalog.sql compares them."""
-    return re.sub(r"^(nvidia|tesla)+", "", re.sub(r"[^a-z0-9]", "", spelling.lower()))
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    with (pricing_dir() / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return {spelled(row["alias"]): row["gpu_model"] for row in facts("gpu_aliases.csv")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 from gpucost.collect.base import NoCredentials, require
-from gpucost.collect.prices.base import KnownType, PriceCollector, gpu_model, known_types, one_of_each
+from gpucost.collect.prices.base import KnownType, PriceCollector, again, gpu_model, known_types, newest, one_of_each
 from gpucost.errors import SourceError
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
 
@@ -107,10 +108,10 @@ def _part(group: str, words: str) -> tuple[str, str] | None:
         return ("local_ssd_gib", "") if words.lower() in ("ssd backed local storage", "local ssd") else None
     if group == "GPU":
         return "gpu", _gpu(words)
-    if group in ("CPU", "RAM", "N1Standard") and (found := _PART.match(words)):
+    if group in ("CPU", "RAM", "N1Standard") and (match := _PART.match(words)):
         # N1's commitments name no family
-        family = _WORDS_OF_FAMILIES.sub("", found["family"]).strip().lower() or "n1"
-        return ("memory_gib" if found["part"].lower() == "ram" else "cpu"), family
+        family = _WORDS_OF_FAMILIES.sub("", match["family"]).strip().lower() or "n1"
+        return ("memory_gib" if match["part"].lower() == "ram" else "cpu"), family
     return None
 
 
@@ -145,16 +146,13 @@ _BESIDE = {"n1"}
 Units = Mapping[str, Mapping[Unit, UnitPrice]]
 
 
-def by_region(found: Iterable[UnitPrice]) -> Units:
-    """The unit prices of each region. Of two for one unit the one that began last counts, and of those the dearer."""
-    regions: dict[str, dict[Unit, UnitPrice]] = {}
-    for price in found:
+def by_region(prices: Iterable[UnitPrice]) -> Units:
+    """The unit prices of each region, the newest of each unit."""
+    regions: dict[str, list[UnitPrice]] = defaultdict(list)
+    for price in prices:
         for region in price.regions:
-            units = regions.setdefault(region, {})
-            had = units.get(price.unit)
-            if had is None or _rank(price) > _rank(had):
-                units[price.unit] = price
-    return regions
+            regions[region].append(price)
+    return {region: newest(sold, lambda price: price.unit) for region, sold in regions.items()}
 
 
 def machine_prices(region: str, units: Mapping[Unit, UnitPrice]) -> Iterator[ListPrice]:
@@ -162,9 +160,9 @@ def machine_prices(region: str, units: Mapping[Unit, UnitPrice]) -> Iterator[Lis
     for machine in known_types("gcp").values():
         for option, term in _BOUGHT:
             parts = list(_parts(machine, option, term, units))
-            if not parts or any(price is None for _, price in parts):
-                continue
             priced = [(amount, price) for amount, price in parts if price is not None]
+            if len(priced) < len(parts):
+                continue
             starts = [price.effective_start for _, price in priced if price.effective_start]
             yield ListPrice(
                 region=region,
@@ -218,10 +216,6 @@ def _parts(
         yield machine.local_ssd_gib, units.get(Unit("local_ssd_gib", "", option, term))
 
 
-def _rank(price: UnitPrice) -> tuple[str, Decimal]:
-    return (price.effective_start.isoformat() if price.effective_start else "", price.price_per_hour)
-
-
 COMPUTE_ENGINE = "services/6F81-5844-456A"
 
 _PAGE_SIZE = 5000  # the most that is answered at once
@@ -231,7 +225,7 @@ _NO_LOGIN = "metadata from plugin failed"
 # gRPC itself has tried every address by then.
 _NOBODY = ("failed to connect to all addresses", "name resolution", "DNS resolution failed")
 _LOGIN = "gcloud auth application-default login"
-_AGAIN = "gpucost collect prices --provider gcp"
+_AGAIN = again("gcp")
 
 
 class GcpPrices(PriceCollector):
@@ -264,14 +258,14 @@ class GcpPrices(PriceCollector):
         from google.api_core.retry import Retry
         from google.cloud.billing_v1 import ListSkusRequest
 
-        asked = ListSkusRequest(parent=COMPUTE_ENGINE, currency_code=self.config.currency, page_size=_PAGE_SIZE)
+        request = ListSkusRequest(parent=COMPUTE_ENGINE, currency_code=self.config.currency, page_size=_PAGE_SIZE)
         # each page is tried again by itself
-        pages = client.list_skus(request=asked, retry=Retry(_passing, initial=0.5, maximum=20, timeout=60), timeout=60).pages
+        pages = client.list_skus(request=request, retry=Retry(_passing, initial=0.5, maximum=20, timeout=60), timeout=60).pages
         for number, page in enumerate(pages, start=1):
             self.tell(f"SKUs, page {number}")
             for sku in page.skus:
-                if found := unit_price(sku):
-                    yield found
+                if price := unit_price(sku):
+                    yield price
 
     def _client(self) -> CloudCatalogClient:
         """Raises NoCredentials where Google's library finds none. On loopback nobody asks who is there."""
@@ -296,6 +290,17 @@ def _in_words() -> Iterator[None]:
     from google.api_core import exceptions as its
     from google.auth import exceptions as login
 
+    # the first kind that fits counts
+    kinds: tuple[tuple[type[Exception], str, str], ...] = (
+        (login.RefreshError, "the login has expired: ", _LOGIN),
+        (login.GoogleAuthError, "", _LOGIN),
+        (its.Unauthenticated, "the credentials have expired or are refused: ", _LOGIN),
+        (its.PermissionDenied, "listing SKUs is not allowed: ", "gcloud services enable cloudbilling.googleapis.com"),
+        (its.ServiceUnavailable, "cannot be reached: ", _AGAIN),
+        (its.ResourceExhausted, "throttled, again and again: ", f"wait a while, then {_AGAIN}"),
+        (its.RetryError, "no answer in time: ", _AGAIN),
+        (its.GoogleAPICallError, "half an answer, or none: ", _AGAIN),
+    )
     try:
         yield
     except login.DefaultCredentialsError as error:
@@ -303,26 +308,11 @@ def _in_words() -> Iterator[None]:
         if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
             raise SourceError(f"gcp: {_line(error)}", "GOOGLE_APPLICATION_CREDENTIALS names a credentials file") from None
         raise NoCredentials("gcp: no credentials found", _LOGIN) from None
-    except login.RefreshError as error:
-        raise SourceError(f"gcp: the login has expired: {_line(error)}", _LOGIN) from None
-    except login.GoogleAuthError as error:
-        raise SourceError(f"gcp: {_line(error)}", _LOGIN) from None
-    except its.Unauthenticated as error:
-        raise SourceError(f"gcp: the credentials have expired or are refused: {_line(error)}", _LOGIN) from None
-    except its.PermissionDenied as error:
-        raise SourceError(
-            f"gcp: listing SKUs is not allowed: {_line(error)}", "gcloud services enable cloudbilling.googleapis.com"
-        ) from None
-    except its.ServiceUnavailable as error:
-        if _NO_LOGIN in str(error):
-            raise SourceError(f"gcp: the login has expired: {_line(error)}", _LOGIN) from None
-        raise SourceError(f"gcp: cannot be reached: {_line(error)}", _AGAIN) from None
-    except its.ResourceExhausted as error:
-        raise SourceError(f"gcp: throttled, again and again: {_line(error)}", f"wait a while, then {_AGAIN}") from None
-    except its.RetryError as error:
-        raise SourceError(f"gcp: no answer in time: {_line(error)}", _AGAIN) from None
-    except its.GoogleAPICallError as error:
-        raise SourceError(f"gcp: half an answer, or none: {_line(error)}", _AGAIN) from None
+    except tuple(kind for kind, _, _ in kinds) as error:
+        what, fix = next((what, fix) for kind, what, fix in kinds if isinstance(error, kind))
+        if isinstance(error, its.ServiceUnavailable) and _NO_LOGIN in str(error):
+            what, fix = "the login has expired: ", _LOGIN
+        raise SourceError(f"gcp: {what}{_line(error)}", fix) from None
 
 
 def _passing(error: BaseException) -> bool:

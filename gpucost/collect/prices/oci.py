@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each
+from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
@@ -31,16 +31,12 @@ class OciPrices(PriceCollector):
             public.json(f"{server}/{name}.json", whole=lambda answer: isinstance(answer["items"], list))["items"]
             for name in ("shapes", "products")
         )
-        try:
+        with read_as("oci: a shape or product of the cost estimator cannot be read", public.again):
             per_gpu = {item["partNumber"]: price for item in products if (price := self._per_hour(item)) is not None}
-            prices = [price for shape in shapes for price in self._prices(shape, per_gpu)]
+            with_gpus = [shape for shape in shapes if shape["gpuQty"] and not shape["hidden"] and shape["status"] == "ACTIVE"]
+            prices = [price for shape in with_gpus for price in self._prices(shape, per_gpu)]
             priced = {price.instance_type for price in prices}
-            types = [kind for shape in shapes if (kind := _instance_type(shape)) and kind.instance_type in priced]
-        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
-            raise SourceError(
-                f"oci: a shape or product of the cost estimator cannot be read: {type(error).__name__} {str(error)[:80]}",
-                public.again,
-            ) from error
+            types = [kind for kind in map(_instance_type, with_gpus) if kind.instance_type in priced]
         if not prices:
             raise SourceError(
                 f"oci: there are no prices of GPU shapes in {self.config.currency}",
@@ -54,13 +50,11 @@ class OciPrices(PriceCollector):
             return None
         for localized in product["currencyCodeLocalizations"]:
             if localized["currencyCode"] == self.config.currency:
-                found = [Decimal(price["value"]) for price in localized["prices"] if price["model"] == "PAY_AS_YOU_GO"]
-                return max(found, default=None)
+                prices = (Decimal(price["value"]) for price in localized["prices"] if price["model"] == "PAY_AS_YOU_GO")
+                return max(prices, default=None)
         return None
 
     def _prices(self, shape: dict[str, Any], per_gpu: dict[str, Decimal]) -> Iterator[ListPrice]:
-        if not _has_gpus(shape):
-            return
         # a GPU shape's one product is called an OCPU, and priced by the GPU
         parts = [item["partNumber"] for item in shape["products"] if item["type"]["value"] == "ocpu"]
         price = sum((per_gpu.get(part, Decimal(0)) for part in parts), Decimal(0)) * int(shape["gpuQty"])
@@ -78,18 +72,12 @@ class OciPrices(PriceCollector):
             )
 
 
-def _has_gpus(shape: dict[str, Any]) -> bool:
-    return bool(shape["gpuQty"]) and not shape["hidden"] and shape["status"] == "ACTIVE"
-
-
 def _name(shape: dict[str, Any]) -> str:
     """As Compute calls a shape: the estimator adds remarks, as in `BM.GPU.GB200.4 (NVL72)`."""
     return str(shape["name"]).partition(" (")[0]
 
 
-def _instance_type(shape: dict[str, Any]) -> InstanceType | None:
-    if not _has_gpus(shape):
-        return None
+def _instance_type(shape: dict[str, Any]) -> InstanceType:
     name = _name(shape)
     known = known_types("oci").get(name)
     called = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)

@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import requests
+
+from gpucost.collect.prices.base import again
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, Passing, asked_again, retry_after
-
-if TYPE_CHECKING:
-    import requests
+from gpucost.http import PASSING, Passing, TooLarge, asked_again, beginning, chunks, hold, retry_after
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
@@ -29,11 +29,9 @@ class PublicList:
 
     def __init__(self, provider: str, what: str, setting: str) -> None:
         """`what` the list is called in messages; `setting` is the key of the configuration that says where it is."""
-        import requests
-
         self._session = requests.Session()
         self._provider, self._what, self._setting = provider, what, setting
-        self.again = f"gpucost collect prices --provider {provider}"
+        self.again = again(provider)
 
     def json(
         self,
@@ -46,20 +44,18 @@ class PublicList:
         """A JSON answer, its numbers as Decimal; posted where there is a `body`. `whole` tells whether nothing is missing."""
 
         def ask() -> Any:
-            from gpucost.http import hold
-
             with self._answer(url, params, body) as answer:
                 content = hold(answer, _JSON_BYTES)
             try:
-                found = json.loads(content, parse_float=Decimal)
-                complete = whole(found)
+                parsed = json.loads(content, parse_float=Decimal)
+                complete = whole(parsed)
             except (ValueError, KeyError, TypeError) as error:
                 raise Passing(f"half an answer, cut off or no answer of {self._what} at all") from error
             if not complete:
                 raise Passing("half an answer: items are missing from a page")
-            return found
+            return parsed
 
-        return self._asked(ask)
+        return self._retried(ask)
 
     def rows(self, url: str, keep: Callable[[Row], _T | None]) -> list[_T]:
         """What `keep` makes of the rows of a CSV file of AWS' form, read as it arrives.
@@ -71,23 +67,23 @@ class PublicList:
             with self._answer(url, None, None) as answer:
                 table = csv.reader(_lines(answer), strict=True)
                 names: list[str] = []
-                found = []
+                rows = []
                 try:
                     for fields in table:
                         if not names:
                             # lines on the file itself come first
                             names = [_bare(field) for field in fields] if fields[:1] == ["SKU"] else []
                         elif (kept := keep(dict(zip(names, fields, strict=True)))) is not None:
-                            found.append(kept)
+                            rows.append(kept)
                 except (csv.Error, ValueError, UnicodeDecodeError) as error:
                     raise Passing(f"half an answer, or no answer of {self._what} at all: {_line(error)}") from error
             if not names:
                 raise Passing(f"half an answer, cut off or no answer of {self._what} at all")
-            return found
+            return rows
 
-        return self._asked(ask)
+        return self._retried(ask)
 
-    def _asked(self, ask: Callable[[], _T]) -> _T:
+    def _retried(self, ask: Callable[[], _T]) -> _T:
         try:
             return asked_again(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
         except Passing as error:
@@ -95,10 +91,6 @@ class PublicList:
 
     @contextmanager
     def _answer(self, url: str, params: dict[str, str] | None, body: Any) -> Iterator[requests.Response]:
-        import requests
-
-        from gpucost.http import TooLarge
-
         try:
             method = "GET" if body is None else "POST"
             with self._session.request(method, url, params=params, json=body, timeout=(10, 60), stream=True) as answer:
@@ -114,8 +106,6 @@ class PublicList:
             raise SourceError(f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is") from error
 
     def _check(self, answer: requests.Response) -> None:
-        from gpucost.http import beginning
-
         if answer.status_code in PASSING:
             reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
             raise Passing(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
@@ -130,8 +120,6 @@ class PublicList:
 
 
 def _lines(answer: requests.Response) -> Iterator[str]:
-    from gpucost.http import chunks
-
     rest = b""
     for chunk in chunks(answer, _CSV_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")

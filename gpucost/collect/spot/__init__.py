@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucost import catalog
+from gpucost.collect import aws as aws_login
 from gpucost.collect.base import NoCredentials
-from gpucost.collect.spot import files
-from gpucost.collect.spot.aws import FALLBACK_REGION, AwsSpot, source_of
-from gpucost.collect.spot.azure import SOURCE as AZURE
-from gpucost.collect.spot.azure import AzureSpot
+from gpucost.collect.spot import aws, azure, files
 from gpucost.collect.spot.base import AWS_REGIONS
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
@@ -31,7 +30,10 @@ if TYPE_CHECKING:
 
 KEPT_MS = 90 * 24 * MS_PER_HOUR  # AWS tells no older changes
 OVERLAP_MS = 2 * MS_PER_HOUR
-PROVIDERS = ("aws", AZURE)
+PROVIDERS = ("aws", azure.SOURCE)
+_FALLBACK_REGION = "us-east-1"
+_TYPES = """
+SELECT provider, instance_type FROM catalog_instances UNION SELECT provider, instance_type FROM instance_types ORDER BY ALL"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,10 @@ def import_spot(store: Store, paths: list[Path]) -> list[SpotResult]:
     Raises UsageError where a path does not exist, SourceError or DataError where a file cannot be read or used.
     """
     sets = [files.read_path(path) for path in paths]
-    results = []
     with store.write() as con:
-        for found in sets:
-            load = spot_prices.load(con, found.prices)
-            results.append(SpotResult(found.name, load, _period(found.prices), notes=_notes(found)))
-    return results
+        return [
+            SpotResult(read.name, spot_prices.load(con, read.prices), _period(read.prices), notes=read.notes) for read in sets
+        ]
 
 
 def collect_spot(
@@ -71,59 +71,44 @@ def collect_spot(
     seen = [region for region in node_regions(store) if region in AWS_REGIONS]
     with store.write() as con:
         catalog.load_catalog(con)
-        rows = con.execute("SELECT provider, instance_type FROM catalog_instances ORDER BY 1, 2").fetchall()
-        types = {name: [t for provider, t in rows if provider == name] for name in ("aws", "azure")}
-        for name, shipped in types.items():
-            types[name] = sorted({*shipped, *spot_prices.known_types(con, name)})
-        regions = config.aws.regions or seen or [FALLBACK_REGION]
-        spans = {region: _span(spot_prices.loaded(con, source_of(region)), now_ms) for region in regions}
+        rows = con.execute(_TYPES).fetchall()
+        types = {name: [kind for provider, kind in rows if provider == name] for name in ("aws", "azure")}
+        regions = config.aws.regions or seen or [_FALLBACK_REGION]
+        spans = {region: _span(spot_prices.loaded(con, aws.source_of(region)), now_ms) for region in regions}
+    report = progress or (lambda _: None)
     if "aws" in providers:
-        yield from _aws(config, store, types["aws"], spans, progress)
-    if AZURE in providers:
-        yield _azure(config, store, {name.lower(): name for name in types["azure"]}, now_ms, progress)
-
-
-def _aws(
-    config: Config, store: Store, types: list[str], spans: dict[str, Span], progress: Progress | None
-) -> Iterator[SpotResult]:
-    try:
-        source = AwsSpot(config.aws, types)
-    except NoCredentials as error:
-        yield SpotResult("aws", skipped=error)
-        return
-    except GpucostError as error:
-        yield SpotResult("aws", error=error)
-        return
-    for region, span in spans.items():
-        name = source_of(region)
-        if progress is not None:
-            progress(name)
         try:
-            prices = source.fetch(region, span)
+            session = aws_login.logged_in(config.aws)
         except GpucostError as error:
-            yield SpotResult(name, error=error)
+            yield _failed("aws", error)
         else:
-            yield _stored(store, name, prices, span)
+            for region, span in spans.items():
+                report(aws.source_of(region))
+                fetch = partial(aws.fetch, session, config.aws, types["aws"], region, span)
+                yield _stored(store, aws.source_of(region), fetch, span)
+    if azure.SOURCE in providers:
+        report(azure.SOURCE)
+        spellings = {name.lower(): name for name in types["azure"]}
+        # Resource Graph answers with all it has: what was asked for begins with the oldest of it.
+        yield _stored(store, azure.SOURCE, partial(azure.fetch, config.azure, spellings), (None, now_ms))
 
 
-def _azure(config: Config, store: Store, types: dict[str, str], now_ms: int, progress: Progress | None) -> SpotResult:
-    if progress is not None:
-        progress(AZURE)
+def _stored(store: Store, name: str, fetch: Callable[[], list[SpotPrice]], span: tuple[int | None, int]) -> SpotResult:
     try:
-        prices = AzureSpot(config.azure, types).fetch()
-    except NoCredentials as error:
-        return SpotResult(AZURE, skipped=error)
+        prices = fetch()
     except GpucostError as error:
-        return SpotResult(AZURE, error=error)
-    # Resource Graph answers with all it has: what was asked for begins with the oldest of it.
-    return _stored(store, AZURE, prices, (min((price.at_ms for price in prices), default=now_ms - KEPT_MS), now_ms))
-
-
-def _stored(store: Store, name: str, prices: list[SpotPrice], span: Span) -> SpotResult:
+        return _failed(name, error)
+    start, end = span
+    if start is None:
+        start = min((price.at_ms for price in prices), default=end - KEPT_MS)
     with store.write() as con:
-        load = spot_prices.load(con, prices, {name: span})
+        load = spot_prices.load(con, prices, {name: (start, end)})
     notes = [] if prices else [f"{name} told of no spot price of an accelerated instance type"]
-    return SpotResult(name, load, Period(from_ms(span[0]), from_ms(span[1])), notes=notes)
+    return SpotResult(name, load, Period(from_ms(start), from_ms(end)), notes=notes)
+
+
+def _failed(name: str, error: GpucostError) -> SpotResult:
+    return SpotResult(name, skipped=error) if isinstance(error, NoCredentials) else SpotResult(name, error=error)
 
 
 def _span(loaded: list[Span], now_ms: int) -> Span:
@@ -136,12 +121,3 @@ def _period(prices: list[SpotPrice]) -> Period | None:
         return None
     end = max(price.to_ms or price.at_ms for price in prices)
     return Period(from_ms(min(price.at_ms for price in prices)), from_ms(end))
-
-
-def _notes(found: files.FileSet) -> list[str]:
-    notes = []
-    if found.passed_over:
-        names = ", ".join(path.name for path in found.passed_over[:5]) + (", …" if len(found.passed_over) > 5 else "")
-        notes.append(f"passed over what holds no spot prices: {names}")
-    notes += [f"{path} ends with a NextToken: further pages of that answer are not in it" for path in found.unfinished]
-    return notes

@@ -1,18 +1,14 @@
-"""Answers of `aws ec2 describe-spot-price-history`, as a server gives them or as JSON files hold them."""
+"""What facts about spot prices hold, from servers or in files: prices, moments, and the regions of AWS."""
 
 from __future__ import annotations
 
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpucost.errors import DataError
 from gpucost.periods import to_ms
 from gpucost.store.prices import SpotPrice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PRICE = re.compile(r"\d{1,9}(?:\.\d{1,12}0*)?")
 _EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
@@ -71,17 +67,11 @@ _REGION = re.compile(r"[a-z]{2,}(?:-[a-z]+)+-\d+(?=[a-z]$|-)")
 
 def region_of_zone(zone: str) -> str | None:
     """The AWS region that a zone's name begins with; None where it is no zone's name."""
-    found = _REGION.match(zone)
-    return found[0] if found else None
-
-
-def region_of_usage(prefix: str) -> str:
-    """The AWS region of a usage type's prefix; a prefix that is not known stays as it is, so that nothing is lost."""
-    return USAGE_PREFIXES.get(prefix, prefix)
+    region = _REGION.match(zone)
+    return region[0] if region else None
 
 
 HISTORY = "SpotPriceHistory"
-_FIX = "write it again with: aws ec2 describe-spot-price-history --output json"
 
 
 def price_of_row(row: Any, source: str) -> SpotPrice:
@@ -105,53 +95,3 @@ def price_of_row(row: Any, source: str) -> SpotPrice:
         currency="USD",  # AWS tells these prices in US dollars, in all regions
         source=f"{source} {region}",
     )
-
-
-def parse(name: str, text: str, source: str) -> tuple[list[SpotPrice], bool]:
-    """All changes in a file, and whether it ends before the last page.
-
-    The file holds one answer or several, one after the other or in a list, or bare lists of changes.
-    Raises DataError, naming file and row, where any of it cannot be used.
-    """
-    prices: list[SpotPrice] = []
-    more = False
-    for document in _documents(name, text):
-        for answer in _answers(name, document):
-            rows, more = answer
-            for row in rows:
-                try:
-                    prices.append(price_of_row(row, source))
-                except BadFact as error:
-                    raise DataError(f"{name}: row {len(prices) + 1}: {error}; nothing was loaded", _FIX) from None
-    return prices, more
-
-
-def _documents(name: str, text: str) -> Iterator[Any]:
-    decoder = json.JSONDecoder(parse_float=str, parse_int=str)
-    position, end = 0, len(text)
-    while position < end:
-        if text[position].isspace():
-            position += 1
-            continue
-        try:
-            document, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            half = not text[error.pos :].strip() or error.msg.startswith("Unterminated")
-            why = f"it breaks off in line {error.lineno}" if half else f"line {error.lineno} is no JSON: {error.msg}"
-            raise DataError(f"{name}: {why}; nothing was loaded", _FIX) from None
-        except RecursionError:
-            raise DataError(f"{name} is nested too deeply for an answer; nothing was loaded", _FIX) from None
-        yield document
-
-
-def _answers(name: str, document: Any) -> Iterator[tuple[list[Any], bool]]:
-    """Rows of each answer in a document, and whether another page follows it."""
-    if isinstance(document, dict) and isinstance(document.get(HISTORY), list):
-        yield document[HISTORY], bool(document.get("NextToken"))
-    elif isinstance(document, list) and all(isinstance(item, dict) and HISTORY in item for item in document):
-        for item in document:
-            yield from _answers(name, item)
-    elif isinstance(document, list):
-        yield document, False
-    else:
-        raise DataError(f"{name} holds JSON, but no {HISTORY}; nothing was loaded", _FIX)

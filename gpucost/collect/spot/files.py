@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.spot import base
-from gpucost.collect.spot.base import BadFact, moment_of, price_of, region_of_usage
+from gpucost.collect.spot.base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.prices import SpotPrice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FIELDS = ("Timestamp", "UsageType", "Operation", "InstanceID", "MyBidID", "MyMaxPrice", "MarketPrice", "Charge", "Version")
-_FIX = "fetch the file again from the bucket of the data feed"
+_FEED_FIX = "fetch the file again from the bucket of the data feed"
+_HISTORY_FIX = "write it again with: aws ec2 describe-spot-price-history --output json"
 
 # Fields stand apart by a tab, or by spaces where the file was copied from a page.
 _AMOUNT = r"(\S+)(?: ([A-Z]{3}))?"
@@ -39,50 +42,40 @@ _PRODUCTS = {
 }
 
 
-class _Row(NamedTuple):
-    version: int
-    price: SpotPrice
-
-
-def is_feed(text: str) -> bool:
-    """Whether a file begins as the data feed does."""
-    return text.startswith(("#Version", "#Fields"))
-
-
-def parse(name: str, text: str, source: str) -> list[SpotPrice]:
-    """All hours in a file, corrected versions of an hour after the older ones.
-
-    Raises DataError, naming file and line, where any of it cannot be used.
-    """
-    rows: list[_Row] = []
+def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
+    """All hours in a file of the data feed, corrected versions of an hour after the older ones. Raises DataError."""
+    rows: list[tuple[int, SpotPrice]] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
             if line.startswith("#Fields:") and tuple(line.removeprefix("#Fields:").split()) != FIELDS:
                 raise BadFact(f"the fields are not {' '.join(FIELDS)}")
             if line.strip() and not line.startswith("#"):
-                rows.append(_row(line, source))
+                rows.append(_versioned(line, source))
         except BadFact as error:
-            raise DataError(f"{name}: line {number}: {error}; nothing was loaded", _FIX) from None
-    return [row.price for row in sorted(rows, key=lambda row: row.version)]
+            raise DataError(f"{name}: line {number}: {error}; nothing was loaded", _FEED_FIX) from None
+    return [price for _, price in sorted(rows, key=itemgetter(0))]
 
 
-def _row(line: str, source: str) -> _Row:
-    found = _LINE.fullmatch(line)
-    if found is None:
+def _versioned(line: str, source: str) -> tuple[int, SpotPrice]:
+    fields = _LINE.fullmatch(line)
+    if fields is None:
         raise BadFact(f"{len(FIELDS)} fields are expected in {line[:60]!r}")
-    at, usage, operation, instance_id = found.group(1, 2, 3, 4)
-    market, currency = found.group(8, 9)
-    type_of = _USAGE.fullmatch(usage)
-    if type_of is None:
+    at, usage, operation, instance_id = fields.group(1, 2, 3, 4)
+    market, currency = fields.group(8, 9)
+    usage_type = _USAGE.fullmatch(usage)
+    if usage_type is None:
         raise BadFact(f"UsageType {usage!r} is no usage of a spot instance")
+    # in the words of the price history; an operation that is not known stays as it is
+    codes = [code for code in operation.split(":")[1:] if not re.fullmatch(r"SV\d+", code)]
     at_ms = moment_of("Timestamp", at)
-    region = region_of_usage(type_of[1] or "")
+    # a prefix that is not known stays as it is, so that nothing is lost
+    region = USAGE_PREFIXES.get(usage_type[1] or "", usage_type[1])
     price = SpotPrice(
         provider="aws",
         region=region,
         zone="",
-        instance_type=type_of[2] or "m1.small",  # the one type whose usage is not told apart
-        product=_product(operation),
+        instance_type=usage_type[2] or "m1.small",  # the one type whose usage is not told apart
+        product=_PRODUCTS.get(":".join(codes), operation),
         instance_id=instance_id,
         at_ms=at_ms,
         to_ms=at_ms + MS_PER_HOUR,
@@ -90,13 +83,55 @@ def _row(line: str, source: str) -> _Row:
         currency=currency or "USD",
         source=f"{source} {region}",
     )
-    return _Row(int(found[12]), price)
+    return int(fields[12]), price
 
 
-def _product(operation: str) -> str:
-    """The product in the words of the price history; an operation that is not known stays as it is."""
-    codes = [code for code in operation.split(":")[1:] if not re.fullmatch(r"SV\d+", code)]
-    return _PRODUCTS.get(":".join(codes), operation)
+def _history(name: str, text: str, source: str) -> tuple[list[SpotPrice], bool]:
+    """All changes in a file of answers, and whether it ends before the last page.
+
+    The file holds one answer or several, one after the other or in a list, or bare lists of changes.
+    Raises DataError, naming file and row, where any of it cannot be used.
+    """
+    prices: list[SpotPrice] = []
+    answers = [answer for document in _documents(name, text) for answer in _answers(name, document)]
+    for rows, _ in answers:
+        for row in rows:
+            try:
+                prices.append(price_of_row(row, source))
+            except BadFact as error:
+                raise DataError(f"{name}: row {len(prices) + 1}: {error}; nothing was loaded", _HISTORY_FIX) from None
+    return prices, bool(answers) and answers[-1][1]
+
+
+def _documents(name: str, text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder(parse_float=str, parse_int=str)
+    position, end = 0, len(text)
+    while position < end:
+        if text[position].isspace():
+            position += 1
+            continue
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            half = not text[error.pos :].strip() or error.msg.startswith("Unterminated")
+            why = f"it breaks off in line {error.lineno}" if half else f"line {error.lineno} is no JSON: {error.msg}"
+            raise DataError(f"{name}: {why}; nothing was loaded", _HISTORY_FIX) from None
+        except RecursionError:
+            raise DataError(f"{name} is nested too deeply for an answer; nothing was loaded", _HISTORY_FIX) from None
+        yield document
+
+
+def _answers(name: str, document: Any) -> Iterator[tuple[list[Any], bool]]:
+    """Rows of each answer in a document, and whether another page follows it."""
+    if isinstance(document, dict) and isinstance(document.get(HISTORY), list):
+        yield document[HISTORY], bool(document.get("NextToken"))
+    elif isinstance(document, list) and all(isinstance(item, dict) and HISTORY in item for item in document):
+        for item in document:
+            yield from _answers(name, item)
+    elif isinstance(document, list):
+        yield document, False
+    else:
+        raise DataError(f"{name} holds JSON, but no {HISTORY}; nothing was loaded", _HISTORY_FIX)
 
 
 # In a directory, files of these names must be right; others are taken where they begin as what we know.
@@ -114,6 +149,15 @@ class FileSet:
     passed_over: list[Path] = field(default_factory=list)
     unfinished: list[Path] = field(default_factory=list)
 
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, in sentences."""
+        notes = [f"{path} ends with a NextToken: further pages of that answer are not in it" for path in self.unfinished]
+        if self.passed_over:
+            names = ", ".join(path.name for path in self.passed_over[:5]) + (", …" if len(self.passed_over) > 5 else "")
+            notes.insert(0, f"passed over what holds no spot prices: {names}")
+        return notes
+
 
 def read_path(path: Path) -> FileSet:
     """All spot prices in a file, or in the files of a directory and those below, in order of their names.
@@ -122,8 +166,7 @@ def read_path(path: Path) -> FileSet:
     """
     if not path.exists():
         raise UsageError(f"there is no file or directory {path}", "name the files or directories that hold spot prices")
-    name = path.resolve().name
-    result = FileSet(name)
+    result = FileSet(path.resolve().name)
     if not path.is_dir():
         _read_file(path, result, alone=True)
         return result
@@ -138,21 +181,18 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
     must_be_right = alone or path.name.lower().endswith(_MUST_BE_RIGHT)
     try:
         text = _text(path)
+        why = "holds neither answers nor a data feed" if text.strip() else "is empty"
     except UnicodeDecodeError as error:
-        if must_be_right:
-            raise DataError(f"{path} is no text (byte {error.start}); nothing was loaded", _KINDS) from None
-        result.passed_over.append(path)
-        return
-    if is_feed(text):
-        result.prices += parse(str(path), text, result.name)
+        text, why = "", f"is no text (byte {error.start})"
+    if text.startswith(("#Version", "#Fields")):
+        result.prices += _feed(str(path), text, result.name)
     elif text.lstrip()[:1] in ("{", "["):
-        prices, more = base.parse(str(path), text, result.name)
+        prices, more = _history(str(path), text, result.name)
         result.prices += prices
         if more:
             result.unfinished.append(path)
     elif must_be_right:
-        what = "holds neither" if text.strip() else "is empty"
-        raise DataError(f"{path} {what}{' answers nor a data feed' if text.strip() else ''}; nothing was loaded", _KINDS)
+        raise DataError(f"{path} {why}; nothing was loaded", _KINDS)
     else:
         result.passed_over.append(path)
         return

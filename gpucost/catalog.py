@@ -6,6 +6,7 @@ Inventory asks it what an instance type holds, price asks it what one costs.
 from __future__ import annotations
 
 import csv
+import re
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from gpucost.engine import run_stage
 from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
+    from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
@@ -58,7 +60,7 @@ FROM catalog_csv('interruption.csv', {
 def load_catalog(con: DuckDBPyConnection) -> None:
     """Create the catalog's temporary tables (the keys of TABLES) on this connection, where it has none."""
     _prepare(con)
-    run_stage(con, __name__, "catalog")
+    run_stage(con, "gpucost", "catalog")
 
 
 def load_components(con: DuckDBPyConnection) -> None:
@@ -95,29 +97,39 @@ _PARTS = ("memory", "percentage", "cores", "total_memory", "total_cores", "unspl
 
 def accelerators() -> str:
     """The resources that are accelerators or parts of them, as kube-state-metrics spells them."""
-    return _joined(row["resource"] for row in _rows("resources.csv") if row["kind"] not in (_NONE, _CLAIM))
+    return _patterns(lambda kind: kind not in (_NONE, _CLAIM))
 
 
 def devices() -> str:
     """The resources that count devices, slices, slots and the like, but not their memory and cores."""
-    return _joined(row["resource"] for row in _rows("resources.csv") if row["kind"] not in (_NONE, _CLAIM, *_PARTS))
+    return _patterns(lambda kind: kind not in (_NONE, _CLAIM, *_PARTS))
 
 
 def other_resources() -> str:
     """The resources that are known to be no accelerators."""
-    return _joined(row["resource"] for row in _rows("resources.csv") if row["kind"] == _NONE)
+    return _patterns(lambda kind: kind == _NONE)
 
 
 def claim_metrics(kind: str) -> list[str]:
     """The metrics that tell which pods ('pod') or devices ('device') belong to a resource claim."""
-    return [row["metric"] for row in _rows("claim_series.csv") if row["kind"] == kind]
+    return [row["metric"] for row in facts("claim_series.csv") if row["kind"] == kind]
 
 
-def _joined(patterns: Iterable[str]) -> str:
-    return "|".join(dict.fromkeys(patterns))
+def _patterns(counts: Callable[[str], bool]) -> str:
+    return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
+
+
+def facts(name: str) -> list[dict[str, str]]:
+    """The rows of a file in pricing/, as text."""
+    return _rows(pricing_dir() / name)
 
 
 @cache
-def _rows(name: str) -> list[dict[str, str]]:
-    with (pricing_dir() / name).open(encoding="utf-8", newline="") as file:
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, strict=True))
+
+
+def spelled(name: str) -> str:
+    """A GPU's name as `gpu_aliases` compares it: letters and digits alone, in lower case, without its maker."""
+    return re.sub(r"^(nvidia|tesla)+", "", re.sub(r"[^a-z0-9]", "", name.lower()))

@@ -1,7 +1,7 @@
--- reads: nodes, node_prices, $currency, $book
--- writes: warnings (stored), code unpriced_node: one row per kind of node that has no price for part of its life
--- invariant: fix holds the price book line that would price it
-DELETE FROM warnings WHERE code = 'unpriced_node';
+-- reads: nodes, node_prices, $currency, $book, $days
+-- writes: warnings (stored): code unpriced_node, one row per kind of node that has no price for part of its life, and stale_price, one per kind of node priced from a list price that was old when it was used
+-- invariant: fix holds the price book line that would price it; the age is that at the last moment the price was used
+DELETE FROM warnings WHERE code IN ('unpriced_node', 'stale_price');
 INSERT INTO warnings BY NAME
 WITH gaps AS (
     SELECT n.*, p.from_ms, p.to_ms
@@ -38,4 +38,17 @@ SELECT 'unpriced_node' AS code, cluster, kind AS subject, from_ms, to_ms,
         nodes, CASE nodes WHEN 1 THEN 'node' ELSE 'nodes' END, kind, capacity_type, coalesce(region, 'no region'), gpu_hours) AS message,
     CASE WHEN $book IS NULL THEN 'set [prices] book in gpucost.toml to a file with' ELSE 'add to ' || $book END
         || ' the line ' || line || coalesce(',' || selector || ' (with a last column node_selector)', '') AS fix
-FROM worded;
+FROM worded
+UNION ALL
+SELECT 'stale_price' AS code,
+    CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,
+    n.instance_type AS subject, min(p.from_ms) AS from_ms, max(p.to_ms) AS to_ms,
+    format('the list price of {} ({}, {}) is of {}, {} days before it was last used',
+        n.instance_type, n.capacity_type, coalesce(n.region, 'any region'), p.price_as_of::VARCHAR,
+        max(epoch_ms(p.to_ms)::DATE - p.price_as_of)) AS message,
+    'gpucost collect prices; or put your own price of it into the price book ([prices] book in gpucost.toml)' AS fix
+FROM node_prices AS p
+JOIN nodes AS n USING (node_id)
+WHERE p.price_source = 'catalog'
+GROUP BY n.instance_type, n.capacity_type, n.region, p.price_as_of
+HAVING max(epoch_ms(p.to_ms)::DATE - p.price_as_of) > $days;

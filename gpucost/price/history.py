@@ -1,0 +1,157 @@
+"""How an instance type's spot price moved: steps, and the mean, lowest and highest price of each zone."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.catalog import load_catalog
+from gpucost.engine import answer_rows
+from gpucost.errors import PriceError
+from gpucost.periods import MS_PER_HOUR, from_ms
+from gpucost.price.list_prices import load_price_list
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.periods import Period
+
+_DECIMALS = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whose spot price, where and when; what is None is not asked for. `stale_after_days` ends a price nobody asked for again."""
+
+    instance_type: str
+    zone: str | None = None
+    region: str | None = None
+    product: str | None = None
+    period: Period | None = None
+    stale_after_days: int = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A price per hour that held in [start, end)."""
+
+    start: datetime
+    end: datetime
+    price_per_hour: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneHistory:
+    """A zone's price in a period. Prices are per hour of the whole instance; None where the period is not covered.
+
+    The mean is weighted by time, over the covered hours. `changes` counts how often one known price gave way to another
+    inside the period. `discount` is 1 - mean / on-demand list price. `notes` are what a reader should know, in sentences.
+    """
+
+    provider: str
+    region: str
+    zone: str | None
+    instance_type: str
+    product: str
+    start: datetime
+    end: datetime
+    currency: str
+    mean_price_per_hour: Decimal | None
+    min_price_per_hour: Decimal | None
+    max_price_per_hour: Decimal | None
+    changes: int
+    covered_hours: Decimal
+    not_covered_hours: Decimal
+    on_demand_price_per_hour: Decimal | None
+    on_demand_price_as_of: date | None
+    discount: Decimal | None
+    notes: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def place(self) -> str:
+        """Its name for people."""
+        return self.zone or self.region
+
+
+def history(con: DuckDBPyConnection, question: Question, now_ms: int) -> list[ZoneHistory]:
+    """One history per zone (and currency), sorted by provider, region and zone.
+
+    Without a period, from the first known change of any of the zones to the end of what was collected.
+    Raises PriceError where no spot price is known of what is asked for, naming what is.
+    """
+    load_catalog(con)
+    load_price_list(con, [question.instance_type.lower()])
+    period = question.period
+    parameters = {
+        "instance_type": question.instance_type,
+        "zone": question.zone,
+        "region": question.region,
+        "product": question.product,
+        "from_ms": period.start_ms if period else None,
+        "to_ms": period.end_ms if period else None,
+        "now_ms": now_ms,
+        # all that is known ends with what was collected
+        "stale_ms": question.stale_after_days * 24 * MS_PER_HOUR if period else 0,
+    }
+    rows = answer_rows(con, "gpucost.price", "history", parameters)
+    if not rows:
+        raise _unknown(con, question)
+    return [_zone(**row) for row in rows]
+
+
+def _zone(
+    *, zone: str, start_ms: int, end_ms: int, price_ms: Decimal | None, covered_ms: int | None, steps: Any, **fields: Any
+) -> ZoneHistory:
+    covered = covered_ms or 0
+    mean = (price_ms / covered).quantize(_DECIMALS) if price_ms is not None else None
+    on_demand = fields["on_demand_price_per_hour"]
+    gap_hours = (Decimal(end_ms - start_ms - covered) / MS_PER_HOUR).quantize(_DECIMALS)
+    notes = []
+    if mean is None:
+        notes.append("no price is known in this period")
+    elif gap_hours:
+        notes.append(f"no price is known for {gap_hours:,.1f} h of the period; the mean is over the rest")
+    if on_demand is not None and mean is not None:
+        if fields["min_price_per_hour"] >= on_demand:
+            notes.append("spot costs as much as on demand here: there is no discount")
+        elif fields["max_price_per_hour"] >= on_demand:
+            notes.append("at times spot cost as much as on demand here, and there was no discount")
+    return ZoneHistory(
+        **fields,
+        zone=zone or None,
+        start=from_ms(start_ms),
+        end=from_ms(end_ms),
+        mean_price_per_hour=mean,
+        changes=max(0, len(steps or ()) - 1),
+        covered_hours=(Decimal(covered) / MS_PER_HOUR).quantize(_DECIMALS),
+        not_covered_hours=gap_hours,
+        discount=(1 - mean / on_demand).quantize(_DECIMALS) if mean is not None and on_demand else None,
+        notes=tuple(notes),
+        steps=tuple(Step(from_ms(start), from_ms(end), price) for start, end, price in steps or ()),
+    )
+
+
+def _unknown(con: DuckDBPyConnection, question: Question) -> PriceError:
+    """Says which part of the question the store knows nothing of, and what it does know."""
+    rows = con.execute(
+        "SELECT DISTINCT instance_type, region, zone, product FROM spot_prices WHERE instance_id = '' ORDER BY ALL"
+    ).fetchall()
+    collect = "gpucost collect spot pulls them from the clouds, gpucost collect spot PATH from files"
+    if not rows:
+        return PriceError("the store holds no spot prices", collect)
+    types = sorted({row[0] for row in rows})
+    mine = [row for row in rows if row[0].lower() == question.instance_type.lower()]
+    if not mine:
+        near = difflib.get_close_matches(question.instance_type.lower(), types, n=5, cutoff=0.5)
+        known = f"the store knows {', '.join(near or types[:5])}" + ("" if near or len(types) <= 5 else " and others")
+        return PriceError(f"the store holds no spot prices of {question.instance_type}", f"{known}; {collect}")
+    words = {"in zone": question.zone, "in region": question.region, "of product": question.product}
+    wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)
+    places = sorted({row[2] or row[1] for row in mine})
+    known = f"known are {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
+    return PriceError(f"the store holds no spot prices of {mine[0][0]} {wanted or 'with Linux'}", known)

@@ -1,0 +1,337 @@
+"""What GPUs cost where, by list prices: the catalog's, those collected, and the newest of the spot history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from decimal import Decimal
+from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from gpucost import catalog
+from gpucost.engine import dicts, run_stage
+from gpucost.errors import GpucostError
+from gpucost.price.fx import FxRates
+from gpucost.price.list_prices import load_price_list
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+FIX_UNPRICED = "gpucost collect prices asks the clouds; what they do not list, your price book prices"
+
+_OFFERED = 4
+_ALL_OFFERED = 6
+_OVERVIEW_OPTIONS = ("on_demand", "spot")
+_DECIMALS = Decimal("1e-12")
+_SOLD_AS = {"capacity_block": "capacity blocks", "cud": "commitments", "flex_start": "flex start", "calendar": "calendar mode"}
+_MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
+
+# What a name means: GPU models by their one name, or instance types in lower case; the other is empty, both mean any.
+Meaning = dict[str, list[str]]
+_ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrice:
+    """One list price of an instance, as JSON and CSV have it; None where a field does not apply, or nothing is known.
+
+    price_per_hour is of the whole instance in `currency`, which is the config's where a rate is known, else the one it is
+    listed in; price_per_gpu_hour has at most 12 decimals. gpu_count may be a part of a GPU. more_regions counts dearer regions
+    that are not shown.
+    """
+
+    provider: str
+    region: str | None
+    zone: str | None
+    instance_type: str
+    gpu_model: str | None
+    gpu_count: Decimal | None
+    purchase_option: str
+    term_years: int | None
+    payment_option: str | None
+    offering: str | None
+    price_per_hour: Decimal
+    price_per_gpu_hour: Decimal | None
+    currency: str
+    spot_discount_percent: Decimal | None  # 100 × (1 − spot ÷ on demand), to a tenth; 0 or less where spot is no cheaper
+    price_as_of: date
+    is_stale: bool
+    source: str
+    origin: str  # 'catalog', 'store' (gpucost collect prices) or 'spot_history' (gpucost collect spot)
+    effective_start: date | None
+    listed_price_per_hour: Decimal
+    listed_currency: str
+    more_regions: int | None
+    status: str  # 'current', 'superseded' by a newer one, or 'upcoming'
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The prices of one GPU or instance type."""
+
+    today: date
+    currency: str
+    stale_after_days: int
+    name: str
+    gpu_models: tuple[str, ...]
+    rows: tuple[ListedPrice, ...]
+    superseded: tuple[ListedPrice, ...]
+    not_sold_on_demand: tuple[str, ...]  # sentences on the instance types that are meant: how they are sold instead
+
+    @property
+    def cheapest_fresh(self) -> ListedPrice | None:
+        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
+        if not self.rows or not self.rows[0].is_stale:
+            return None
+        return next((row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None)
+
+    @property
+    def unconverted(self) -> tuple[str, ...]:
+        """Currencies of rows that no rate converts, and which are sorted after the others."""
+        return tuple(sorted({row.currency for row in self.rows} - {self.currency}))
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every GPU model with its cheapest price by purchase option."""
+
+    today: date
+    currency: str
+    stale_after_days: int
+    purchase_options: tuple[str, ...]
+    rows: tuple[tuple[str, dict[str, ListedPrice]], ...]  # (GPU model, purchase option -> its cheapest price)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
+
+    today: date
+    currency: str
+    stale_after_days: int
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    purchase_options: tuple[str, ...] = ()
+    all_regions: bool = False
+
+
+def listing(con: DuckDBPyConnection, name: str, query: Asked, fx: FxRates) -> Listing:
+    """The prices of a GPU or an instance type, cheapest GPU-hour first.
+
+    `con` is a store's, which may be empty; temporary tables are made on it. Other currencies are converted at today's rate of
+    `fx`, where there is one. Raises GpucostError for a name that means nothing, offering the nearest ones, and where nothing
+    fits the other words.
+    """
+    _prepare(con, query)
+    meaning = _resolve(con, name)
+    rows = _rows(con, meaning, query, fx)
+    current = [row for row in rows if row.status == "current"]
+    if not current:
+        raise _nothing(con, name, meaning, query)
+    if not query.all_regions and not query.regions:
+        current = _cheapest_regions(current)
+    return Listing(
+        today=query.today,
+        currency=query.currency,
+        stale_after_days=query.stale_after_days,
+        name=name,
+        gpu_models=tuple(sorted({row.gpu_model for row in current if row.gpu_model})),
+        rows=tuple(current),
+        superseded=tuple(row for row in rows if row.status != "current"),
+        not_sold_on_demand=_not_sold_on_demand(con, meaning["instance_types"]),
+    )
+
+
+def overview(con: DuckDBPyConnection, query: Asked, fx: FxRates) -> Overview:
+    """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
+
+    Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
+    where nothing fits.
+    """
+    _prepare(con, query)
+    options = query.purchase_options or _OVERVIEW_OPTIONS
+    cheapest: dict[str, dict[str, ListedPrice]] = {}
+    for row in _rows(con, _ANYTHING, replace(query, purchase_options=options), fx):
+        if row.status == "current" and row.gpu_model and row.currency == query.currency:
+            cheapest.setdefault(row.gpu_model, {}).setdefault(row.purchase_option, row)
+    if not cheapest:
+        raise _nothing(con, "any GPU", _ANYTHING, query)
+    return Overview(query.today, query.currency, query.stale_after_days, options, tuple(cheapest.items()))
+
+
+def _prepare(con: DuckDBPyConnection, query: Asked) -> None:
+    catalog.load_catalog(con)
+    load_price_list(con)
+    run_stage(con, "gpucost.price", "listed_prices", {"today": query.today})
+
+
+def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
+    """What `name` means; `H100` is every H100 model. Raises GpucostError, offering the nearest names, where it means nothing."""
+    types = [str(row[0]) for row in con.execute("SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1").fetchall()]
+    wanted = name.strip().lower()
+    for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes are called without it, too
+        if any(known.lower() == typed for known in types):
+            return _ANYTHING | {"instance_types": [typed]}
+    models = [str(row[0]) for row in con.execute("SELECT gpu_model FROM gpu_models ORDER BY 1").fetchall()]
+    if called := gpu_models_called(name, models, aliases_of(con)):
+        return _ANYTHING | {"gpu_models": list(called)}
+    if facts := _not_sold_on_demand(con, [wanted]):
+        raise GpucostError("; ".join(facts), FIX_UNPRICED)
+    if con.execute("SELECT 1 FROM listed_instances WHERE instance_type = ? LIMIT 1", [wanted]).fetchone():
+        raise GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
+    near = nearest(name, [*models, *types])
+    raise GpucostError(
+        f"no GPU or instance type is called {name!r}; did you mean {', '.join(near)}?", "gpucost prices lists every GPU"
+    )
+
+
+# A current list price on demand, such as one collected since, says otherwise.
+_NOT_SOLD = """
+SELECT provider, instance_type, sold_as, fact, as_of, source_id FROM not_sold_on_demand AS n
+WHERE list_contains($1::VARCHAR[], lower(instance_type)) AND NOT EXISTS (
+    FROM listed_prices AS p
+    WHERE p.provider = n.provider AND lower(p.instance_type) = lower(n.instance_type) AND p.purchase_option = 'on_demand'
+        AND p.status = 'current'
+)
+ORDER BY ALL"""
+
+
+def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each of `instance_types`, in lower case, that its cloud does not sell on demand: how it is sold instead."""
+    sentences = []
+    for provider, name, sold_as, fact, as_of, source in con.execute(_NOT_SOLD, [list(instance_types)]).fetchall():
+        ways = [_SOLD_AS.get(option, option.replace("_", " ")) for option in sold_as]
+        instead = f"sold as {' and '.join(filter(None, [', '.join(ways[:-1]), ways[-1]]))}" if ways else "no price is public"
+        sentences.append(f"{name} is not sold on demand by {provider}: {instead} ({fact}; {source}, {as_of})")
+    return tuple(sentences)
+
+
+def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:
+    """Letters and digits of a spelling -> the model's one name. Reads gpu_aliases."""
+    return {str(alias): str(model) for alias, model in con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()}
+
+
+def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str]) -> tuple[str, ...]:
+    """The models whose name has every word of `name`, in any order; else the one that spells itself so; else none.
+
+    A MIG or shared suffix, as nvidia.com/gpu.product has it, is of no account.
+    """
+    words = set(re.findall(r"[a-z0-9]+", _bare(name))) - _MAKERS
+    called = tuple(model for model in models if words and words <= set(re.findall(r"[a-z0-9]+", model.lower())))
+    alias = spelled(name)
+    return called or ((aliases[alias],) if alias in aliases else ())
+
+
+def spelled(name: str) -> str:
+    """`name` as gpu_aliases spells it: letters and digits alone, in lower case, without its maker."""
+    return catalog.spelled(_bare(name))
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"-(shared|mig-.*)$", "", name.strip().lower())
+
+
+def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]:
+    """The `count` names most alike `word`, best first: those that begin with it, then by the whole name or one of its words."""
+    wanted = word.strip().lower()
+
+    def rank(name: str) -> tuple[bool, float, str]:
+        pieces = {name.lower(), *re.findall(r"[a-z0-9]+", name.lower())}
+        alike = max(SequenceMatcher(None, wanted, piece).ratio() for piece in pieces)
+        return (not name.lower().startswith(wanted), -alike, name)
+
+    return sorted(names, key=rank)[:count]
+
+
+def _cheapest_regions(rows: Sequence[ListedPrice]) -> list[ListedPrice]:
+    """Of `rows`, sorted by price, the first of every kind of price of an instance type; more_regions counts its others."""
+    kinds: dict[tuple[object, ...], list[ListedPrice]] = {}
+    for row in rows:
+        terms = (row.purchase_option, row.term_years, row.payment_option, row.offering, row.currency)
+        kinds.setdefault((row.provider, row.instance_type.lower(), *terms), []).append(row)
+    return [replace(kind[0], more_regions=len({row.region for row in kind}) - 1) for kind in kinds.values()]
+
+
+_MATCHING = """
+SELECT provider, region, zone, instance_type, gpu_model, gpu_count, purchase_option, term_years, payment_option, offering,
+    price_per_hour, currency, on_demand_price_per_hour, price_as_of, effective_start, source, origin, status
+FROM listed_prices
+WHERE passes($gpu_models, gpu_model) AND passes($instance_types, lower(instance_type))
+    AND passes($providers, lower(provider)) AND passes($purchase_options, purchase_option)
+    AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(region) GLOB r)))"""
+
+
+def _rows(con: DuckDBPyConnection, meaning: Meaning, query: Asked, fx: FxRates) -> list[ListedPrice]:
+    """What fits, in the config's currency first, cheapest GPU-hour first; then in others, one currency after the other."""
+    sqlfiles.run(con, "filters")
+    parameters = {
+        "providers": [word.lower() for word in query.providers],
+        "regions": [word.lower() for word in query.regions],
+        "purchase_options": list(query.purchase_options),
+    }
+    con.execute(_MATCHING, meaning | parameters)
+    return sorted((_price(fields, query, fx) for fields in dicts(con)), key=lambda row: _rank(row, query.currency))
+
+
+def _rank(row: ListedPrice, currency: str) -> tuple[object, ...]:
+    place = (row.provider, row.instance_type, row.purchase_option, row.term_years or 0, row.region or "", row.zone or "")
+    details = (row.payment_option or "", row.offering or "", -row.price_as_of.toordinal(), row.source)
+    per_gpu = row.price_per_gpu_hour
+    return (row.currency != currency, row.currency, per_gpu is None, per_gpu or row.price_per_hour, *place, *details)
+
+
+def _price(fields: dict[str, Any], query: Asked, fx: FxRates) -> ListedPrice:
+    on_demand, listed_currency = fields.pop("on_demand_price_per_hour"), fields.pop("currency")
+    listed = price = Decimal(fields.pop("price_per_hour")).normalize()
+    gpus = fields["gpu_count"] and fields["gpu_count"].normalize()
+    rate = fx.rate(listed_currency, query.today)
+    if rate is not None:
+        price = (listed * rate).quantize(_DECIMALS).normalize()
+    discount = None
+    if fields["purchase_option"] == "spot" and on_demand is not None:
+        discount = ((1 - listed / on_demand) * 100).quantize(Decimal("0.1"))
+    may_not_apply = ("region", "zone", "term_years", "payment_option", "offering")
+    return ListedPrice(
+        **fields | {name: fields[name] or None for name in may_not_apply} | {"gpu_count": gpus},
+        price_per_hour=price,
+        price_per_gpu_hour=None if gpus is None else (price / gpus).quantize(_DECIMALS).normalize(),
+        currency=listed_currency if rate is None else query.currency,
+        listed_price_per_hour=listed,
+        listed_currency=listed_currency,
+        spot_discount_percent=discount,
+        is_stale=fields["price_as_of"] < query.today - timedelta(days=query.stale_after_days),
+        more_regions=None,
+    )
+
+
+def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: Asked) -> GpucostError:
+    """Which word of the query leaves no price, and what there is instead."""
+    anywhere = replace(query, providers=(), regions=(), purchase_options=())
+    left = [row for row in _rows(con, meaning, anywhere, FxRates(query.currency, {})) if row.status == "current"]
+    if not left:
+        return GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
+    for field, words in (
+        ("provider", query.providers),
+        ("region", query.regions),
+        ("purchase_option", query.purchase_options),
+    ):
+        known = {getattr(row, field) or "" for row in left}
+        fitting = {value for value in known if not words or any(fnmatchcase(value.lower(), word.lower()) for word in words)}
+        if not fitting:
+            facts = _not_sold_on_demand(con, meaning["instance_types"])
+            if facts and "on_demand" in words:
+                return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
+            there = sorted(known - {""})
+            some = f"; there are {len(there)}, such as " if len(there) > _ALL_OFFERED else "; there is " if there else ""
+            offered = nearest(words[0], there) if len(there) > _ALL_OFFERED else there
+            what = f"the {field.replace('_', ' ')} {' or '.join(words)}"
+            missing = f"no price of {name} is known for {what}{some}{', '.join(offered)}"
+            return GpucostError(
+                "; ".join((missing, *facts)), "name one of these, or gpucost collect prices asks the clouds for more"
+            )
+        left = [row for row in left if (getattr(row, field) or "") in fitting]
+    return GpucostError(f"no price of {name} is known in {query.currency}", "[prices] fx gives the rates of other currencies")
