@@ -13,7 +13,7 @@ from gpucost.store.bill_files import rows
 from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from decimal import Decimal
 
     import duckdb
@@ -33,7 +33,7 @@ class BillFiles:
 
     `source` is the export's name, None for loose files, whose bills are named by provider and account. `is_whole`: a
     manifest vouches that this is all of the billing period. `file_digests` are those of the single files, None where one of
-    them is not known by its digest alone.
+    them is not known by its digest alone. `file_stamps` are the digests of files on disk by their stamps.
     """
 
     format: str
@@ -41,6 +41,7 @@ class BillFiles:
     source: str | None = None
     is_whole: bool = False
     file_digests: Sequence[str] | None = None
+    file_stamps: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -110,18 +111,20 @@ def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
     return [replace_result(_result(bill, amounts[bill["bill_id"]]), verdict="unchanged") for bill in bills]
 
 
-def lacking(con: duckdb.DuckDBPyConnection) -> bool:
-    """Tells the bills that the view `charges_read` holds, and answers whether any of its rows lacks what every charge has."""
-    sqlfiles.run(con, "charge_lack")
-    sqlfiles.run(con, "bills_told")
-    return bool(con.execute("SELECT 1 FROM bills_told WHERE lacking > 0 LIMIT 1").fetchall())
+def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """The digests of files that the store's bills were loaded from, by the files' stamps."""
+    con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills")
+    return {str(stamp): str(digest) for stamp, digest in con.fetchall()}
 
 
-def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> None:
-    """Writes the rows of `charges_read`, of which none is lacking, under new numbers of bills; `incoming` shows them.
+def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
+    """Writes the rows of `charges_read` under new numbers of bills; `incoming` shows them. Answers whether each has what every
+    charge has.
 
     They are mapped once, into where they stay: what they replace and whether they stand is judged of what is written.
     """
+    sqlfiles.run(con, "charge_lack")
+    sqlfiles.run(con, "bills_told")
     sqlfiles.run(con, "bill_charge_detail")
     sqlfiles.run(con, "bills_incoming", {"source": files.source, "format": files.format})
     numbers = [row[0] for row in con.execute("SELECT bill_id FROM bills_incoming").fetchall()]
@@ -130,6 +133,12 @@ def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> None:
     else:
         sqlfiles.run(con, "bill_rows_insert")
     sqlfiles.run(con, "incoming")
+    return not con.execute(_LACKING).fetchall()
+
+
+# A row that names no provider or no month belongs to no bill.
+_LACKING = """FROM bills_told SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
+    UNION ALL (FROM incoming AS c SELECT 1 WHERE charge_lack(c) IS NOT NULL LIMIT 1)"""
 
 
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
@@ -225,6 +234,7 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[i
         (window,) = sqlfiles.run(con, "bill_windows", span).fetchall()
         log_load(con, 0, "bill", bill["source"], window, rows=bill["rows"])
         entry = {"is_whole": files.is_whole, "digest": files.digest, "file_digests": files.file_digests, "loaded_at": now}
+        entry |= {"stamps": list(files.file_stamps), "stamped": list(files.file_stamps.values())}
         sqlfiles.run(con, "bills_insert", entry | {"bill_id": bill["bill_id"]})
     if _has_pairs(con):
         for name in ("bill_pairs_rows", "bill_pairs_fees", "bill_pairs_counts", "bill_pairs_empty"):

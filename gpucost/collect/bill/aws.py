@@ -116,7 +116,7 @@ CUR = Format(
     sql=("aws_cur_read", "aws_cur_costs", "aws_cur_facts", "aws_discounts", "aws_capacity_blocks", "aws_cur"),
     findings="aws_cur_findings",
     entry=_entry,
-    line_item="identity_line_item_id",
+    line_item=("identity_line_item_id", "line_item_usage_start_date"),
 )
 
 FORMATS = (CUR,)

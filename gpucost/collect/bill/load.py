@@ -51,7 +51,7 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target:
         where.maps,
         opened.gzipped,
         opened.delimiter,
-        where.columns[known.line_item] if known.line_item else None,
+        known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else (),
     )
     return bill_files.stage(con, file, target)
 
@@ -79,9 +79,8 @@ def write_rows(
     with bill_files.values_in_words([file.name for file in staged]):
         for name in (*_ONCE, *known.sql, "formatted"):
             con.execute(formats.sql_text(name))
-        if charges.lacking(con):
+        if not charges.write(con, files):
             raise _unread(con, known)
-        charges.write(con, files)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
     found = bill_files.rows(con.execute(formats.sql_text(known.findings))) if known.findings else []
@@ -246,6 +245,7 @@ class _Group:
     kind: Format
     staged: list[bill_files.Staged] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
+    files: list[tuple[Tree, Entry]] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     has_archive: bool = False
 
@@ -261,6 +261,10 @@ class _Run:
     meter: Meter
     run: BillRun
     _serial: int = 0
+    # What files were when their digests were taken; the stamps of digests; what the store knows, read once.
+    _states: dict[tuple[Tree, Entry], object] = field(default_factory=dict)
+    _stamps: dict[str, str] = field(default_factory=dict)
+    _stamped: dict[str, str] | None = None
 
     def all(self, trees: Sequence[Tree]) -> None:
         sets: list[tuple[Tree, Manifest, list[Entry]]] = []
@@ -339,7 +343,7 @@ class _Run:
         return sets, loose
 
     def _whole(self, tree: Tree, told: Manifest, entries: list[Entry]) -> None:
-        digests = [tree.digest(entry) for entry in entries]
+        digests = [self._content_digest(tree, entry) for entry in entries]
         if not entries:
             raise DataError(f"{tree.name}: {told.key} names no files", "get the manifest again")
         if self._is_loaded(told, digests):
@@ -356,15 +360,19 @@ class _Run:
                 f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}", "get the export again"
             )
         kind = read[0][0]
-        files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True)
-        with self._store() as con:
+        stamps = self._stamps_of(digests)
+        files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True, file_stamps=stamps)
+        with self._store([(tree, entry) for entry in entries]) as con:
             findings = write_rows(con, kind, [staged for _, staged in read], files)
             results = self._replace(con, files)
         self._tell(files, results, findings, is_named=tree.is_file)
 
     @contextmanager
-    def _store(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The store, in a transaction, and what the formats' SQL needs."""
+    def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The store, in a transaction, and what the formats' SQL needs.
+
+        Raises DataError where one of `files`, of which Parquet is read in its place, is no longer what its digest was taken of.
+        """
         self.meter.tell("writing to the store")
         with self.store.write() as con:
             bill_files.bound(con, self.work)
@@ -372,6 +380,28 @@ class _Run:
             con.execute("SET preserve_insertion_order = false")
             con.execute("SET VARIABLE currency = $1", [self.currency])
             yield con
+            for tree, entry in files:
+                if tree.state(entry) != self._states[tree, entry]:
+                    what = f"{tree.shown(entry)} was written to or replaced while it was read"
+                    raise DataError(what, "run the command again once nothing writes to it; nothing of it was loaded")
+
+    def _content_digest(self, tree: Tree, entry: Entry) -> str:
+        """The digest of a file's content: of a file on disk that is what it was when it was loaded, the one of then."""
+        self._states[tree, entry] = tree.state(entry)
+        stamp = tree.stamp(entry)
+        if stamp is None:
+            return tree.digest(entry)
+        if self._stamped is None:
+            self._stamped = {}
+            if self.store.exists and not self.force:
+                with self.store.read() as con:
+                    self._stamped = charges.stamped(con)
+        digest = self._stamped.get(stamp) or tree.digest(entry)
+        self._stamps[digest] = stamp
+        return digest
+
+    def _stamps_of(self, digests: Iterable[str]) -> dict[str, str]:
+        return {self._stamps[digest]: digest for digest in digests if digest in self._stamps}
 
     def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
         """Whether the store has just these files of a period, read by the rules of today."""
@@ -386,7 +416,7 @@ class _Run:
         errors_before = len(self.run.errors)
         for tree, entry in loose:
             try:
-                digest = tree.digest(entry)
+                digest = self._content_digest(tree, entry)
             except GpucostError as error:
                 self.run.errors.append(error)
                 continue
@@ -445,6 +475,7 @@ class _Run:
                     group = groups.setdefault(kind.name, _Group(kind))
                     group.staged.append(file)
                     group.digests.append(digest)
+                    group.files.append((tree, entry))
                     group.named |= {file.name} if tree.is_file else set()
                     group.has_archive |= len(read) > 1
             except formats.NotThis as error:
@@ -466,8 +497,9 @@ class _Run:
 
     def _group(self, group: _Group) -> None:
         digest = self._digest(group.kind, group.digests)
-        files = charges.BillFiles(group.kind.name, digest, file_digests=None if group.has_archive else group.digests)
-        with self._store() as con:
+        file_digests = None if group.has_archive else group.digests
+        files = charges.BillFiles(group.kind.name, digest, file_digests=file_digests, file_stamps=self._stamps_of(group.digests))
+        with self._store(group.files) as con:
             findings, lost = write_loose(con, group.kind, group.staged, files)
             results = self._replace(con, files)
         for old, new in sorted(lost.items()):

@@ -7,9 +7,12 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import time
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
@@ -199,6 +202,11 @@ class _Said:
 ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".csv.gz", ".csv.zip", ".json.gz", ".jsonl.gz", ".gz", ".zip")
 
 
+# Coarser than the steps of any file system's clock; samples of 64 KiB, the file's ends among them.
+_AT_REST_NS = 2_000_000_000
+_SAMPLES, _SAMPLE = 16, 1 << 16
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file of a tree: `key` is its path in the tree with slashes, `tag` changes with its content where that is known."""
@@ -242,6 +250,14 @@ class Tree(ABC):
         """Changes with the file's content."""
         return entry.tag or f"{entry.key}:{entry.size}"
 
+    def state(self, entry: Entry) -> object:  # noqa: ARG002  (what is fetched is read as it was fetched)
+        """Changes where the file is written to or replaced, as far as that can be noticed without reading it."""
+        return None
+
+    def stamp(self, entry: Entry) -> str | None:  # noqa: ARG002  (its digest costs nothing)
+        """By what an unchanged file is known without reading it all; None where only `digest` can tell."""
+        return None
+
 
 class LocalTree(Tree):
     """A file, or all files below a directory that may be exports; hidden ones are left alone."""
@@ -279,8 +295,35 @@ class LocalTree(Tree):
         return str(self.root / entry.key)
 
     def digest(self, entry: Entry) -> str:
+        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def state(self, entry: Entry) -> object:
+        with self._readable(entry):
+            status = (self.root / entry.key).stat()
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def stamp(self, entry: Entry) -> str | None:
+        """The file's identity, size, times, and a digest of samples of its content.
+
+        Whoever writes to a file moves its change time, which, unlike that of its content, nobody can set back: what is the same
+        in all of these has the same content. Two things escape the time, and are seen to: a write within the clock's step after
+        the file was read, by stamping no file younger than that; and a disk that keeps no time of changes, by the samples.
+        """
+        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+            status = os.fstat(file.fileno())
+            if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _AT_REST_NS:
+                return None
+            samples = hashlib.sha256()
+            for place in range(_SAMPLES):
+                file.seek(max(0, status.st_size - _SAMPLE) * place // (_SAMPLES - 1))
+                samples.update(file.read(_SAMPLE))
+        numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return ":".join([*map(str, numbers), samples.hexdigest()])
+
+    @contextmanager
+    def _readable(self, entry: Entry) -> Iterator[None]:
         try:
-            with (self.root / entry.key).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            yield
         except OSError as error:
             raise SourceError(f"cannot read {self.shown(entry)}: {error.strerror or error}") from None
