@@ -38,9 +38,9 @@ class Format:
     `required` are the columns that make a file one of this kind. `sql` are files of this package without their ending:
     run in order, the last one makes the view `mapped`. `findings` is an SQL file that answers level, code, message, fix.
     `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
-    `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart. `catalog`: the
-    SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name none; null
-    where none is set.
+    `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart.
+    `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name
+    none; null where none is set.
     """
 
     name: str

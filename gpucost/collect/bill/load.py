@@ -28,8 +28,20 @@ if TYPE_CHECKING:
     from gpucost.store.charges import BillResult, Load
     from gpucost.store.connection import Store
 
-# What the rows of every format pass first: a charge that stands there twice is one.
-_ONCE = ("once_1_repeated", "once_2_raw")
+# The mapped rows with the columns that not every mapping has: `format`, null where a mapping does not tell formats apart by
+# content, and what a line item is known by.
+_FORMATTED = """CREATE OR REPLACE TEMP VIEW charges_read AS
+FROM (
+    SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS line_item_id, NULL::UBIGINT AS row_digest, NULL::VARCHAR AS sku_price_id
+    LIMIT 0
+)
+UNION ALL BY NAME
+FROM mapped"""
+_UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
+FROM charges_read AS c
+WHERE what IS NOT NULL
+ORDER BY source_file, source_row
+LIMIT 1"""
 
 
 def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Staged:
@@ -77,8 +89,10 @@ def write_rows(
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
-        for name in (*_ONCE, *known.sql, "formatted"):
+        # What the rows of every format pass first: a charge that stands there twice is one.
+        for name in ("once", *known.sql):
             con.execute(formats.sql_text(name))
+        con.execute(_FORMATTED)
         if not charges.write(con, files):
             raise _unread(con, known)
     # What is written is read faster than it is mapped.
@@ -91,7 +105,7 @@ def write_rows(
 
 
 def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
-    (wrong,) = bill_files.rows(con.execute(formats.sql_text("unread")))
+    (wrong,) = bill_files.rows(con.execute(_UNREAD))
     fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
     if wrong["what"] == "the currency":
         fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
