@@ -10,7 +10,7 @@ import gzip
 import operator
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,6 +35,7 @@ _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
+    `kind` 'json' is one JSON document, whose keys stand for columns.
     `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
     each of keys to positions. `line_item` are the columns by which a line item is known, the first its id; empty without ids.
     `blanks` are positions of text columns that hold what says that there is no value.
@@ -42,12 +43,12 @@ class RawFile:
 
     path: Path
     name: str
-    kind: Literal["csv", "parquet", "jsonl"]
+    kind: Literal["csv", "parquet", "jsonl", "json"]
     header: Sequence[str]
-    columns: Mapping[str, int | None]
-    maps: Mapping[str, Mapping[str, int]]
     gzipped: bool = False
     delimiter: str = ","
+    columns: Mapping[str, int | None] = field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     line_item: Sequence[str] = ()
     blanks: frozenset[int] = frozenset()
 

@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     open_files = opening.open_files
 
-    def watched(con: object, path: Path, name: str, directory: Path) -> list[opening.Opened]:
+    def watched(con: object, path: Path, name: str, directory: Path) -> list[opening.RawFile]:
         names.append(path.name)
         return open_files(con, path, name, directory)  # type: ignore[arg-type]
 

@@ -6,11 +6,11 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import Finding
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.manifest import Manifest
-    from gpucost.collect.bill.opening import Entry, Opened, Tree
-    from gpucost.store.bill_files import Staged
+    from gpucost.collect.bill.opening import Entry, Tree
+    from gpucost.store.bill_files import RawFile, Staged
     from gpucost.store.charges import BillResult, Load
     from gpucost.store.connection import Store
 
@@ -37,6 +37,7 @@ FROM (
 )
 UNION ALL BY NAME
 FROM mapped"""
+_IN_TWO_FILES = "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
 FROM charges_read AS c
 WHERE what IS NOT NULL
@@ -44,27 +45,17 @@ ORDER BY source_file, source_row
 LIMIT 1"""
 
 
-def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Staged:
+def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
     if opened.kind == "json":
         raise DataError(f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line")
     header = list(opened.header)
     if opened.kind == "jsonl":
         # Lines leave out what is null: a column may be there for the first time far down.
-        there = formats.locate(known, header, opened.name).columns
-        header += [column for column, at in there.items() if at is None]
+        header += [column for column, at in formats.locate(known, header, opened.name).columns.items() if at is None]
     where = formats.locate(known, header, opened.name)
-    file = bill_files.RawFile(
-        opened.path,
-        opened.name,
-        opened.kind,
-        header,
-        where.columns,
-        where.maps,
-        opened.gzipped,
-        opened.delimiter,
-        known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else (),
-    )
+    line_item = known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else ()
+    file = replace(opened, header=header, columns=where.columns, maps=where.maps, line_item=line_item)
     return bill_files.stage(con, file, target)
 
 
@@ -97,11 +88,9 @@ def write_rows(
             raise _unread(con, known)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    found = bill_files.rows(con.execute(formats.sql_text(known.findings))) if known.findings else []
-    findings = [
-        Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
-    ]
-    return findings + repeated_rows(_count_repeated(con), "of these files")
+    findings = [Finding(*row) for row in con.execute(formats.sql_text(known.findings)).fetchall()] if known.findings else []
+    ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
+    return findings + repeated_rows(repeated, "of these files")
 
 
 def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
@@ -120,10 +109,6 @@ def repeated_rows(count: int, where: str) -> list[Finding]:
     return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")]
 
 
-def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
-    return int(con.execute("SELECT count(*) FROM repeated").fetchall()[0][0])
-
-
 def write_loose(
     con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[Finding], dict[str, str]]:
@@ -132,14 +117,10 @@ def write_loose(
     if len(staged) < 2:
         return findings, {}
     lost = bill_rules.superseded(con)
-    if lost or _stand_in_two_files(con):
+    if lost or con.execute(_IN_TWO_FILES).fetchall():
         charges.take_back(con)
         findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
     return findings, lost
-
-
-def _stand_in_two_files(con: duckdb.DuckDBPyConnection) -> bool:
-    return bool(con.execute("SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1").fetchall())
 
 
 def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> set[str]:
@@ -150,11 +131,6 @@ def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> se
         "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
     )
     return {str(row[0]) for row in con.fetchall()}
-
-
-def has_rows(con: duckdb.DuckDBPyConnection, staged: Staged) -> bool:
-    """Whether a staged file holds any row."""
-    return bool(con.read_parquet(str(staged.path)).limit(1).fetchall())
 
 
 _EVERY_SECONDS = 0.2
@@ -284,26 +260,30 @@ class _Run:
         sets: list[tuple[Tree, Manifest, list[Entry]]] = []
         loose: list[tuple[Tree, Entry]] = []
         for tree in trees:
-            try:
+            with self._caught():
                 found, rest = self._plan(tree)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                continue
-            sets += found
-            loose += [(tree, entry) for entry in rest]
+                sets += found
+                loose += [(tree, entry) for entry in rest]
         self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(entry.size for _, entry in loose)
         for tree, told, entries in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
-            try:
+            with self._caught(tree):
                 self._whole(tree, told, entries)
-            except formats.NotThis as error:
-                self._pass_over(tree, error)
-            except GpucostError as error:
-                self.run.errors.append(error)
         self._loose(loose)
         if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
             self.run.errors.append(
                 DataError("nothing was loaded: none of the files read is a billing export with charges that this command takes")
             )
+
+    @contextmanager
+    def _caught(self, tree: Tree | None = None) -> Iterator[None]:
+        """Notes what fails in the block, and the rest goes on; of `tree`, what is no export for this command is passed over."""
+        try:
+            yield
+        except GpucostError as error:
+            if tree is not None and isinstance(error, formats.NotThis):
+                self._pass_over(tree, error)
+            else:
+                self.run.errors.append(error)
 
     def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
         """The billing periods that manifests vouch for, and the loose files."""
@@ -340,10 +320,8 @@ class _Run:
         stray = {item.key for item in told if item.delivered and not manifest.is_here(item, by_key)}
         roots = {manifest.governed(item) for item in told if item.key not in stray}
         for chosen in manifest.choose(told):
-            try:
+            with self._caught():
                 sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
-            except GpucostError as error:
-                self.run.errors.append(error)
         loose = [entry for entry in others if not any(_below(entry.key, root) for root in roots)]
         named = {entry.key for _, _, files in sets for entry in files}
         left = [entry for entry in others if entry not in loose and entry.key not in named]
@@ -429,18 +407,13 @@ class _Run:
         files: dict[str, tuple[Tree, Entry]] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
-            try:
+            with self._caught():
                 digest = self._content_digest(tree, entry)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                continue
-            if digest in files:
-                first_tree, first = files[digest]
-                same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
-                self._find("note", "same_file", same)
-                self.meter.advance(entry.size)
-            else:
-                files[digest] = (tree, entry)
+                first_tree, first = files.setdefault(digest, (tree, entry))
+                if (first_tree, first) != (tree, entry):
+                    same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
+                    self._find("note", "same_file", same)
+                    self.meter.advance(entry.size)
         loaded = self._loaded(files)
         known = {digest for _, load, _ in loaded for digest in load.file_digests}
         groups: dict[str, _Group] = {}
@@ -478,13 +451,12 @@ class _Run:
 
     def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
         for digest, (tree, entry) in files.items():
-            try:
+            with self._caught(tree):
                 read = self._read(tree, entry)
                 for kind, file in read:
-                    if not has_rows(self.con, file):
-                        self._pass_over(
-                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a month that has charges")
-                        )
+                    if not self.con.read_parquet(bill_files.pattern(file.path)).limit(1).fetchall():
+                        empty = f"{file.name} has a header, but no charges"
+                        self._pass_over(tree, formats.NotThis(empty, "export a month that has charges"))
                         continue
                     group = groups.setdefault(kind.name, _Group(kind))
                     group.staged.append(file)
@@ -492,10 +464,6 @@ class _Run:
                     group.files.append((tree, entry))
                     group.named |= {file.name} if tree.is_file else set()
                     group.has_archive |= len(read) > 1
-            except formats.NotThis as error:
-                self._pass_over(tree, error)
-            except GpucostError as error:
-                self.run.errors.append(error)
             self.meter.advance(entry.size)
 
     def _leave(self, count: int) -> None:
@@ -603,8 +571,8 @@ class _Run:
         self._serial += 1
         return self._serial
 
-    def _find(self, level: str, code: str, message: str, fix: str | None = None) -> None:
-        self.run.findings.append(Finding("warning" if level == "warning" else "note", code, message, fix))
+    def _find(self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None) -> None:
+        self.run.findings.append(Finding(level, code, message, fix))
 
 
 def _below(key: str, root: str) -> bool:

@@ -279,12 +279,12 @@ FROM row_classes
 GROUP BY currency
 ORDER BY currency <> $1, currency"""
 # At their pool's price they add up to the line instances_without_metrics.
-_UNSEEN = """SELECT provider, billed_name AS instance_key, any_value(instance_type) AS instance_type,
-    sum(instance_hours) AS instance_hours, coalesce(sum((price_per_hour * instance_hours)::DECIMAL(38, 9)), 0) AS cost
+_UNSEEN = """SELECT billed_name, any_value(instance_type), sum(instance_hours),
+    coalesce(sum((price_per_hour * instance_hours)::DECIMAL(38, 9)), 0) AS cost
 FROM machine_hours
 WHERE NOT has_node
-GROUP BY ALL
-ORDER BY cost DESC, instance_key"""
+GROUP BY provider, billed_name
+ORDER BY cost DESC, billed_name"""
 # Nothing that is in the machines' cost, such as a discount, is in it.
 _BESIDE = """SELECT kind, billing_currency AS currency, sum(effective_cost) AS cost
 FROM machine_charges
@@ -316,13 +316,13 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     start, end = _utc_month(month)
     named = {row["line"]: Decimal(row["cost"]) for row in sums}
     lines = {line: named.get(line, Decimal(0)) for line in LINES}
-    statements, explained = tuple(_statements(con, currency)), tuple(_cause(row) for row in causes)
+    statements, explained = (
+        tuple(_statements(con, currency)),
+        tuple(Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes),
+    )
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost, is_final = Decimal(total["effective_cost"]), all(row["is_final"] for row in causes)
-    unbilled = tuple(
-        Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
-        for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
-    )
+    unbilled = tuple(Machine(**row) for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end}))
     return Reconciliation(
         month=month,
         currency=currency,
@@ -345,21 +345,13 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         if by
         else (),
         causes=explained,
-        beside=tuple(Beside(kind, of, Decimal(amount)) for kind, of, amount in con.execute(_BESIDE, [month]).fetchall()),
-        unseen=tuple(
-            Machine(row["instance_key"], row["instance_type"], float(row["instance_hours"]), Decimal(row["cost"]))
-            for row in dicts(con.execute(_UNSEEN))
-        ),
+        beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
+        unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
         unbilled=unbilled,
         not_collected=(),
         final_cost=cost if is_final else Decimal(0),
         estimated_cost=sum((machine.cost for machine in unbilled), Decimal(0)),
     )
-
-
-def _cause(row: dict[str, Any]) -> Cause:
-    billed, effective = Decimal(row["billed_cost"]), Decimal(row["effective_cost"])
-    return Cause(row["provider"], row["currency"], row["kind"], row["cause"], row["rows"], billed, effective, billed - effective)
 
 
 def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
