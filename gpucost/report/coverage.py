@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A running period always lacks its last hours; that is worth a warning only after a missed daily collect.
 _LATE_AFTER = timedelta(hours=25)
-# What is collected begins and ends with a sample: up to here the one before, and the next one of a running period, may have been so.
+# What is collected begins and ends with a sample: up to here, the one before it may have been so, and the next of what runs.
 _EDGE_MS = 10 * 60_000
 # Nothing comes after the last sample of a period that is over: one scrape may have been late.
 _LATE_SCRAPE_MS = 60_000

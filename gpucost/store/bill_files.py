@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import glob
 import gzip
+import operator
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
-from gpucost.engine import dicts
+import duckdb
+from duckdb import (
+    CaseExpression,
+    ColumnExpression,
+    ConstantExpression,
+    DuckDBPyConnection,
+    DuckDBPyRelation,
+    Expression,
+    FunctionExpression,
+    LambdaExpression,
+)
+
 from gpucost.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import duckdb
 
 # Enough for a few row groups of both cores; what does not fit goes to the work directory.
 MEMORY_LIMIT = "600MB"
@@ -35,20 +45,21 @@ _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
+    `kind` 'json' is one JSON document, whose keys stand for columns.
     `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
-    each of keys to positions. `line_item` is the position of what names a line item, where there is one. `blanks` are positions
-    of text columns that hold what says that there is no value.
+    each of keys to positions. `line_item` are the columns by which a line item is known, the first its id; empty without ids.
+    `blanks` are positions of text columns that hold what says that there is no value.
     """
 
     path: Path
     name: str
-    kind: Literal["csv", "parquet", "jsonl"]
+    kind: Literal["csv", "parquet", "jsonl", "json"]
     header: Sequence[str]
-    columns: Mapping[str, int | None]
-    maps: Mapping[str, Mapping[str, int]]
     gzipped: bool = False
     delimiter: str = ","
-    line_item: int | None = None
+    columns: Mapping[str, int | None] = field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    line_item: Sequence[str] = ()
     blanks: frozenset[int] = frozenset()
 
 
@@ -67,10 +78,8 @@ class Staged:
 
 
 @contextmanager
-def workspace(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def workspace(directory: Path) -> Iterator[DuckDBPyConnection]:
     """A connection of its own, outside any store, that spills to `directory`."""
-    import duckdb
-
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -84,7 +93,7 @@ def workspace(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         con.close()
 
 
-def bound(con: duckdb.DuckDBPyConnection, directory: Path) -> None:
+def bound(con: DuckDBPyConnection, directory: Path) -> None:
     """Bounds the memory of a connection; what does not fit goes to `directory`."""
     con.execute("SET memory_limit = $1", [MEMORY_LIMIT])
     con.execute("SET temp_directory = $1", [str(directory / "spill")])
@@ -95,17 +104,15 @@ def pattern(path: Path) -> str:
     return glob.escape(str(path))
 
 
-def parquet_header(con: duckdb.DuckDBPyConnection, path: Path, name: str) -> list[str]:
+def parquet_header(con: DuckDBPyConnection, path: Path, name: str) -> list[str]:
     """The column names of a Parquet file. Raises DataError where it cannot be read."""
-    import duckdb
-
     try:
         return list(con.read_parquet(pattern(path)).columns)
     except duckdb.Error as error:
         raise _unread(name, error) from error
 
 
-def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
+def stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     """A file as text columns, in the file's order: Parquet stays where it is, of anything else `target` becomes a Parquet copy.
 
     Columns that are not there are left out, and what says that there is no value is null; each of `maps` is a column, a map of
@@ -113,8 +120,6 @@ def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Staged
     columns, and where those agree within the file by all the others.
     Raises DataError with the line for a file that breaks off, is ragged, or is not UTF-8.
     """
-    import duckdb
-
     try:
         try:
             return _stage(con, file, target)
@@ -132,8 +137,10 @@ def stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Staged
 
 # A sixth of the time of writing it with Bloom filters, which nobody asks.
 _COPY = "COPY {} TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
+# Line items that stand there twice: only of those are digests worked out, a third of the time of digesting all.
+_ITEMS_AGAIN = "CREATE OR REPLACE TEMP TABLE items_again AS SELECT item FROM items GROUP BY item HAVING count(*) > 1"
 _AGAIN = """CREATE OR REPLACE TEMP TABLE digests_again AS
-    SELECT row_digest FROM staged WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1"""
+    SELECT row_digest FROM items SEMI JOIN items_again USING (item) GROUP BY row_digest HAVING count(*) > 1"""
 # Of rows whose wanted columns agree: the place of what the others hold, the first of which needs no digest of its own.
 _UNLIKE = """CREATE OR REPLACE TEMP TABLE rows_unlike AS
     SELECT file_row_number, place
@@ -145,7 +152,7 @@ _APART = """(SELECT * EXCLUDE (file_row_number, place)
     FROM staged LEFT JOIN rows_unlike USING (file_row_number) ORDER BY file_row_number)"""
 
 
-def _stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
+def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     if file.kind != "csv":  # read_csv sees to blanks itself
         file = replace(file, blanks=_blanks(con, file))
     staged = Staged(file.path, file.name, file)
@@ -154,8 +161,12 @@ def _stage(con: duckdb.DuckDBPyConnection, file: RawFile, target: Path) -> Stage
         con.execute(_COPY.format("rows_staged"), [str(target)])
         staged = Staged(target, file.name)
     staged_view(con, [staged], file.columns, file.maps)
-    if file.line_item is None:
+    if not file.line_item:
         return staged
+    item = FunctionExpression("hash", *map(ColumnExpression, file.line_item)).alias("item")
+    named = con.view("staged").filter(ColumnExpression(file.line_item[0]).isnotnull())
+    named.select(item, ColumnExpression("row_digest")).create_view("items", replace=True)
+    con.execute(_ITEMS_AGAIN)
     con.execute(_AGAIN)
     if not con.execute("SELECT 1 FROM digests_again LIMIT 1").fetchall():
         return staged
@@ -184,20 +195,18 @@ def _even_line_ends(file: RawFile, target: Path) -> None:
         out.write(rest)
 
 
-def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]) -> None:
+def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]) -> None:
     """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them, and
     `file_row_number`, 0 being the first row.
     """
-    import duckdb
-
     kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
     kinds |= {"row_digest": "UBIGINT", "source_file": "VARCHAR", "file_row_number": "BIGINT"}
 
-    def complete(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    def complete(relation: DuckDBPyRelation) -> DuckDBPyRelation:
         there = set(relation.columns)
-        null = duckdb.ConstantExpression(None)
+        null = ConstantExpression(None)
         return relation.select(
-            *((duckdb.ColumnExpression(name) if name in there else null.cast(kind)).alias(name) for name, kind in kinds.items())
+            *((ColumnExpression(name) if name in there else null.cast(kind)).alias(name) for name, kind in kinds.items())
         )
 
     alike: dict[tuple[str, ...], list[RawFile]] = {}
@@ -209,10 +218,10 @@ def staged_view(con: duckdb.DuckDBPyConnection, staged: Sequence[Staged], column
     relations = [complete(_relation(con, files)) for files in alike.values()]
     if copies := [pattern(file.path) for file in staged if file.raw is None]:
         relations.append(complete(con.read_parquet(copies, file_row_number=True, union_by_name=True)))
-    reduce(duckdb.DuckDBPyRelation.union, relations).create_view("staged", replace=True)
+    reduce(DuckDBPyRelation.union, relations).create_view("staged", replace=True)
 
 
-def _read(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[duckdb.DuckDBPyRelation, list[str]]:
+def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str]]:
     """The rows of files that are alike in columns and types, several only of Parquet, and their columns' names there."""
     file = files[0]
     if file.kind == "csv":
@@ -244,13 +253,11 @@ def _read(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[duc
     return relation, list(file.header)
 
 
-def _blanks(con: duckdb.DuckDBPyConnection, file: RawFile) -> frozenset[int]:
+def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
     """Positions of the wanted columns that may hold blanks: to look costs less than to replace them where there are none.
 
     Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
     """
-    import duckdb
-
     relation, names = _read(con, [file])
     kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
     wanted = sorted({at for at in file.columns.values() if at is not None})
@@ -258,102 +265,106 @@ def _blanks(con: duckdb.DuckDBPyConnection, file: RawFile) -> frozenset[int]:
     nested = [at for at in wanted if kinds[names[at]] in _NESTED]
     if file.kind != "parquet" or not texts:
         return frozenset(texts + nested)
-    columns = {at: duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
+    columns = {at: ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
     typed = {*wanted, *(at for entries in file.maps.values() for at in entries.values())} - set(texts)
 
-    def shortest(column: duckdb.Expression) -> duckdb.Expression:
-        return duckdb.FunctionExpression("min", duckdb.FunctionExpression("strlen", column))
+    def shortest(column: Expression) -> Expression:
+        return FunctionExpression("min", FunctionExpression("strlen", column))
 
-    def is_any_blank(column: duckdb.Expression) -> duckdb.Expression:
-        return duckdb.FunctionExpression("bool_or", column.isin(*map(duckdb.ConstantExpression, BLANK)))
+    def is_any_blank(column: Expression) -> Expression:
+        return FunctionExpression("bool_or", column.isin(*map(ConstantExpression, BLANK)))
 
     # A length is worked out once for each value of a dictionary.
-    seen = [
-        duckdb.FunctionExpression("hash", duckdb.ConstantExpression(0), *(duckdb.ColumnExpression(names[at]) for at in typed))
-    ]
-    lengths = relation.aggregate([*(shortest(columns[at]) for at in texts), duckdb.FunctionExpression("max", *seen)]).fetchall()[
-        0
-    ]
+    seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
+    lengths = relation.aggregate([*(shortest(columns[at]) for at in texts), FunctionExpression("max", *seen)]).fetchall()[0]
     short = [at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= max(map(len, BLANK))]
     found = relation.aggregate([is_any_blank(columns[at]) for at in short]).fetchall()[0] if short else ()
     return frozenset(nested + [at for at, is_blank in zip(short, found, strict=True) if is_blank])
 
 
-def _whole_rows(con: duckdb.DuckDBPyConnection, file: RawFile) -> duckdb.DuckDBPyRelation:
+def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
     """The numbers of a file's rows, and a digest of all their columns."""
-    import duckdb
-
     relation, names = _read(con, [file])
-    digest = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(name) for name in names)).alias("whole_digest")
+    digest = FunctionExpression("hash", *(ColumnExpression(name) for name in names)).alias("whole_digest")
     if file.kind == "parquet":
-        return relation.select(duckdb.ColumnExpression("file_row_number"), digest)
+        return relation.select(ColumnExpression("file_row_number"), digest)
     # Without other clauses the window numbers rows as they are read, in the file's order.
     return relation.select(digest).row_number("OVER () - 1 AS file_row_number", "whole_digest")
 
 
-def _relation(con: duckdb.DuckDBPyConnection, files: Sequence[RawFile]) -> duckdb.DuckDBPyRelation:
+def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRelation:
     """The wanted columns as text, and a digest of them."""
-    import duckdb
-
     file = files[0]
     relation, names = _read(con, files)
     kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
 
-    def as_text(position: int) -> duckdb.Expression:
-        column = duckdb.ColumnExpression(names[position])
+    def as_text(position: int) -> Expression:
+        column = ColumnExpression(names[position])
         if kinds[names[position]] in _NESTED:
-            column = duckdb.FunctionExpression("to_json", column)
+            column = FunctionExpression("to_json", column)
         text = column.cast("VARCHAR")
         if not any(position in one.blanks for one in files):
             return text
-        return duckdb.CaseExpression(text.isnotin(*map(duckdb.ConstantExpression, BLANK)), text)
+        return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
-    def as_map(columns: Mapping[str, int]) -> duckdb.Expression:
+    def as_map(columns: Mapping[str, int]) -> Expression:
         if not columns:
-            return duckdb.ConstantExpression(None)
-        values = [duckdb.ColumnExpression(names[at]).cast("VARCHAR") for at in columns.values()]
+            return ConstantExpression(None)
+        texts = [ColumnExpression(names[at]).cast("VARCHAR") for at in columns.values()]
+        values = [CaseExpression(text != ConstantExpression(""), text) for text in texts]
+        pairs = [
+            CaseExpression(
+                value.isnotnull(),
+                FunctionExpression("struct_pack", ConstantExpression(key).alias("key"), value.alias("value")),
+            )
+            for key, value in zip(columns, values, strict=True)
+        ]
+        is_there = LambdaExpression("pair", ColumnExpression("pair").isnotnull())
+        some = FunctionExpression("list_filter", FunctionExpression("list_value", *pairs), is_there)
+        entries = FunctionExpression("map_from_entries", some)
+        none = reduce(operator.and_, (value.isnull() for value in values))
+        chosen = CaseExpression(none, FunctionExpression("map").cast("MAP(VARCHAR, VARCHAR)"))
         if len({key.casefold() for key in columns}) == len(columns):
-            # A tenth of the time of map(), whose keys may differ in case alone.
-            entries = [value.alias(key) for key, value in zip(columns, values, strict=True)]
-            return duckdb.FunctionExpression("struct_pack", *entries)
-        keys = duckdb.FunctionExpression("list_value", *(duckdb.ConstantExpression(key) for key in columns))
-        return duckdb.FunctionExpression("map", keys, duckdb.FunctionExpression("list_value", *values))
+            # A tenth of the time of map_from_entries(), whose keys may differ in case alone.
+            struct = FunctionExpression("struct_pack", *(value.alias(key) for key, value in zip(columns, values, strict=True)))
+            chosen = chosen.when(
+                reduce(operator.and_, (value.isnotnull() for value in values)), struct.cast("MAP(VARCHAR, VARCHAR)")
+            )
+        return chosen.otherwise(entries)
 
-    def of_entries(columns: Mapping[str, int]) -> list[duckdb.Expression]:
-        pairs = ((duckdb.ConstantExpression(key), duckdb.ColumnExpression(names[columns[key]])) for key in sorted(columns))
+    def of_entries(columns: Mapping[str, int]) -> list[Expression]:
+        pairs = ((ConstantExpression(key), ColumnExpression(names[columns[key]])) for key in sorted(columns))
         return [part for pair in pairs for part in pair]
 
     wanted = {name: as_text(at) for name, at in file.columns.items() if at is not None}
-    row_digest: duckdb.Expression = duckdb.ConstantExpression(None).cast("UBIGINT")
-    if file.line_item is not None:
+    row_digest: Expression = ConstantExpression(None).cast("UBIGINT")
+    if file.line_item:
         # In the order of their names, for files that have the same columns otherwise ordered, or lack some that are null.
         placed = (at for _, at in sorted(file.columns.items()))
-        values = [duckdb.ConstantExpression(None) if at is None else duckdb.ColumnExpression(names[at]) for at in placed]
+        values = [ConstantExpression(None) if at is None else ColumnExpression(names[at]) for at in placed]
         entries = [part for columns in file.maps.values() for part in of_entries(columns)]
-        hashed = duckdb.FunctionExpression("hash", *values, *entries)
-        row_digest = duckdb.CaseExpression(as_text(file.line_item).isnotnull(), hashed)
-    source: duckdb.Expression = duckdb.ConstantExpression(file.name)
+        hashed = FunctionExpression("hash", *values, *entries)
+        row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
+    source: Expression = ConstantExpression(file.name)
     if len(files) > 1:
         paths, shown = (
-            duckdb.FunctionExpression("list_value", *map(duckdb.ConstantExpression, values))
+            FunctionExpression("list_value", *map(ConstantExpression, values))
             for values in zip(*((str(one.path), one.name) for one in files), strict=True)
         )
-        known = duckdb.FunctionExpression("map", paths, shown)
-        source = duckdb.FunctionExpression("map_extract_value", known, duckdb.ColumnExpression("filename"))
+        known = FunctionExpression("map", paths, shown)
+        source = FunctionExpression("map_extract_value", known, ColumnExpression("filename"))
     return relation.select(
         *(text.alias(name) for name, text in wanted.items()),
         *(as_map(columns).cast("MAP(VARCHAR, VARCHAR)").alias(name) for name, columns in file.maps.items()),
         row_digest.alias("row_digest"),
         source.alias("source_file"),
-        *([duckdb.ColumnExpression("file_row_number")] if file.kind == "parquet" else []),
+        *([ColumnExpression("file_row_number")] if file.kind == "parquet" else []),
     )
 
 
 @contextmanager
 def values_in_words(names: Sequence[str]) -> Iterator[None]:
     """Turns what SQL over the files of these names stumbles on, a nested value that is none, into DataError."""
-    import duckdb
-
     try:
         yield
     except (duckdb.DataError, duckdb.InvalidInputException) as error:
@@ -383,6 +394,3 @@ def _unread(name: str, error: Exception) -> DataError:
 def _first_line(text: str) -> str:
     line = text.strip().splitlines()[0]
     return re.sub(r"^(Invalid Input|IO|Conversion|Parser) Error: ", "", line)
-
-
-rows = dicts

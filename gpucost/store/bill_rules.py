@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpucost.engine import dicts
 from gpucost.errors import DataError
 from gpucost.store import sqlfiles
-from gpucost.store.bill_files import rows
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,14 +39,22 @@ class Telling:
     charges: int
     earliest: datetime
     latest: datetime
-    format: str = ""
+    format: str | None = ""
     account: str = ""
+
+
+_FIELDS = tuple(one.name for one in fields(Telling))
+
+
+def telling(pair: dict[str, Any], side: str, **known: Any) -> Telling:
+    """One side of a pair of bills, whose columns are named `<side>_source` and so on; `known` is what the pair does not say."""
+    return Telling(**{name: pair[f"{side}_{name}"] for name in _FIELDS if name not in known}, **known)
 
 
 def is_torn(new: Telling, old: Telling, common: int) -> bool:
     """Whether each of two loose bills holds charges of the other and others besides: snapshots, or parts that share rows.
 
-    `bill_twins.are_parts` tells which; of parts both stand, each charge once.
+    `are_parts` tells which; of parts both stand, each charge once.
     """
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
 
@@ -97,9 +105,9 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     return "replace"
 
 
-def _export(format_name: str) -> str:
+def _export(format_name: str | None) -> str | None:
     """The kind of export: Azure's is one, whether its content says actual, amortized, or neither."""
-    return "azure" if format_name.startswith("azure-") else format_name
+    return "azure" if (format_name or "").startswith("azure-") else format_name
 
 
 # The rows of one telling, for bill_lines_alike. Hours have the quantity that they had; a month's tax or support grows with it.
@@ -134,12 +142,13 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges
     and nothing says which of them is the newer, and where others supersede only some of the bills that a file holds.
     """
-    bills = rows(con.execute("FROM bills_told"))
+    bills = dicts(con.execute("FROM bills_told"))
     if len({bill["file"] for bill in bills}) < 2:
         return {}
     winners: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for pair in rows(sqlfiles.run(con, "bills_twins")):
-        a, b = _telling(pair, "a"), _telling(pair, "b")
+    for pair in dicts(sqlfiles.run(con, "bills_twins")):
+        # Files of one run: what each is of is its name, and which account's bill its rows say.
+        a, b = (telling(pair, side, is_whole=False, digest=pair[f"{side}_source"], account="") for side in ("a", "b"))
         said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
         if "beside" in said:
             continue
@@ -178,19 +187,5 @@ def _are_parts(con: duckdb.DuckDBPyConnection, a: Telling, b: Telling, common: i
 
 def _bill(row: dict[str, Any], side: str = "") -> tuple[str, ...]:
     """The file, and which of the bills in it."""
-    names = (f"{side}file", "provider", "billing_period", f"{side}account", f"{side}format")
+    names = (f"{side}source" if side else "file", "provider", "billing_period", f"{side}account", f"{side}format")
     return tuple(row[name] or "" for name in names)
-
-
-def _telling(pair: dict[str, Any], side: str) -> Telling:
-    name = pair[f"{side}_file"]
-    return Telling(
-        source=name,
-        is_whole=False,
-        is_final=pair[f"{side}_final"],
-        digest=name,
-        charges=pair[f"{side}_charges"],
-        earliest=pair[f"{side}_earliest"],
-        latest=pair[f"{side}_latest"],
-        format=pair[f"{side}_format"] or "",
-    )

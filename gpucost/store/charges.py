@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_result
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from gpucost.engine import dicts
 from gpucost.store import sqlfiles
-from gpucost.store.bill_files import rows
-from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, verdict
+from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, telling, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from decimal import Decimal
 
     import duckdb
@@ -33,7 +32,7 @@ class BillFiles:
 
     `source` is the export's name, None for loose files, whose bills are named by provider and account. `is_whole`: a
     manifest vouches that this is all of the billing period. `file_digests` are those of the single files, None where one of
-    them is not known by its digest alone.
+    them is not known by its digest alone. `file_stamps` are the digests of files on disk by their stamps.
     """
 
     format: str
@@ -41,6 +40,7 @@ class BillFiles:
     source: str | None = None
     is_whole: bool = False
     file_digests: Sequence[str] | None = None
+    file_stamps: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,37 +99,72 @@ def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[Load]:
 
 def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
     """The stored bills of a load, as the results of loading it again."""
-    amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
-    for bill_id, *amount in con.execute(
-        "SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost) FROM bill_rows "
-        "SEMI JOIN (FROM bills WHERE digest = $1) USING (bill_id) GROUP BY ALL ORDER BY ALL",
-        [digest],
-    ).fetchall():
-        amounts[bill_id].append(tuple(amount))
-    bills = rows(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
-    return [replace_result(_result(bill, amounts[bill["bill_id"]]), verdict="unchanged") for bill in bills]
+    bills = dicts(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
+    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
+    return [_result(bill, amounts, "unchanged") for bill in bills]
 
 
-def lacking(con: duckdb.DuckDBPyConnection) -> bool:
-    """Tells the bills that the view `charges_read` holds, and answers whether any of its rows lacks what every charge has."""
-    sqlfiles.run(con, "charge_lack")
-    sqlfiles.run(con, "bills_told")
-    return bool(con.execute("SELECT 1 FROM bills_told WHERE lacking > 0 LIMIT 1").fetchall())
+def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """The digests of files that the store's bills were loaded from, by the files' stamps."""
+    con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills")
+    return {str(stamp): str(digest) for stamp, digest in con.fetchall()}
 
 
-def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> None:
-    """Writes the rows of `charges_read`, of which none is lacking, under new numbers of bills; `incoming` shows them.
+def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
+    """Writes the rows of `charges_read` under new numbers of bills; `incoming` shows them. Answers whether each has what every
+    charge has.
 
     They are mapped once, into where they stay: what they replace and whether they stand is judged of what is written.
     """
-    sqlfiles.run(con, "bill_charge_detail")
+    sqlfiles.run(con, "bill_macros")
     sqlfiles.run(con, "bills_incoming", {"source": files.source, "format": files.format})
     numbers = [row[0] for row in con.execute("SELECT bill_id FROM bills_incoming").fetchall()]
     if len(numbers) == 1:
-        sqlfiles.run(con, "bill_rows_insert_one", {"bill_id": numbers[0]})
+        con.execute(_INSERT_ROWS_OF_ONE, numbers)
     else:
-        sqlfiles.run(con, "bill_rows_insert")
-    sqlfiles.run(con, "incoming")
+        con.execute(_INSERT_ROWS)
+    con.execute(_INCOMING)
+    return not con.execute(_LACKING).fetchall()
+
+
+_INSERT_ROWS = """INSERT INTO bill_rows BY NAME
+SELECT b.bill_id, c.* EXCLUDE (provider, billing_period, is_invoiced, format)
+FROM charges_read AS c
+JOIN bills_incoming AS b
+  ON b.provider = c.provider AND b.billing_account_id = coalesce(c.billing_account_id, '') AND b.billing_period = c.billing_period
+ AND b.told_format IS NOT DISTINCT FROM c.format"""
+# Without looking each row's bill up, a tenth of the time less.
+_INSERT_ROWS_OF_ONE = """INSERT INTO bill_rows BY NAME
+SELECT $1::INTEGER AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced, format) FROM charges_read"""
+# The rows of a load as they are written, and which bill each is of.
+_INCOMING = """CREATE OR REPLACE TEMP VIEW incoming AS
+SELECT b.provider, b.billing_period, b.told_format AS format, r.*
+FROM bill_rows AS r
+JOIN bills_incoming AS b USING (bill_id)"""
+_INSERT_BILL = """INSERT INTO bills BY NAME
+SELECT bill_id, provider, source, format, billing_account_id, billing_period, is_final, rows,
+       $is_whole AS is_whole, $digest AS digest, $file_digests AS file_digests, map($stamps, $stamped) AS file_stamps,
+       (SELECT count(*) FROM bills_incoming)::INTEGER AS load_bills,
+       (SELECT max(load_id) FROM loads) AS load_id, $loaded_at AS loaded_at
+FROM bills_incoming
+WHERE bill_id = $bill_id"""
+_WINDOW = """SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end))
+FROM incoming
+WHERE billing_period = $1 AND provider = $2"""
+# Rows without a line item id have no digest and are never among them.
+_DELETE_REPEATED = """DELETE FROM bill_rows
+WHERE bill_id IN (SELECT bill_id FROM bills_incoming)
+  AND row_digest IN (SELECT row_digest FROM bill_rows WHERE list_contains($1, bill_id) AND row_digest IS NOT NULL)"""
+_COUNT_ROWS = """UPDATE bills_incoming AS b
+SET rows = (SELECT count(*) FROM bill_rows AS r WHERE r.bill_id = b.bill_id)"""
+_AMOUNTS = """SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost)
+FROM bill_rows
+WHERE bill_id IN (SELECT unnest($1))
+GROUP BY ALL
+ORDER BY ALL"""
+# A row that names no provider or no month belongs to no bill.
+_LACKING = """FROM bills_told SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
+    UNION ALL (FROM incoming AS c SELECT 1 WHERE charge_lack(c) IS NOT NULL LIMIT 1)"""
 
 
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
@@ -144,45 +179,50 @@ def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
 
 def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
     """Lets the bills that were written last stand, and removes those that they replace, or the other way; one result per bill."""
-    new = {row["bill_id"]: row for row in rows(con.execute("FROM bills_incoming ORDER BY bill_id"))}
-    amounts = _amounts(con)
-    results = {number: _result(row, amounts[number]) for number, row in new.items()}
+    new = dicts(con.execute("FROM bills_incoming ORDER BY bill_id"))
+    amounts = _amounts(con, [bill["bill_id"] for bill in new])
+    results = {bill["bill_id"]: _result(bill, amounts) for bill in new}
     replaced: list[tuple[int, int]] = []
-    met_ids: set[int] = set()
-    for met in rows(sqlfiles.run(con, "bills_met")) if _any_known(con) else []:
-        result = results[met["new_id"]]
-        met_ids.add(met["old_id"])
-        telling, old = _new_telling(new[met["new_id"]], met, files), _telling(met)
-        said = verdict(telling, old, met["common"], force=force)
-        if said != "beside" and not force and is_torn(telling, old, met["common"]) and _are_parts(con, met, telling, old):
-            said = "beside"
-        if said == "beside":
-            other = met["source"] != result.source and {met["format"], result.format} != PAIR
-            if other and met["billing_account_id"] == result.billing_account_id:
-                result.alike.append(f"{met['source']} ({met['format']})")
-        elif said == "replace":
-            replaced.append((met["new_id"], met["old_id"]))
-            result.verdict = said if result.loaded else result.verdict
-            if met["source"] != result.source:
-                result.replaced.append(met["source"])
+    known: set[int] = set()
+    is_any_known = con.execute("SELECT 1 FROM bills SEMI JOIN bills_incoming USING (provider, billing_period) LIMIT 1").fetchall()
+    for pair in dicts(sqlfiles.run(con, "bills_met")) if is_any_known else []:
+        number, common = pair["new_id"], pair["common"]
+        result = results[number]
+        known.add(pair["old_id"])
+        arriving, old = telling(pair, "new", is_whole=files.is_whole, digest=files.digest), telling(pair, "old")
+        decision = verdict(arriving, old, common, force=force)
+        if decision != "beside" and not force and is_torn(arriving, old, common) and _are_parts(con, pair, arriving, old):
+            decision = "beside"
+        if decision == "beside":
+            is_other = old.source != result.source and {old.format, result.format} != PAIR
+            if is_other and old.account == result.billing_account_id:
+                result.alike.append(f"{old.source} ({old.format})")
+        elif decision == "replace":
+            replaced.append((number, pair["old_id"]))
+            result.verdict = decision if result.loaded else result.verdict
+            if old.source != result.source:
+                result.replaced.append(old.source)
         else:
-            result.verdict = said
+            result.verdict = decision
     # What a bill that is left out would have replaced stays.
-    gone = {old for number, old in replaced if results[number].loaded}
-    if met_ids - gone:
-        _leave_repeated(con, sorted(met_ids - gone), results)
+    gone = sorted({old_id for number, old_id in replaced if results[number].loaded})
+    if staying := sorted(known.difference(gone)):
+        _leave_repeated(con, staying, results)
     left = [number for number, result in results.items() if not result.loaded]
-    _write_bills(con, files, [number for number, result in results.items() if result.loaded], sorted(gone), left)
+    if gone or left:
+        con.execute("DELETE FROM bill_rows WHERE list_contains($1, bill_id)", [gone + left])
+        con.execute("DELETE FROM bills WHERE list_contains($1, bill_id)", [gone])
+    _write_bills(con, files, {number: result for number, result in results.items() if result.loaded})
     con.execute("DROP VIEW incoming")
     return list(results.values())
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
     """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
-    if not sqlfiles.run(con, "bill_rows_repeated", {"bill_ids": known}).fetchall()[0][0]:
+    if not con.execute(_DELETE_REPEATED, [known]).fetchall()[0][0]:
         return
-    sqlfiles.run(con, "bills_counted")
-    amounts = _amounts(con)
+    con.execute(_COUNT_ROWS)
+    amounts = _amounts(con, list(results))
     for bill_id, left in con.execute("SELECT bill_id, rows FROM bills_incoming").fetchall():
         result = results[bill_id]
         if result.loaded:
@@ -191,69 +231,47 @@ def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: d
                 result.verdict = "part"
 
 
-def _amounts(con: duckdb.DuckDBPyConnection) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
+def _amounts(con: duckdb.DuckDBPyConnection, bill_ids: list[int]) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
     amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
-    for row in rows(sqlfiles.run(con, "bills_amounts")):
-        amounts[row["bill_id"]].append((row["currency"], row["billed"], row["effective"]))
+    for bill_id, *amount in con.execute(_AMOUNTS, [bill_ids]).fetchall():
+        amounts[bill_id].append(tuple(amount))
     return amounts
 
 
-def _are_parts(con: duckdb.DuckDBPyConnection, met: dict[str, Any], new: Telling, old: Telling) -> bool:
+def _are_parts(con: duckdb.DuckDBPyConnection, pair: dict[str, Any], new: Telling, old: Telling) -> bool:
     con.execute(
         SOME_LINES + "incoming WHERE provider = $1 AND billing_period = $2 AND coalesce(billing_account_id, '') = $3",
-        [met["provider"], met["billing_period"], met["new_account"]],
+        [pair["provider"], pair["billing_period"], new.account],
     )
-    con.execute(OTHER_LINES + "bill_rows WHERE bill_id = $1", [met["old_id"]])
-    return are_parts(con, new, old, met["common"], is_one_run=False)
+    con.execute(OTHER_LINES + "bill_rows WHERE bill_id = $1", [pair["old_id"]])
+    return are_parts(con, new, old, pair["common"], is_one_run=False)
 
 
-def _any_known(con: duckdb.DuckDBPyConnection) -> bool:
-    return bool(con.execute("SELECT 1 FROM bills SEMI JOIN bills_incoming USING (provider, billing_period) LIMIT 1").fetchall())
-
-
-def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, taken: list[int], gone: list[int], left: list[int]) -> None:
-    if gone or left:
-        sqlfiles.run(con, "bill_rows_delete", {"bill_ids": gone + left})
-        sqlfiles.run(con, "bills_delete", {"bill_ids": gone})
-    if not taken:
+def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
+    if not loaded:
         return
     from gpucost.store.runs import log_load  # numpy, which what is known to be unchanged does without
 
-    now = datetime.now(UTC).replace(tzinfo=None)
-    for bill in rows(con.execute("FROM bills_incoming WHERE list_contains($1, bill_id) ORDER BY bill_id", [taken])):
-        span = {"billing_period": bill["billing_period"], "provider": bill["provider"]}
-        (window,) = sqlfiles.run(con, "bill_windows", span).fetchall()
-        log_load(con, 0, "bill", bill["source"], window, rows=bill["rows"])
-        entry = {"is_whole": files.is_whole, "digest": files.digest, "file_digests": files.file_digests, "loaded_at": now}
-        sqlfiles.run(con, "bills_insert", entry | {"bill_id": bill["bill_id"]})
-    if _has_pairs(con):
-        for name in ("bill_pairs_rows", "bill_pairs_fees", "bill_pairs_counts", "bill_pairs_empty"):
-            sqlfiles.run(con, name)
+    entry: dict[str, Any] = {
+        "is_whole": files.is_whole,
+        "digest": files.digest,
+        "file_digests": files.file_digests,
+        "stamps": list(files.file_stamps),
+        "stamped": list(files.file_stamps.values()),
+        "loaded_at": datetime.now(UTC).replace(tzinfo=None),
+    }
+    for bill_id, result in loaded.items():
+        (window,) = con.execute(_WINDOW, [result.billing_period, result.provider]).fetchall()
+        log_load(con, 0, "bill", result.source, window, rows=result.rows)
+        con.execute(_INSERT_BILL, entry | {"bill_id": bill_id})
+    if {str(row[0]) for row in con.execute("SELECT DISTINCT format FROM bills").fetchall()} >= PAIR:
+        sqlfiles.run(con, "bill_pairs")
 
 
-def _has_pairs(con: duckdb.DuckDBPyConnection) -> bool:
-    formats = {str(row[0]) for row in con.execute("SELECT DISTINCT format FROM bills").fetchall()}
-    return formats >= PAIR
+_RESULT = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows")
 
 
-def _result(row: dict[str, Any], amounts: list[tuple[str, Decimal, Decimal]]) -> BillResult:
-    return BillResult(
-        row["provider"],
-        row["source"],
-        row["format"],
-        row["billing_account_id"],
-        row["billing_period"],
-        row["is_final"],
-        row["rows"],
-        amounts,
-    )
-
-
-def _new_telling(new: dict[str, Any], met: dict[str, Any], files: BillFiles) -> Telling:
-    sizes = {name: met[f"new_{name}"] for name in ("charges", "earliest", "latest")}
-    return _telling(new | sizes | {"is_whole": files.is_whole, "digest": files.digest})
-
-
-def _telling(row: dict[str, Any]) -> Telling:
-    names = ("source", "is_whole", "is_final", "digest", "charges", "earliest", "latest", "format", "billing_account_id")
-    return Telling(*(row[name] for name in names))
+def _result(
+    bill: dict[str, Any], amounts: dict[int, list[tuple[str, Decimal, Decimal]]], decision: Verdict = "beside"
+) -> BillResult:
+    return BillResult(**{name: bill[name] for name in _RESULT}, amounts=amounts[bill["bill_id"]], verdict=decision)

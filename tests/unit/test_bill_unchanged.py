@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
 from gpucost.collect.bill import opening
+from gpucost.store import charges
 from tests.unit.bills import Bills, csv_text, usage
 
 ROWS = [usage(hour) for hour in range(6)]
@@ -24,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     open_files = opening.open_files
 
-    def watched(con: object, path: Path, name: str, directory: Path) -> list[opening.Opened]:
+    def watched(con: object, path: Path, name: str, directory: Path) -> list[opening.RawFile]:
         names.append(path.name)
         return open_files(con, path, name, directory)  # type: ignore[arg-type]
 
@@ -108,3 +112,98 @@ def test_a_first_load_that_is_refused_leaves_no_store(bills: Bills) -> None:
 def test_tags_whose_keys_differ_in_case_alone_are_kept(bills: Bills) -> None:
     (charge,) = bills.aws([usage() | {"resourceTags/user:Team": "a", "resourceTags/user:team": "b"}])
     assert charge["tags"] == {"Team": "a", "team": "b"}
+
+
+@pytest.fixture
+def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are digested from here on; files of any age may be known by their stamps."""
+    names: list[str] = []
+    digest = opening.LocalTree.digest
+
+    def watched(tree: opening.LocalTree, entry: opening.Entry) -> str:
+        names.append(entry.key)
+        return digest(tree, entry)
+
+    monkeypatch.setattr(opening.LocalTree, "digest", watched)
+    monkeypatch.setattr(opening, "_AT_REST_NS", 0)
+    return names
+
+
+def test_a_file_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
+    assert digested == ["march.csv"]
+    bills.load(path, force=True)
+    assert digested == ["march.csv", "march.csv"]
+
+
+def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
+    manifest = {
+        "reportName": "cur", "bucket": "b", "reportKeys": ["march.csv"], "compression": "CSV", "assemblyId": "1",
+        "billingPeriod": {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"},
+    }  # fmt: skip
+    bills.write("export/march.csv", csv_text(ROWS))
+    bills.write("export/cur-Manifest.json", json.dumps(manifest))
+    bills.load(bills.directory / "export")
+    again = bills.load(bills.directory / "export")
+    assert [finding.code for finding in again.findings] == ["unchanged"]
+    assert digested == ["march.csv"]
+
+
+@pytest.mark.parametrize("is_age_set_back", [True, False])
+def test_a_file_that_was_written_to_is_digested_again(bills: Bills, digested: list[str], is_age_set_back: bool) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    before = path.stat()
+    path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
+    if is_age_set_back:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [result.verdict for result in bills.load(path).results] == ["replace"]
+    assert digested == ["march.csv", "march.csv"]
+
+
+def test_other_content_is_seen_where_a_disk_keeps_no_times(
+    bills: Bills, digested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fstat = os.fstat
+
+    class Timeless:
+        def __init__(self, status: os.stat_result) -> None:
+            self.st_dev, self.st_ino, self.st_size = status.st_dev, status.st_ino, status.st_size
+            self.st_mtime_ns = self.st_ctime_ns = 0
+
+    monkeypatch.setattr(opening.os, "fstat", lambda number: Timeless(fstat(number)))
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
+    assert [result.verdict for result in bills.load(path).results] == ["replace"]
+
+
+def test_a_young_file_is_digested_again(bills: Bills, digested: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
+    assert digested == ["march.csv", "march.csv"]
+
+
+@pytest.mark.parametrize("name", ["march.parquet", "march.csv"])
+def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(bills: Bills, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text = bills.write("rows.csv", csv_text(ROWS))
+    path = bills.directory / name
+    duckdb.read_csv(str(text), all_varchar=True).write_parquet(str(path)) if name.endswith("parquet") else path.write_bytes(
+        text.read_bytes()
+    )
+    other = bills.directory / "other"
+    other.write_bytes(path.read_bytes())
+    replace = charges.replace
+
+    def replaced(*args: Any, **options: Any) -> Any:
+        other.replace(path)
+        return replace(*args, **options)
+
+    monkeypatch.setattr(charges, "replace", replaced)
+    run = bills.load(path)
+    assert "was written to or replaced while it was read" in run.errors[0].message
+    assert not bills.store.exists

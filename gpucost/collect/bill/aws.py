@@ -113,10 +113,10 @@ CUR = Format(
         "line_item_unblended_cost",
         "line_item_usage_account_id",
     ),
-    sql=("aws_cur_read", "aws_cur_costs", "aws_cur_facts", "aws_discounts", "aws_capacity_blocks", "aws_cur"),
-    findings="aws_cur_findings",
+    sql=("aws_1_read", "aws_2_discounts", "aws_3_capacity_blocks", "aws_4_mapped"),
+    findings="aws_findings",
     entry=_entry,
-    line_item="identity_line_item_id",
+    line_item=("identity_line_item_id", "line_item_usage_start_date"),
 )
 
 FORMATS = (CUR,)

@@ -49,7 +49,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "tags": (),
     "additional_info": (),
 }
-_SQL = ("azure_1_text", "azure_2_read", "azure_3_rows", "azure_4_bases", "azure_5_mapped")
+_SQL = ("azure_1_rows", "azure_2_mapped")
 _TITLE = "an Azure cost export"
 
 FORMATS = (

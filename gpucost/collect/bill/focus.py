@@ -87,7 +87,7 @@ FOCUS = Format(
         "charge_period_end",
         "billing_period_start",
     ),
-    sql=("focus_provider", "focus_facts", "focus"),
+    sql=("focus_provider", "focus"),
     findings="focus_findings",
 )
 

@@ -1,6 +1,10 @@
--- reads: raw (FOCUS cost and usage rows as text), focus_facts, the variable currency
--- writes: mapped (view): charges
+-- reads: raw (FOCUS cost and usage rows as text), the variable currency
+-- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; mapped (view): charges
 -- invariant: one charge per row; billed and effective cost are the file's own
+CREATE OR REPLACE TEMP TABLE focus_facts AS
+SELECT count(invoice_id) > 0 AS tells_invoices
+FROM raw;
+
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH typed AS (
     SELECT *,

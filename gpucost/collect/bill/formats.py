@@ -38,9 +38,9 @@ class Format:
     `required` are the columns that make a file one of this kind. `sql` are files of this package without their ending:
     run in order, the last one makes the view `mapped`. `findings` is an SQL file that answers level, code, message, fix.
     `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
-    `line_item` is the column that names a line item: where a file has it, `row_digest` tells its rows apart. `catalog`: the
-    SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name none; null
-    where none is set.
+    `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart.
+    `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name
+    none; null where none is set.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Format:
     sql: tuple[str, ...]
     findings: str | None = None
     entry: Callable[[str], tuple[str, str] | None] = field(default=_no_entry)
-    line_item: str | None = None
+    line_item: tuple[str, ...] = ()
     obsolete: str | None = None
     catalog: bool = False
 
@@ -66,15 +66,6 @@ class Format:
         import hashlib
 
         return hashlib.sha256("\n".join(sql_text(name) for name in self.sql).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """A known kind of file that holds no charges: the columns that tell it, and what to say."""
-
-    columns: tuple[str, ...]
-    what: str
-    fix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +107,9 @@ def recognize(header: Sequence[str], name: str) -> Format:
             if known.obsolete:
                 raise NotThis(f"{name} is {known.title}", known.obsolete)
             return known
-    from gpucost.collect.bill.foreign import FOREIGN
-
-    for foreign in FOREIGN:
-        if there.issuperset(squeeze(column) for column in foreign.columns):
-            raise NotThis(f"{name} is {foreign.what}", foreign.fix)
+    for columns, what, fix in _NO_BILLS:
+        if there.issuperset(map(squeeze, columns)):
+            raise NotThis(f"{name} is {what}", fix)
     raise NotThis(f"{name} is no billing export that gpucost knows: {_nearest(there)}", _EXPECTED)
 
 
@@ -145,6 +134,51 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
         found[column] = spelled[0] if spelled else None
     return Columns(found, maps)
 
+
+_COST_AND_USAGE = "give the FOCUS cost and usage file: the one with BilledCost and EffectiveCost"
+
+# Files that lie beside exports and hold no charges, the more particular first: the columns that tell them, what they are, a fix.
+_NO_BILLS = (
+    (
+        ("ResultsByTime",),
+        "an answer of the AWS Cost Explorer API: sums, not charges",
+        "give the Cost and Usage Report: create a Data Export (CUR 2.0) in the AWS Billing console",
+    ),
+    (("SpotPriceHistory",), "an answer of the EC2 API with spot prices, not a bill", "gpucost collect spot"),
+    (("PriceList", "FormatVersion"), "an answer of the AWS price list API, not a bill", "gpucost collect prices"),
+    (("files", "manifest", "run_id"), "the manifest of a FOCUS data set, not its charges", _COST_AND_USAGE),
+    (
+        ("ContractCommitmentId", "ContractCommitmentCost"),
+        "a FOCUS contract commitment file: what was agreed, not what was charged",
+        _COST_AND_USAGE,
+    ),
+    (
+        ("InvoiceDetailId", "InvoiceDetailGrain"),
+        "a FOCUS invoice detail file: sums of charges, not the charges",
+        _COST_AND_USAGE,
+    ),
+    (
+        ("BillingPeriodStatus", "BillingPeriodCreated"),
+        "a FOCUS billing period file: it says which periods are closed, and holds no charges",
+        _COST_AND_USAGE,
+    ),
+    (
+        ("RecordType", "LinkedAccountId", "UsageType", "ProductCode"),
+        "an AWS detailed billing report, which AWS replaced by the Cost and Usage Report in 2019",
+        "create a Data Export (CUR 2.0) in the AWS Billing console and give its files",
+    ),
+    (("skus",), "an answer of the Google Cloud price list API, not a bill", "gpucost collect prices"),
+    (
+        ("report_period_start", "interval_start"),
+        "OpenShift usage of the cost management operator: usage, not charges",
+        "give the cloud's own billing export; usage comes from Prometheus: gpucost collect prometheus",
+    ),
+    (
+        ("Timestamp", "UsageType", "Operation", "InstanceID", "MyBidID"),
+        "a spot instance data feed: prices of spot instances, not a bill",
+        "gpucost collect spot",
+    ),
+)
 
 _EXPECTED = (
     "expected an AWS Cost and Usage Report (legacy CUR or CUR 2.0), a Google Cloud detailed usage cost export, an Azure cost "

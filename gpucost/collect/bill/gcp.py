@@ -39,7 +39,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(RECORDS, ()),
     **{f"{record}_{name}": () for record, names in RECORDS.items() for name in names},
 }
-_SQL = ("gcp_1_text", "gcp_2_read", "gcp_3_rows", "gcp_4_hours", "gcp_5_fees", "gcp_6_mapped")
+_SQL = ("gcp_1_rows", "gcp_2_hours", "gcp_3_fees", "gcp_4_mapped")
 _REQUIRED = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits")
 
 FORMATS = (

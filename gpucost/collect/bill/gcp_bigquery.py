@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.bill.formats import sql_text
 from gpucost.collect.bill.gcp import PLAIN, RECORDS
 from gpucost.collect.bill.gcp_google import in_words, login
 from gpucost.collect.bill.manifest import Manifest
@@ -29,6 +28,10 @@ _GIB = 1 << 30
 # On-demand price of the US multi-region since July 2023 (cloud.google.com/bigquery/pricing); the estimate says so.
 _USD_PER_TIB = 6.25
 _PAGE_ROWS = 50_000
+# In BigQuery's dialect: a JSON text per row of an invoice month. Corrections come in later partitions: all up to now are read.
+_MONTH = """SELECT TO_JSON_STRING(STRUCT(columns)) AS line
+FROM `project.dataset.table`
+WHERE invoice.month = @month AND partition_column >= @since"""
 _MOST_SECONDS = 600.0
 
 
@@ -147,10 +150,7 @@ class BigQueryTree(Tree):
         there = {field.name for field in table.schema}
         # A table that grew columns is asked for ours alone; one that is older lacks some.
         columns = ", ".join(name for name in (*PLAIN, *RECORDS) if name in there)
-        text = sql_text("gcp_bigquery")
-        text = (
-            text[text.index("SELECT") :].replace("project.dataset.table", self._table_name).replace("(columns)", f"({columns})")
-        )
+        text = _MONTH.replace("project.dataset.table", self._table_name).replace("(columns)", f"({columns})")
         column = _partition_column(table)
         if column is None:
             return text.replace(" AND partition_column >= @since", "")

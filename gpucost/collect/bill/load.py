@@ -6,15 +6,16 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import Finding
 from gpucost.collect.bill import formats, manifest, opening
+from gpucost.engine import dicts
 from gpucost.errors import DataError, GpucostError
 from gpucost.store import bill_files, bill_rules, charges
 
@@ -23,36 +24,39 @@ if TYPE_CHECKING:
 
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.manifest import Manifest
-    from gpucost.collect.bill.opening import Entry, Opened, Tree
-    from gpucost.store.bill_files import Staged
+    from gpucost.collect.bill.opening import Entry, Tree
+    from gpucost.store.bill_files import RawFile, Staged
     from gpucost.store.charges import BillResult, Load
     from gpucost.store.connection import Store
 
-# What the rows of every format pass first: a charge that stands there twice is one.
-_ONCE = ("once_1_repeated", "once_2_raw")
+# The mapped rows with the columns that not every mapping has: `format`, null where a mapping does not tell formats apart by
+# content, and what a line item is known by.
+_FORMATTED = """CREATE OR REPLACE TEMP VIEW charges_read AS
+FROM (
+    SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS line_item_id, NULL::UBIGINT AS row_digest, NULL::VARCHAR AS sku_price_id
+    LIMIT 0
+)
+UNION ALL BY NAME
+FROM mapped"""
+_IN_TWO_FILES = "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
+_UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
+FROM charges_read AS c
+WHERE what IS NOT NULL
+ORDER BY source_file, source_row
+LIMIT 1"""
 
 
-def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: Opened, target: Path) -> Staged:
+def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
     if opened.kind == "json":
         raise DataError(f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line")
     header = list(opened.header)
     if opened.kind == "jsonl":
         # Lines leave out what is null: a column may be there for the first time far down.
-        there = formats.locate(known, header, opened.name).columns
-        header += [column for column, at in there.items() if at is None]
+        header += [column for column, at in formats.locate(known, header, opened.name).columns.items() if at is None]
     where = formats.locate(known, header, opened.name)
-    file = bill_files.RawFile(
-        opened.path,
-        opened.name,
-        opened.kind,
-        header,
-        where.columns,
-        where.maps,
-        opened.gzipped,
-        opened.delimiter,
-        where.columns[known.line_item] if known.line_item else None,
-    )
+    line_item = known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else ()
+    file = replace(opened, header=header, columns=where.columns, maps=where.maps, line_item=line_item)
     return bill_files.stage(con, file, target)
 
 
@@ -77,22 +81,21 @@ def write_rows(
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
-        for name in (*_ONCE, *known.sql, "formatted"):
+        # What the rows of every format pass first: a charge that stands there twice is one.
+        for name in ("once", *known.sql):
             con.execute(formats.sql_text(name))
-        if charges.lacking(con):
+        con.execute(_FORMATTED)
+        if not charges.write(con, files):
             raise _unread(con, known)
-        charges.write(con, files)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    found = bill_files.rows(con.execute(formats.sql_text(known.findings))) if known.findings else []
-    findings = [
-        Finding(cast("Literal['warning', 'note']", row["level"]), row["code"], row["message"], row["fix"]) for row in found
-    ]
-    return findings + repeated_rows(_count_repeated(con), "of these files")
+    findings = [Finding(*row) for row in con.execute(formats.sql_text(known.findings)).fetchall()] if known.findings else []
+    ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
+    return findings + repeated_rows(repeated, "of these files")
 
 
 def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
-    (wrong,) = bill_files.rows(con.execute(formats.sql_text("unread")))
+    (wrong,) = dicts(con.execute(_UNREAD))
     fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
     if wrong["what"] == "the currency":
         fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
@@ -107,10 +110,6 @@ def repeated_rows(count: int, where: str) -> list[Finding]:
     return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")]
 
 
-def _count_repeated(con: duckdb.DuckDBPyConnection) -> int:
-    return int(con.execute("SELECT count(*) FROM repeated").fetchall()[0][0])
-
-
 def write_loose(
     con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[Finding], dict[str, str]]:
@@ -119,14 +118,10 @@ def write_loose(
     if len(staged) < 2:
         return findings, {}
     lost = bill_rules.superseded(con)
-    if lost or _stand_in_two_files(con):
+    if lost or con.execute(_IN_TWO_FILES).fetchall():
         charges.take_back(con)
         findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
     return findings, lost
-
-
-def _stand_in_two_files(con: duckdb.DuckDBPyConnection) -> bool:
-    return bool(con.execute("SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1").fetchall())
 
 
 def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> set[str]:
@@ -137,11 +132,6 @@ def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> se
         "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
     )
     return {str(row[0]) for row in con.fetchall()}
-
-
-def has_rows(con: duckdb.DuckDBPyConnection, staged: Staged) -> bool:
-    """Whether a staged file holds any row."""
-    return bool(con.read_parquet(str(staged.path)).limit(1).fetchall())
 
 
 _EVERY_SECONDS = 0.2
@@ -246,6 +236,7 @@ class _Group:
     kind: Format
     staged: list[bill_files.Staged] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
+    files: list[tuple[Tree, Entry]] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     has_archive: bool = False
 
@@ -261,31 +252,39 @@ class _Run:
     meter: Meter
     run: BillRun
     _serial: int = 0
+    # What files were when their digests were taken; the stamps of digests; what the store knows, read once.
+    _states: dict[tuple[Tree, Entry], object] = field(default_factory=dict)
+    _stamps: dict[str, str] = field(default_factory=dict)
+    _stamped: dict[str, str] | None = None
 
     def all(self, trees: Sequence[Tree]) -> None:
         sets: list[tuple[Tree, Manifest, list[Entry]]] = []
         loose: list[tuple[Tree, Entry]] = []
         for tree in trees:
-            try:
+            with self._caught():
                 found, rest = self._plan(tree)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                continue
-            sets += found
-            loose += [(tree, entry) for entry in rest]
+                sets += found
+                loose += [(tree, entry) for entry in rest]
         self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(entry.size for _, entry in loose)
         for tree, told, entries in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
-            try:
+            with self._caught(tree):
                 self._whole(tree, told, entries)
-            except formats.NotThis as error:
-                self._pass_over(tree, error)
-            except GpucostError as error:
-                self.run.errors.append(error)
         self._loose(loose)
         if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
             self.run.errors.append(
                 DataError("nothing was loaded: none of the files read is a billing export with charges that this command takes")
             )
+
+    @contextmanager
+    def _caught(self, tree: Tree | None = None) -> Iterator[None]:
+        """Notes what fails in the block, and the rest goes on; of `tree`, what is no export for this command is passed over."""
+        try:
+            yield
+        except GpucostError as error:
+            if tree is not None and isinstance(error, formats.NotThis):
+                self._pass_over(tree, error)
+            else:
+                self.run.errors.append(error)
 
     def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
         """The billing periods that manifests vouch for, and the loose files."""
@@ -322,10 +321,8 @@ class _Run:
         stray = {item.key for item in told if item.delivered and not manifest.is_here(item, by_key)}
         roots = {manifest.governed(item) for item in told if item.key not in stray}
         for chosen in manifest.choose(told):
-            try:
+            with self._caught():
                 sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
-            except GpucostError as error:
-                self.run.errors.append(error)
         loose = [entry for entry in others if not any(_below(entry.key, root) for root in roots)]
         named = {entry.key for _, _, files in sets for entry in files}
         left = [entry for entry in others if entry not in loose and entry.key not in named]
@@ -339,7 +336,7 @@ class _Run:
         return sets, loose
 
     def _whole(self, tree: Tree, told: Manifest, entries: list[Entry]) -> None:
-        digests = [tree.digest(entry) for entry in entries]
+        digests = [self._content_digest(tree, entry) for entry in entries]
         if not entries:
             raise DataError(f"{tree.name}: {told.key} names no files", "get the manifest again")
         if self._is_loaded(told, digests):
@@ -356,15 +353,19 @@ class _Run:
                 f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}", "get the export again"
             )
         kind = read[0][0]
-        files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True)
-        with self._store() as con:
+        stamps = self._stamps_of(digests)
+        files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True, file_stamps=stamps)
+        with self._store([(tree, entry) for entry in entries]) as con:
             findings = write_rows(con, kind, [staged for _, staged in read], files)
             results = self._replace(con, files)
         self._tell(files, results, findings, is_named=tree.is_file)
 
     @contextmanager
-    def _store(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The store, in a transaction, and what the formats' SQL needs."""
+    def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The store, in a transaction, and what the formats' SQL needs.
+
+        Raises DataError where one of `files`, of which Parquet is read in its place, is no longer what its digest was taken of.
+        """
         self.meter.tell("writing to the store")
         with self.store.write() as con:
             bill_files.bound(con, self.work)
@@ -372,6 +373,28 @@ class _Run:
             con.execute("SET preserve_insertion_order = false")
             con.execute("SET VARIABLE currency = $1", [self.currency])
             yield con
+            for tree, entry in files:
+                if tree.state(entry) != self._states[tree, entry]:
+                    what = f"{tree.shown(entry)} was written to or replaced while it was read"
+                    raise DataError(what, "run the command again once nothing writes to it; nothing of it was loaded")
+
+    def _content_digest(self, tree: Tree, entry: Entry) -> str:
+        """The digest of a file's content: of a file on disk that is what it was when it was loaded, the one of then."""
+        self._states[tree, entry] = tree.state(entry)
+        stamp = tree.stamp(entry)
+        if stamp is None:
+            return tree.digest(entry)
+        if self._stamped is None:
+            self._stamped = {}
+            if self.store.exists and not self.force:
+                with self.store.read() as con:
+                    self._stamped = charges.stamped(con)
+        digest = self._stamped.get(stamp) or tree.digest(entry)
+        self._stamps[digest] = stamp
+        return digest
+
+    def _stamps_of(self, digests: Iterable[str]) -> dict[str, str]:
+        return {self._stamps[digest]: digest for digest in digests if digest in self._stamps}
 
     def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
         """Whether the store has just these files of a period, read by the rules of today."""
@@ -385,18 +408,13 @@ class _Run:
         files: dict[str, tuple[Tree, Entry]] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
-            try:
-                digest = tree.digest(entry)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                continue
-            if digest in files:
-                first_tree, first = files[digest]
-                same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
-                self._find("note", "same_file", same)
-                self.meter.advance(entry.size)
-            else:
-                files[digest] = (tree, entry)
+            with self._caught():
+                digest = self._content_digest(tree, entry)
+                first_tree, first = files.setdefault(digest, (tree, entry))
+                if (first_tree, first) != (tree, entry):
+                    same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
+                    self._find("note", "same_file", same)
+                    self.meter.advance(entry.size)
         loaded = self._loaded(files)
         known = {digest for _, load, _ in loaded for digest in load.file_digests}
         groups: dict[str, _Group] = {}
@@ -434,23 +452,19 @@ class _Run:
 
     def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
         for digest, (tree, entry) in files.items():
-            try:
+            with self._caught(tree):
                 read = self._read(tree, entry)
                 for kind, file in read:
-                    if not has_rows(self.con, file):
-                        self._pass_over(
-                            tree, formats.NotThis(f"{file.name} has a header, but no charges", "export a month that has charges")
-                        )
+                    if not self.con.read_parquet(bill_files.pattern(file.path)).limit(1).fetchall():
+                        empty = f"{file.name} has a header, but no charges"
+                        self._pass_over(tree, formats.NotThis(empty, "export a month that has charges"))
                         continue
                     group = groups.setdefault(kind.name, _Group(kind))
                     group.staged.append(file)
                     group.digests.append(digest)
+                    group.files.append((tree, entry))
                     group.named |= {file.name} if tree.is_file else set()
                     group.has_archive |= len(read) > 1
-            except formats.NotThis as error:
-                self._pass_over(tree, error)
-            except GpucostError as error:
-                self.run.errors.append(error)
             self.meter.advance(entry.size)
 
     def _leave(self, count: int) -> None:
@@ -466,8 +480,9 @@ class _Run:
 
     def _group(self, group: _Group) -> None:
         digest = self._digest(group.kind, group.digests)
-        files = charges.BillFiles(group.kind.name, digest, file_digests=None if group.has_archive else group.digests)
-        with self._store() as con:
+        file_digests = None if group.has_archive else group.digests
+        files = charges.BillFiles(group.kind.name, digest, file_digests=file_digests, file_stamps=self._stamps_of(group.digests))
+        with self._store(group.files) as con:
             findings, lost = write_loose(con, group.kind, group.staged, files)
             results = self._replace(con, files)
         for old, new in sorted(lost.items()):
@@ -557,8 +572,8 @@ class _Run:
         self._serial += 1
         return self._serial
 
-    def _find(self, level: str, code: str, message: str, fix: str | None = None) -> None:
-        self.run.findings.append(Finding("warning" if level == "warning" else "note", code, message, fix))
+    def _find(self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None) -> None:
+        self.run.findings.append(Finding(level, code, message, fix))
 
 
 def _below(key: str, root: str) -> bool:

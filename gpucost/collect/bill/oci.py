@@ -99,7 +99,7 @@ FORMATS = (
         ),
         sql=("oci_1_classic", "oci_2_mapped"),
         entry=_entry,
-        line_item="line_item_reference_no",
+        line_item=("line_item_reference_no",),
     ),
     Format(
         name="oci-focus",
@@ -115,6 +115,6 @@ FORMATS = (
             "billing_period_start",
         ),
         sql=("oci_1_focus", "oci_2_mapped"),
-        line_item="oci_reference_number",
+        line_item=("oci_reference_number",),
     ),
 )

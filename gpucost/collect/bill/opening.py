@@ -7,19 +7,23 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import time
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from gpucost.collect.bill.formats import NotThis
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.store import bill_files
+from gpucost.store.bill_files import RawFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import duckdb
 
@@ -50,24 +54,12 @@ _JSON_DOCUMENT_LIMIT = 64 << 20
 _AGAIN = "get the file again; nothing of it was loaded"
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A file that can be read: `kind` 'json' is one JSON document, whose keys stand for columns."""
-
-    path: Path
-    name: str
-    kind: Literal["csv", "parquet", "jsonl", "json"]
-    header: Sequence[str]
-    gzipped: bool = False
-    delimiter: str = ","
-
-
-def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[Opened]:
+def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
     """The file, or the members of a zip archive, which are unpacked into `directory`.
 
     Raises DataError for a file that is empty, breaks off, or is no text.
     """
-    with _Said(name), path.open("rb") as file:
+    with _in_words(name), path.open("rb") as file:
         magic = file.read(4)
         if not magic:
             raise DataError(f"{name} is empty", _AGAIN)
@@ -76,15 +68,15 @@ def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory:
     return [_open(con, path, name, directory)]
 
 
-def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> Opened:
-    with _Said(name), path.open("rb") as file:
+def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
+    with _in_words(name), path.open("rb") as file:
         gzipped = file.read(2) == b"\x1f\x8b"
-    with _Said(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
+    with _in_words(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
         head = stream.read(_HEADER_LIMIT)
     if head[:4] == b"PAR1":
         if gzipped:
             path = _ungzipped(path, directory, name)
-        return Opened(path, name, "parquet", bill_files.parquet_header(con, path, name))
+        return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:1024]:
         raise DataError(f"{name} is no UTF-8 text", "save it as UTF-8; nothing of it was loaded")
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
@@ -92,7 +84,7 @@ def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path
     return _open_csv(path, name, head, gzipped)
 
 
-def _open_csv(path: Path, name: str, head: bytes, gzipped: bool) -> Opened:
+def _open_csv(path: Path, name: str, head: bytes, gzipped: bool) -> RawFile:
     text = head.decode("utf-8-sig", errors="replace")
     best: list[str] = []
     delimiter = ","
@@ -109,10 +101,10 @@ def _open_csv(path: Path, name: str, head: bytes, gzipped: bool) -> Opened:
         best = fields.removeprefix("#Fields:").split()
     if "�" in "".join(best):
         raise DataError(f"{name}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
-    return Opened(path, name, "csv", [column.strip() for column in best], gzipped, delimiter)
+    return RawFile(path, name, "csv", [column.strip() for column in best], gzipped, delimiter)
 
 
-def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Path) -> Opened:
+def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Path) -> RawFile:
     text = head.decode("utf-8-sig", errors="replace")
     keys: dict[str, None] = {}
     lines = text.splitlines()
@@ -130,12 +122,12 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
         if is_answer(record):
             return _document(path, name, gzipped, directory)
         keys |= dict.fromkeys(record)
-    return Opened(path, name, "jsonl", list(keys), gzipped)
+    return RawFile(path, name, "jsonl", list(keys), gzipped)
 
 
-def _document(path: Path, name: str, gzipped: bool, directory: Path) -> Opened:
+def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
     """One JSON document over many lines: its keys, or those of its first element; an Azure query answer as its rows."""
-    with _Said(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
+    with _in_words(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
         text = stream.read(_JSON_DOCUMENT_LIMIT)
     try:
         document = json.loads(text, parse_float=str)
@@ -145,17 +137,17 @@ def _document(path: Path, name: str, gzipped: bool, directory: Path) -> Opened:
         return _answer(document, path, name, directory)
     if isinstance(document, list):
         document = document[0] if document else {}
-    return Opened(path, name, "json", list(document) if isinstance(document, dict) else [], gzipped)
+    return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [], gzipped)
 
 
-def _answer(document: dict[str, Any], path: Path, name: str, directory: Path) -> Opened:
+def _answer(document: dict[str, Any], path: Path, name: str, directory: Path) -> RawFile:
     """A saved answer of Azure's cost query API, one row per line. Raises NotThis where it has none."""
     rows = records(document)
     if not rows:
         raise NotThis(f"{name} is an Azure cost query answer without rows", "ask for a period that has costs")
     target = directory / f"{path.name}.jsonl"
     target.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return Opened(target, name, "jsonl", list(rows[0]))
+    return RawFile(target, name, "jsonl", list(rows[0]))
 
 
 def _unpacked(path: Path, directory: Path) -> Iterator[tuple[str, Path]]:
@@ -175,28 +167,28 @@ def _ungzipped(path: Path, directory: Path, name: str) -> Path:
     import shutil
 
     target = directory / f"{path.name}.parquet"
-    with _Said(name), gzip.open(path, "rb") as source, target.open("wb") as out:
+    with _in_words(name), gzip.open(path, "rb") as source, target.open("wb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
     return target
 
 
-class _Said:
+@contextmanager
+def _in_words(name: str) -> Iterator[None]:
     """Turns what a damaged or unreadable file fails with into words."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (EOFError, zlib.error, zipfile.BadZipFile)):
-            raise DataError(f"{self.name} breaks off or is damaged: it was not downloaded in full", _AGAIN) from error
-        if isinstance(error, OSError):
-            raise DataError(f"cannot read {self.name}: {error.strerror or error}") from error
+    try:
+        yield
+    except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise DataError(f"{name} breaks off or is damaged: it was not downloaded in full", _AGAIN) from error
+    except OSError as error:
+        raise DataError(f"cannot read {name}: {error.strerror or error}") from error
 
 
 ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".csv.gz", ".csv.zip", ".json.gz", ".jsonl.gz", ".gz", ".zip")
+
+
+# Coarser than the steps of any file system's clock; samples of 64 KiB, the file's ends among them.
+_AT_REST_NS = 2_000_000_000
+_SAMPLES, _SAMPLE = 16, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +234,14 @@ class Tree(ABC):
         """Changes with the file's content."""
         return entry.tag or f"{entry.key}:{entry.size}"
 
+    def state(self, entry: Entry) -> object:  # noqa: ARG002  (what is fetched is read as it was fetched)
+        """Changes where the file is written to or replaced, as far as that can be noticed without reading it."""
+        return None
+
+    def stamp(self, entry: Entry) -> str | None:  # noqa: ARG002  (its digest costs nothing)
+        """By what an unchanged file is known without reading it all; None where only `digest` can tell."""
+        return None
+
 
 class LocalTree(Tree):
     """A file, or all files below a directory that may be exports; hidden ones are left alone."""
@@ -279,8 +279,35 @@ class LocalTree(Tree):
         return str(self.root / entry.key)
 
     def digest(self, entry: Entry) -> str:
+        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def state(self, entry: Entry) -> object:
+        with self._readable(entry):
+            status = (self.root / entry.key).stat()
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def stamp(self, entry: Entry) -> str | None:
+        """The file's identity, size, times, and a digest of samples of its content.
+
+        Whoever writes to a file moves its change time, which, unlike that of its content, nobody can set back: what is the same
+        in all of these has the same content. Two things escape the time, and are seen to: a write within the clock's step after
+        the file was read, by stamping no file younger than that; and a disk that keeps no time of changes, by the samples.
+        """
+        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+            status = os.fstat(file.fileno())
+            if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _AT_REST_NS:
+                return None
+            samples = hashlib.sha256()
+            for place in range(_SAMPLES):
+                file.seek(max(0, status.st_size - _SAMPLE) * place // (_SAMPLES - 1))
+                samples.update(file.read(_SAMPLE))
+        numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return ":".join([*map(str, numbers), samples.hexdigest()])
+
+    @contextmanager
+    def _readable(self, entry: Entry) -> Iterator[None]:
         try:
-            with (self.root / entry.key).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            yield
         except OSError as error:
             raise SourceError(f"cannot read {self.shown(entry)}: {error.strerror or error}") from None

@@ -1,6 +1,6 @@
--- reads: borne_discounts, discounted_charges, bill_rows, bills
--- writes: discount_rates (stored): what rows of kind discount that name no machine take off, of each commitment in each billing period and, where they are spread, of each kind of usage in an account
--- invariant: discounted_cost > 0; never more is taken off than there is; each period bears of an upfront fee's discount what it bears of the fee
+-- reads: loose_discounts, borne_discounts, discounted_charges, bill_rows, bills
+-- writes: discount_rates (stored): what rows of kind discount that name no machine take off, of each commitment in each billing period and, where they are spread, of each kind of usage in an account; amortized_discounts (stored): of such rows, what upfront fees bear, spread as these are
+-- invariant: discounted_cost > 0; never more is taken off than there is; each period bears of an upfront fee's discount what it bears of the fee; of a row of a bill upfront fees bear its whole cost at most
 DELETE FROM discount_rates;
 INSERT INTO discount_rates BY NAME
 WITH spread AS (
@@ -73,3 +73,11 @@ SELECT row_number() OVER () AS rate_id, * FROM (
     UNION ALL BY NAME
     SELECT * EXCLUDE (commitment, is_upfront), 0 AS amortized_cost FROM parts WHERE commitment IS NULL
 );
+
+DELETE FROM amortized_discounts;
+INSERT INTO amortized_discounts BY NAME
+SELECT d.bill_id, d.source_file, d.source_row, (d.effective_cost * b.upfront_share)::DECIMAL(38, 12) AS amortized_cost
+FROM loose_discounts AS d
+JOIN (FROM borne_discounts WHERE upfront_share > 0) AS b ON b.bill_id = d.bill_id AND b.currency = d.currency AND b.commitment IS NOT DISTINCT FROM d.commitment
+    AND b.starts IS NOT DISTINCT FROM d.starts AND b.ends IS NOT DISTINCT FROM d.ends AND b.service IS NOT DISTINCT FROM d.service
+    AND b.account IS NOT DISTINCT FROM d.account AND b.sku_description IS NOT DISTINCT FROM d.sku_description AND b.is_payers = d.is_payers AND b.is_beside = d.is_beside;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from gpucost.catalog import load_catalog
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.periods import from_ms, to_ms
 from gpucost.render.schema import Shape
@@ -264,6 +264,34 @@ def _cents(amount: Decimal) -> Decimal:
 
 
 _PACKAGE = "gpucost.report.reconcile"
+# The first of the machines that are billed in a currency without a rate.
+_WITHOUT_RATE = """SELECT currency, min(from_ms) AS from_ms
+FROM billed_hours
+WHERE billing_period = $1 AND rate IS NULL
+GROUP BY currency
+ORDER BY from_ms, currency
+LIMIT 1"""
+_TOTAL = """SELECT coalesce(sum(effective_cost), 0) AS effective_cost, coalesce(sum(instance_hours), 0) AS instance_hours,
+    count(DISTINCT instance_key) AS machines, coalesce(sum(instance_hours) FILTER (is_unexplained), 0) AS unexplained_hours
+FROM machine_hours"""
+_TOTALS = """SELECT currency, sum(rows)::BIGINT AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost
+FROM row_classes
+GROUP BY currency
+ORDER BY currency <> $1, currency"""
+# At their pool's price they add up to the line instances_without_metrics.
+_UNSEEN = """SELECT billed_name, any_value(instance_type), sum(instance_hours),
+    coalesce(sum((price_per_hour * instance_hours)::DECIMAL(38, 9)), 0) AS cost
+FROM machine_hours
+WHERE NOT has_node
+GROUP BY provider, billed_name
+ORDER BY cost DESC, billed_name"""
+# Nothing that is in the machines' cost, such as a discount, is in it.
+_BESIDE = """SELECT kind, billing_currency AS currency, sum(effective_cost) AS cost
+FROM machine_charges
+WHERE billing_period = $1 AND kind IN ('storage', 'network', 'other')
+GROUP BY ALL
+HAVING sum(effective_cost) <> 0
+ORDER BY ALL"""
 
 
 def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
@@ -275,8 +303,8 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     causes = _ask(con, "60_charges", {"month": month})
     if not causes:
         raise IncompleteError(*_no_bill(con, month))
-    for lost in _ask(con, "05_without_rate", {"month": month}):
-        raise _no_rate(lost["currency"], currency, f"{from_ms(lost['from_ms']):%Y-%m-%d}", month)
+    for billed, at_ms in con.execute(_WITHOUT_RATE, [month]).fetchall():
+        raise _no_rate(billed, currency, f"{from_ms(at_ms):%Y-%m-%d}", month)
     sqlfiles.run(con, "machine_charges")
     run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
     load_catalog(con)
@@ -284,17 +312,17 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     for name in ("30_machine_parts", "35_machine_shares"):
         run_stage(con, _PACKAGE, name)
     sums = _ask(con, "40_lines", {"by": []})
-    (total,) = _ask(con, "41_total", {})
+    (total,) = dicts(con.execute(_TOTAL))
     start, end = _utc_month(month)
     named = {row["line"]: Decimal(row["cost"]) for row in sums}
     lines = {line: named.get(line, Decimal(0)) for line in LINES}
-    statements, explained = tuple(_statements(con, currency)), tuple(_cause(row) for row in causes)
+    statements, explained = (
+        tuple(_statements(con, currency)),
+        tuple(Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes),
+    )
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost, is_final = Decimal(total["effective_cost"]), all(row["is_final"] for row in causes)
-    unbilled = tuple(
-        Machine(row["node"], row["instance_type"], float(row["hours"] or 0), Decimal(row["cost"]))
-        for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end})
-    )
+    unbilled = tuple(Machine(**row) for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end}))
     return Reconciliation(
         month=month,
         currency=currency,
@@ -317,23 +345,13 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         if by
         else (),
         causes=explained,
-        beside=tuple(
-            Beside(row["kind"], row["currency"], Decimal(row["cost"])) for row in _ask(con, "61_beside", {"month": month})
-        ),
-        unseen=tuple(
-            Machine(row["instance_key"], row["instance_type"], float(row["instance_hours"]), Decimal(row["cost"]))
-            for row in _ask(con, "50_unseen_machines", {})
-        ),
+        beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
+        unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
         unbilled=unbilled,
         not_collected=(),
         final_cost=cost if is_final else Decimal(0),
         estimated_cost=sum((machine.cost for machine in unbilled), Decimal(0)),
     )
-
-
-def _cause(row: dict[str, Any]) -> Cause:
-    billed, effective = Decimal(row["billed_cost"]), Decimal(row["effective_cost"])
-    return Cause(row["provider"], row["currency"], row["kind"], row["cause"], row["rows"], billed, effective, billed - effective)
 
 
 def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -344,7 +362,7 @@ def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
     classes: dict[tuple[str, str], list[ClassRow]] = defaultdict(list)
     for row in _ask(con, "42_classes", {"currency": currency}):
         classes[row["basis"], row["currency"]].append(ClassRow(row["class"], row["team"], row["rows"], row["cost"]))
-    for whole in _ask(con, "43_totals", {"currency": currency}):
+    for whole in dicts(con.execute(_TOTALS, [currency])):
         for basis in BASES:
             own = classes[basis, whole["currency"]]
             yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], own)

@@ -1,6 +1,12 @@
--- reads: bills_told, bills
--- writes: bills_incoming (temporary): one row per bill that the load holds
--- invariant: every row of the load belongs to exactly one of them; the numbers follow those in bills
+-- reads: charges_read (the mapped rows of a load), bills
+-- writes: bills_told (temporary): which bills each file of a load tells of, and whether it says that they are final; bills_incoming (temporary): one row per bill that the load holds
+-- invariant: every row of the load belongs to exactly one of each; the numbers follow those in bills
+CREATE OR REPLACE TEMP TABLE bills_told AS
+SELECT source_file AS file, provider, billing_period, coalesce(billing_account_id, '') AS account, format,
+       count(is_invoiced) > 0 AS tells_invoices, bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) AS is_invoiced, count(*) AS rows
+FROM charges_read AS c
+GROUP BY ALL;
+
 CREATE OR REPLACE TEMP TABLE bills_incoming AS
 SELECT (SELECT coalesce(max(bill_id), 0) FROM bills)
            + row_number() OVER (ORDER BY provider, billing_account_id, billing_period, told_format)::INTEGER AS bill_id,

@@ -25,13 +25,15 @@ WITH sides AS (
     WHERE known.detail = arriving.detail OR known.detail IS NULL OR arriving.detail IS NULL
     GROUP BY ALL
 )
-SELECT n.bill_id AS new_id, n.billing_account_id AS new_account, new_sizes.charges AS new_charges,
-       new_sizes.earliest AS new_earliest, new_sizes.latest AS new_latest,
-       o.bill_id AS old_id, o.provider, o.billing_period, o.source, o.format, o.billing_account_id, o.is_whole, o.is_final, o.digest,
-       coalesce(old_sizes.charges, 0) AS charges, old_sizes.earliest, old_sizes.latest, coalesce(shared.common, 0) AS common
+SELECT o.provider, o.billing_period, coalesce(shared.common, 0) AS common,
+       n.bill_id AS new_id, n.source AS new_source, n.format AS new_format, n.billing_account_id AS new_account, n.is_final AS new_is_final,
+       new_sizes.charges AS new_charges, new_sizes.earliest AS new_earliest, new_sizes.latest AS new_latest,
+       o.bill_id AS old_id, o.source AS old_source, o.format AS old_format, o.billing_account_id AS old_account, o.is_final AS old_is_final,
+       o.is_whole AS old_is_whole, o.digest AS old_digest,
+       coalesce(old_sizes.charges, 0) AS old_charges, old_sizes.earliest AS old_earliest, old_sizes.latest AS old_latest
 FROM bills_incoming AS n
 JOIN bills AS o ON o.provider = n.provider AND o.billing_period = n.billing_period
 JOIN sizes AS new_sizes ON new_sizes.bill_id = n.bill_id
 LEFT JOIN sizes AS old_sizes ON old_sizes.bill_id = o.bill_id
 LEFT JOIN shared ON shared.new_id = n.bill_id AND shared.old_id = o.bill_id
-ORDER BY ALL;
+ORDER BY new_id, old_id;

@@ -1,6 +1,34 @@
--- reads: loose_discounts, discounted_charges, $is_spread
--- writes: borne_discounts, discounts that name no machine, by what they name, each with what bears it: a commitment, or where they are spread the narrowest scope of charges that can
--- invariant: what is not in the bill of a discount is not discounted; upfront_share is the part of it that upfront fees bear
+-- reads: bill_rows, bills, $is_spread
+-- writes: loose_discounts (view), rows of kind discount that name no machine, each with what it names instead: a commitment and the charge period of its fee, unused capacity, or a kind of usage; discounted_charges, what they may be taken off, of the bills that hold any: usage by kind, at its cost, and fees of commitments by charge period, as billed; borne_discounts, such discounts by what they name, each with what bears it: a commitment, or where they are spread the narrowest scope of charges that can
+-- invariant: what discounts a volume, say, is no loose discount; is_beside of what discounts a kind of storage or traffic; no cost is after discounts; is_upfront of fees that are amortized over months; what is not in the bill of a discount is not discounted; upfront_share is the part of it that upfront fees bear
+CREATE OR REPLACE TEMP VIEW loose_discounts AS
+SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency,
+    coalesce(commitment_of(r), CASE WHEN u.resource_id IS NOT NULL THEN r.resource_id END) AS commitment,
+    CASE WHEN commitment IS NOT NULL THEN r.charge_period_start END AS starts, CASE WHEN commitment IS NOT NULL THEN r.charge_period_end END AS ends,
+    coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
+    r.sku_description IS NULL AND coalesce(r.billing_account_id = account, false) AS is_payers,
+    coalesce(r.service_category IN ('Storage', 'Networking'), false) AS is_beside, r.effective_cost, r.source_file, r.source_row
+FROM bill_rows AS r
+JOIN bills AS b USING (bill_id)
+LEFT JOIN (SELECT DISTINCT bill_id, resource_id FROM bill_rows WHERE kind = 'reserved_unused') AS u ON u.bill_id = r.bill_id AND u.resource_id = r.resource_id
+WHERE r.kind = 'discount' AND r.effective_cost <> 0 AND r.instance_key IS NULL
+    -- not of a volume, say
+    AND (r.resource_id IS NULL OR NOT is_beside AND (commitment_of(r) IS NOT NULL OR u.resource_id IS NOT NULL));
+
+CREATE OR REPLACE TEMP TABLE discounted_charges AS
+SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency, bearer_of(r) AS commitment,
+    CASE WHEN commitment_of(r) IS NOT NULL THEN r.charge_period_start END AS starts, CASE WHEN commitment_of(r) IS NOT NULL THEN r.charge_period_end END AS ends,
+    coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
+    -- a block's fee is of its own bill's hours
+    starts IS NOT NULL AND coalesce(r.charge_frequency = 'One-Time', false) AND r.capacity_reservation_type IS NULL AS is_upfront,
+    sum(CASE WHEN starts IS NULL THEN r.effective_cost ELSE r.billed_cost END) AS cost
+FROM bill_rows AS r
+JOIN bills AS b USING (bill_id)
+WHERE (b.provider, b.billing_period) IN (SELECT (provider, billing_period) FROM loose_discounts)
+    AND r.kind NOT IN ('discount', 'credit', 'refund', 'tax', 'split') AND NOT coalesce(r.is_net, false)
+    AND (commitment_of(r) IS NULL OR r.charge_category = 'Purchase')
+GROUP BY ALL;
+
 CREATE OR REPLACE TEMP TABLE borne_discounts AS
 WITH told AS (
     SELECT * EXCLUDE (effective_cost, source_file, source_row), sum(effective_cost) AS discount_cost, count(*) AS rows,

@@ -114,12 +114,13 @@ SELECT 'aws' AS provider,
                      list_filter(map_entries(TRY_CAST(TRY_CAST(resource_tags AS JSON) AS MAP(VARCHAR, VARCHAR))),
                                  lambda tag: coalesce(tag.value, '') <> ''),
                      lambda tag: {'key': regexp_replace(tag.key, '^user[_:]', ''), 'value': tag.value}))
-            ELSE map_from_entries(list_filter(map_entries(tag_columns), lambda tag: coalesce(tag.value, '') <> ''))
+            ELSE tag_columns
        END AS tags,
        -- CUR 2.0 has cost categories in a map, the others a column for each.
-       map_from_entries(list_filter(
-           map_entries(coalesce(TRY_CAST(TRY_CAST(cost_category AS JSON) AS MAP(VARCHAR, VARCHAR)), cost_category_columns)),
-           lambda category: coalesce(category.value, '') <> '')) AS cost_categories,
+       coalesce(
+           map_from_entries(list_filter(map_entries(TRY_CAST(TRY_CAST(cost_category AS JSON) AS MAP(VARCHAR, VARCHAR))),
+                                        lambda category: coalesce(category.value, '') <> '')),
+           cost_category_columns) AS cost_categories,
        kind,
        -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
        instance AS instance_key,

@@ -1,6 +1,10 @@
--- reads: billed_accounts, coverage_gaps, bill_rows, bills
--- writes: covered_hours, of clusters with time that nobody saw the hours that the bills of all their accounts are of by now
--- invariant: one row per (cluster, hour)
+-- reads: billed_hours, billed_nodes, nodes, coverage_gaps, bill_rows, bills
+-- writes: billed_accounts, the accounts whose bills tell of a cluster's nodes; covered_hours, of clusters with time that nobody saw the hours that the bills of all their accounts are of by now
+-- invariant: one row per (cluster, provider, account), and per (cluster, hour)
+CREATE OR REPLACE TEMP TABLE billed_accounts AS
+SELECT DISTINCT n.cluster, h.provider, h.account
+FROM billed_hours AS h JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id);
+
 CREATE OR REPLACE TEMP TABLE covered_hours AS
 WITH accounts AS (
     FROM billed_accounts WHERE cluster IN (SELECT cluster FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))

@@ -1,6 +1,11 @@
--- reads: cur_costs, cur_facts
--- writes: discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet
--- invariant: 0 <= share <= 1; what net costs took off a product or commitment and its discount rows x share are together what its discount rows say
+-- reads: cur_costs
+-- writes: cur_facts: whether any row of the export has a net cost, and whether it could say an invoice; discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet
+-- invariant: one row of facts; 0 <= share <= 1; what net costs took off a product or commitment and its discount rows x share are together what its discount rows say
+CREATE OR REPLACE TEMP TABLE cur_facts AS
+SELECT coalesce(bool_or(is_net), false) AS has_net,
+       count(bill_invoice_id) + count(bill_billing_period_start_date) > 0 AS tells_invoices
+FROM cur_costs;
+
 CREATE OR REPLACE TEMP TABLE discount_shares AS
 WITH unsettled AS (
     SELECT source_file, file_row_number, bill_payer_account_id AS payer, bill_billing_period_start_date AS period,
