@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -252,8 +252,7 @@ class Kind(Generic[_Row]):
         header = [name.lower() for name in names]
         for name in header:
             if name not in (*required, *optional):
-                near = difflib.get_close_matches(name, (*required, *optional), 1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join((*optional, *required))}"
+                hint = did_you_mean(name, (*required, *optional), f"known are {', '.join((*optional, *required))}")
                 raise PriceError(f"{path}:{number}: {name or '(empty)'}: is no column of a {self.name}; {hint}", _FIX)
             if header.count(name) > 1:
                 raise PriceError(f"{path}:{number}: {name}: stands twice in the header", _FIX)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from gpucost.engine import run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import PURCHASE_OPTIONS
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from datetime import date
@@ -49,8 +49,7 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
         return
     number, model = unknown
     known = [str(name) for (name,) in con.execute("SELECT gpu_model FROM gpu_models ORDER BY ALL").fetchall()]
-    near = difflib.get_close_matches(model, known, 3, 0.5)
     raise PriceError(
         f"[[prices.discounts]] number {number}: gpu_model {model!r} is no GPU model that the catalog or a node has",
-        f"did you mean {' or '.join(near)}?" if near else "spell it as in the report by gpu_model",
+        did_you_mean(model, known, "spell it as in the report by gpu_model", most=3, cutoff=0.5),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -13,6 +12,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,5 +232,5 @@ def _unknown(con: DuckDBPyConnection, name: str, cluster: str | None) -> Gpucost
     if name in names:
         clusters = con.execute("SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name]).fetchall()
         return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(str(row[0]) for row in clusters)}")
-    near = difflib.get_close_matches(name, names, 3, 0.5) or names[:3]
-    return UsageError(f"there is no node {name} with GPUs{where}", f"did you mean {' or '.join(near)}?")
+    near = did_you_mean(name, names, f"did you mean {' or '.join(names[:3])}?", most=3, cutoff=0.5)
+    return UsageError(f"there is no node {name} with GPUs{where}", near)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import re
 import tomllib
@@ -21,6 +20,7 @@ from gpucost.errors import ConfigError, UsageError
 from gpucost.price.book import BadField, effective_start, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.resources import pricing_dir
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -79,8 +79,7 @@ def read_file(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}", f"{_EXAMPLE} is an example to copy") from None
     for key in values.keys() - set(_KEYS):
-        near = difflib.get_close_matches(key, _KEYS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
+        hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
         raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_EXAMPLE} shows every key")
     return values
 

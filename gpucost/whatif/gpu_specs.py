@@ -6,12 +6,12 @@ import csv
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpucost import catalog
 from gpucost.errors import UsageError
 from gpucost.resources import pricing_dir
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -55,8 +55,8 @@ class Facts:
         if name in self.models:
             return self.models[name]
         by_lower = {known.lower(): known for known in self.models}
-        near = get_close_matches(spelling.lower(), list(by_lower), n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(by_lower[key] for key in near)}?" if near else "gpucost prices lists the models known"
+        lists = "gpucost prices lists the models known"
+        hint = did_you_mean(spelling.lower(), by_lower, lists, most=3, cutoff=0.4, shown=by_lower.__getitem__)
         raise UsageError(f"{option} {spelling!r} is no GPU model known", hint)
 
 

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from gpucost.config.load import Key, line_numbers
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.share import Item, pack, slots
@@ -256,8 +256,7 @@ def _at(path: Path, lines: Mapping[Key, int], loc: Key, message: str, fix: str =
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return did_you_mean(name, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr)
 
 
 @dataclass(frozen=True, slots=True)
