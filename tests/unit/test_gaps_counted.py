@@ -38,9 +38,10 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 def test_gpus_never_used_were_held_as_long_as_was_seen(told: Told) -> None:
-    (one,) = [one for one in pipeline.candidates(told.config, told.store, PERIOD) if one.kind == "over_requested"]
+    findings = [candidate.finding for candidate in pipeline.candidates(told.config, told.store, PERIOD)]
+    (one,) = [finding for finding in findings if finding.kind == "over_requested"]
     assert (one.waste_gpu_hours, one.gpu_hours) == (pytest.approx(28, abs=0.1), pytest.approx(56, abs=0.2))
-    assert one.waste_cost == pytest.approx(one.cost / 2)
+    assert one.saving == pytest.approx(one.cost / 2)
     assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
 
 
