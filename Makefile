@@ -13,7 +13,7 @@ demo: $(VENV)/.run  ## a sample fleet, from store to report
 	@$(BIN)/gpucost demo
 
 test: $(VENV)/.dev servers  ## everything but what is slow
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not bench" $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
