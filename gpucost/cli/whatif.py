@@ -21,8 +21,7 @@ from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import line_width, note, put_or_write, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
-from gpucost.whatif import fleet as options
-from gpucost.whatif.fleet import Option, PricePer, options_in
+from gpucost.whatif.fleet import Option, options_in
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -183,17 +182,14 @@ class StoreOptions:
     end: str | None = None
     last: str | None = None
 
-    def given(self) -> dict[str, object]:
-        """Option names and values, as is_calculator takes them; a repeatable one that was not given is None."""
-        return self.scope() | self.period()
+    def scope(self) -> list[str]:
+        """Those that say whose usage, as they are typed."""
+        return [f"--{name}" for name in SCOPE if getattr(self, name)]
 
-    def scope(self) -> dict[str, object]:
-        """Those that say whose usage."""
-        return {f"--{name}": getattr(self, name) or None for name in SCOPE}
-
-    def period(self) -> dict[str, object]:
+    def period(self) -> list[str]:
         """Those that say when."""
-        return {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
+        values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
+        return [name for name, value in values.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +284,14 @@ class Run:
         `of_store` are those given besides that ask for the store's usage, as those of a scope do, and of a period if
         `of_period`. Raises UsageError where both are.
         """
-        asked = self.asked.given() if of_period else self.asked.scope()
-        return is_calculator(dict.fromkeys(flags_of(group, but), True), asked | dict.fromkeys(of_store, True))
+        described = flags_of(group, but)
+        asked = [*self.asked.scope(), *(self.asked.period() if of_period else ()), *of_store]
+        if described and asked:
+            raise UsageError(
+                f"{asked[0]} asks for usage in the store, {described[0]} describes a fleet by options",
+                f"leave out {' and '.join(asked if len(asked) <= len(described) else described)}",
+            )
+        return bool(described)
 
     def write(self, answer: Answer) -> None:
         """Write the answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
@@ -353,16 +355,15 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     if how is None:
         return one
     flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
-    if get_origin(kind) is tuple:
-        kind = list[str]
-    elif get_args(kind):  # or None
-        kind = get_args(kind)[0]
+    value = get_args(kind)[0] if get_args(kind) else kind  # of several, or None
+    kind = list[value] if get_origin(kind) is tuple else value
     given = typer.Option(flag, metavar=how.metavar, help=how.help)
-    if kind is float:
+    if value is float:
         given = number_option(flag, how.help, above=how.above, highest=how.most, show_default=how.is_shown)
-    elif kind is Decimal:
-        given = price_option(flag, how.help)
-    elif kind is int:
+    elif value is Decimal:
+        exact = decimal_number(how.least, above=how.above, highest=how.most)
+        given = typer.Option(flag, metavar=how.metavar or "MONEY", parser=exact, help=how.help)
+    elif value is int:
         given = typer.Option(flag, min=how.least, max=how.most, metavar=how.metavar or "COUNT", help=how.help)
     if how.is_shown or kind is bool:
         return one.replace(annotation=annotated[kind, given])
@@ -384,9 +385,6 @@ def saved_answers(settings: Config) -> Path:
     return settings.store.parent / "whatif"
 
 
-_DEAREST = 10_000_000
-
-
 def decimal_number(lowest: int = 0, *, above: bool = False, highest: int | None = None) -> Callable[[Any], Decimal]:
     """A parser of money: digits kept exactly. `above`: the lowest itself is refused, too."""
 
@@ -403,14 +401,9 @@ def decimal_number(lowest: int = 0, *, above: bool = False, highest: int | None 
     return number
 
 
-def price_option(name: str, help: str) -> Any:
-    """An option that takes a price: money above zero, exactly."""
-    return typer.Option(name, metavar="MONEY", parser=decimal_number(above=True, highest=_DEAREST), help=help, show_default=False)
-
-
-def amount_option(name: str, help: str, *, metavar: str = "MONEY", above: bool = False) -> Any:
-    """An option that takes money, or another exact amount, from zero (or `above` it)."""
-    return typer.Option(name, metavar=metavar, parser=decimal_number(above=above), help=help, show_default=False)
+def amount_option(name: str, help: str) -> Any:
+    """An option that takes money from zero."""
+    return typer.Option(name, metavar="MONEY", parser=decimal_number(), help=help, show_default=False)
 
 
 def number_option(
@@ -426,40 +419,6 @@ def number_option(
         return value
 
     return typer.Option(name, metavar="NUMBER", parser=number, help=help, show_default=show_default)
-
-
-OnDemandPriceOption = Annotated[Decimal | None, options.ON_DEMAND_PRICE]
-SpotPriceOption = Annotated[Decimal | None, options.SPOT_PRICE]
-PricePerOption = Annotated[PricePer, options.PRICE_PER]
-NodesOption = Annotated[int | None, options.NODES]
-GpusOption = Annotated[int | None, options.GPUS]
-HoursOption = Annotated[float | None, options.HOURS]
-ActiveHoursPerDayOption = Annotated[float | None, options.ACTIVE_HOURS_PER_DAY]
-DaysOption = Annotated[int | None, options.DAYS_COUNTED]
-CurveOption = Annotated[
-    Path | None,
-    typer.Option("--curve", metavar="FILE", help="Nodes in use, one line per hour: a number, or CSV with a column `nodes`."),
-]
-
-
-def options_of(**values: object) -> dict[str, object]:
-    """Option names and values, as is_calculator takes them, of parameters; a flag or a list that was not given is None."""
-    return {f"--{name.replace('_', '-')}": None if value is False or value == [] else value for name, value in values.items()}
-
-
-def is_calculator(describing: Mapping[str, object], of_store: Mapping[str, object]) -> bool:
-    """Whether options describe the fleet, so that no store is needed. Keys are option names; a value of None was not given.
-
-    Raises UsageError where options that ask for the store's usage stand beside them.
-    """
-    described = [name for name, value in describing.items() if value is not None]
-    asked = [name for name, value in of_store.items() if value is not None]
-    if described and asked:
-        raise UsageError(
-            f"{asked[0]} asks for usage in the store, {described[0]} describes a fleet by options",
-            f"leave out {' and '.join(asked if len(asked) <= len(described) else described)}",
-        )
-    return bool(described)
 
 
 class ListPrices:

@@ -51,7 +51,7 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None) -> Replay:
         raise UsageError(
             f"{missing} is missing: which job should be replayed?", f"give {missing}, or no options of a fleet at all"
         )
-    period = run.period()[0] if any(run.asked.period().values()) else None
+    period = run.period()[0] if run.asked.period() else None
     with run.store.read() as con:
         place, gpus = find_place(con, fleet)
     # a replay ends with what was collected

@@ -66,7 +66,7 @@ def stated(options: Any, *names: str) -> list[Assumption]:
     known = options_in(type(options))
     values = {name: getattr(options, name) for name in names}
     return [
-        Assumption(known[name].says, value, known[name].unit, "option" if name in options.given else "default")
+        Assumption(known[name].says, value, known[name].unit, "option" if name in options.given else known[name].source)
         for name, value in values.items()
         if value is not None
     ]

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import Block, charge, positions
-from gpucost.whatif.fleet import Fleet, Pod, Scenario
+from gpucost.whatif.fleet import (
+    GPUS,
+    HOURS,
+    HOURS_PER_MONTH,
+    NODES,
+    PRICE_PER,
+    SPOT_PRICE,
+    Fleet,
+    Option,
+    Pod,
+    PricePer,
+    Scenario,
+)
 
 _COLUMNS = ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it")
 _ROWS = 12
 _CENT = Decimal("0.01")
+_GUESS = "default: a guess"
+# public list prices as generally known, looked up on no day that could be named
+_EGRESS_PRICES = {"same": Decimal("0.02"), "other": Decimal("0.09")}
+_EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +78,62 @@ class Work:
 class Moving:
     """What moving costs. Egress is of all work together; a start waits `wait_minutes` on a node that is paid already."""
 
-    at_most_percent: float
-    egress_gb: Decimal
-    # public list prices as generally known, looked up on no day that could be named
-    price_per_gb_other_cloud: Decimal = Decimal("0.09")
-    price_per_gb_other_region: Decimal = Decimal("0.02")
-    wait_minutes: float = 15.0
-    delay_cost_per_hour: Decimal = Decimal(0)
-    transfer_gbit_per_second: float = 5.0
+    at_most_percent: Annotated[
+        float, Option("Worth it up to this share of the primary's spot price.", above=True, most=100, is_shown=True)
+    ] = 70.0
+    egress_gb: Annotated[Decimal, Option("Data that moves there and back, in all.", "GB", is_shown=True)] = Decimal(0)
+    egress_price_per_gb: Annotated[
+        Decimal | None, Option("Default: 0.02 to a region of the same cloud, 0.09 to another cloud.")
+    ] = None
+    wait_minutes: Annotated[
+        float,
+        Option("Longer start on a paid node: instance, image, data. Default: 15.", says="longer start", unit="min, paid",
+               source=_GUESS),
+    ] = 15.0  # fmt: skip
+    delay_cost_per_hour: Annotated[
+        Decimal, Option("What an hour of waiting is worth. Default: 0.", says="delay", unit="money per hour waited")
+    ] = Decimal(0)
+    transfer_gbit_per_second: Annotated[
+        float,
+        Option("Speed at which data moves. Default: 5.", above=True, says="data moves at", unit="Gbit/s", source=_GUESS),
+    ] = 5.0
+    given: Collection[str] = ()
 
     def price_per_gb(self, work: Work, place: Place) -> Decimal:
-        return self.price_per_gb_other_region if place.provider == work.primary.provider else self.price_per_gb_other_cloud
+        if self.egress_price_per_gb is not None:
+            return self.egress_price_per_gb
+        return _EGRESS_PRICES["same" if place.provider == work.primary.provider else "other"]
+
+    def assumptions(self) -> Iterator[Assumption]:
+        """What moving rests on."""
+        yield Assumption("worth it", self.at_most_percent, "% of the primary's spot price", "option")
+        yield Assumption("data", self.egress_gb, "GB in all", "option")
+        if self.egress_price_per_gb is not None:
+            yield Assumption("egress", self.egress_price_per_gb, "money per GB", "option")
+        else:
+            for cloud, price in _EGRESS_PRICES.items():
+                yield Assumption(f"egress, {cloud} cloud", price, "money per GB", _EGRESS_SOURCE)
+        yield from stated(self, "wait_minutes", "delay_cost_per_hour", "transfer_gbit_per_second")
 
     @property
     def transfer_hours(self) -> float:
         return float(self.egress_gb) * 8 / self.transfer_gbit_per_second / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedWork:
+    """Work that options describe, and where it could run."""
+
+    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
+    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    gpus: Annotated[int | None, GPUS] = None
+    nodes: Annotated[int, NODES] = 1
+    hours: Annotated[float, HOURS] = HOURS_PER_MONTH
+    instance_type: Annotated[str | None, Option("Instance the work runs on, for its spot price.", "TYPE")] = None
+    region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
+    gpu_model: Annotated[str | None, Option("GPU that other places must have; else the instance's.", "NAME")] = None
+    place: Annotated[tuple[str, ...], Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")] = ()
+    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +202,7 @@ def answer(
         },
         assumptions=(
             *assumptions,
+            *moving.assumptions(),
             *(
                 Assumption(f"primary: {work.name}", work.per_node(work.primary), f"money per hour of {work.gpus:g} GPUs, spot",
                            work.primary.source, work.primary.as_of)
