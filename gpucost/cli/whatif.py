@@ -305,15 +305,19 @@ class Run:
         write_answer(answer, self.format, self.target, saved)
 
 
-def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def whatif_command(
+    *, without: Collection[str] = (), more: Mapping[str, inspect.Parameter] = {}
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A what-if command: its parameter `run: Run` stands for the options that all share, less those named in `without`.
 
     A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
+    `more` are options that the command takes as keywords.
     """
-    layout = " ".join(name for name in (*SCOPE, "period", "written", "save") if name not in without)
+    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save") if name not in without)))
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [one for one in inspect.signature(function, eval_str=True).parameters.values() if one.name != "run"]
+        declared = inspect.signature(function, eval_str=True).parameters.values()
+        own = [one for one in declared if one.name != "run" and one.kind is not one.VAR_KEYWORD]
         groups: dict[str, tuple[Any, list[inspect.Parameter]]]
         groups = {one.name: (one.annotation, _options(one.annotation)) for one in own if is_dataclass(one.annotation)}
         expanded = [part for one in own for part in (groups[one.name][1] if one.name in groups else [_option(one)])]
@@ -331,12 +335,12 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
                 values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
                 fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
                 given[name] = kind(**fixed, given=tuple(values))
-            function(**given, run=run)
+            function(**given, **{name: call.more.get(name) for name in more}, run=run)
 
         functools.update_wrapper(called, function)
         context = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY)
         called.__signature__ = inspect.Signature([context, *expanded])  # type: ignore[attr-defined]
-        return command(f"* {layout}", more=_SHARED)(called)
+        return command(f"* {layout}", more={**_SHARED, **more})(called)
 
     return decorate
 
@@ -350,13 +354,14 @@ def _options(kind: Any) -> list[inspect.Parameter]:
 def _option(one: inspect.Parameter) -> inspect.Parameter:
     """A parameter typed as its Option says; of one that has none, as it is itself."""
     annotated: Any = Annotated
+    several: Any = list
     one = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     how = next((part for part in getattr(one.annotation, "__metadata__", ()) if isinstance(part, Option)), None)
     if how is None:
         return one
     flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
     value = get_args(kind)[0] if get_args(kind) else kind  # of several, or None
-    kind = list[value] if get_origin(kind) is tuple else value
+    kind = several[value] if get_origin(kind) is tuple else value
     given = typer.Option(flag, metavar=how.metavar, help=how.help)
     if value is float:
         given = number_option(flag, how.help, above=how.above, highest=how.most, show_default=how.is_shown)

@@ -44,7 +44,9 @@ def whatif_burst(
     if run.is_described(described):
         with list_prices(run.settings) as listed:
             work = _described(described, listed, providers)
-        works, findings, period_name = (work,), (), f"{described.nodes} nodes for {described.hours:g} hours"
+        works: tuple[Work, ...] = (work,)
+        findings: tuple[str, ...] = ()
+        period_name = f"{described.nodes} nodes for {described.hours:g} hours"
         use = Assumption("work", period_name, "", "option")
     else:
         usage = run.usage()

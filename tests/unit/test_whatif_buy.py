@@ -18,7 +18,7 @@ from gpucost.cli.app import app
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.buy import Own, answer, cloud_usage
+from gpucost.whatif.buy import Own, Purchase, answer, cloud_usage
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
@@ -40,7 +40,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
-    return answered(answer(own, Price(Decimal(cloud), "option"), curve, currency="USD", period="a test", **options), plain_cost)
+    price, purchase = Price(Decimal(cloud), "option"), Purchase(**options)
+    return answered(answer(own, price, curve, currency="USD", period="a test", purchase=purchase), plain_cost)
 
 
 def run(*words: str) -> dict[str, Any]:
