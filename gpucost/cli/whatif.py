@@ -153,6 +153,7 @@ def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
 
 
 T = TypeVar("T")
+N = TypeVar("N", float, Decimal)
 
 # Beside the options that all commands share: all what-ifs' own, and a workload that may be a pattern.
 _SHARED = parameters(
@@ -362,14 +363,11 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
     value = get_args(kind)[0] if get_args(kind) else kind  # of several, or None
     kind = several[value] if get_origin(kind) is tuple else value
-    given = typer.Option(flag, metavar=how.metavar, help=how.help)
-    if value is float:
-        given = number_option(flag, how.help, above=how.above, highest=how.most, show_default=how.is_shown)
-    elif value is Decimal:
-        exact = decimal_number(how.least, above=how.above, highest=how.most)
-        given = typer.Option(flag, metavar=how.metavar or "MONEY", parser=exact, help=how.help)
-    elif value is int:
-        given = typer.Option(flag, min=how.least, max=how.most, metavar=how.metavar or "COUNT", help=how.help)
+    metavar = how.metavar or {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}.get(value)
+    more: dict[str, Any] = {"min": how.least, "max": how.most} if value is int else {}
+    if value in (float, Decimal):
+        more = {"parser": number_parser(value, how)}
+    given = typer.Option(flag, metavar=metavar, help=how.help, **more)
     if how.is_shown or kind is bool:
         return one.replace(annotation=annotated[kind, given])
     return one.replace(default=None, annotation=annotated[kind | None, given])
@@ -390,40 +388,31 @@ def saved_answers(settings: Config) -> Path:
     return settings.store.parent / "whatif"
 
 
-def decimal_number(lowest: int = 0, *, above: bool = False, highest: int | None = None) -> Callable[[Any], Decimal]:
-    """A parser of money: digits kept exactly. `above`: the lowest itself is refused, too."""
+def number_parser(kind: Callable[[Decimal], N], how: Option) -> Callable[[Any], N]:
+    """A parser of a number that lies where its Option says; money stays exact."""
 
-    def number(text: Any) -> Decimal:
+    def parse(text: Any) -> N:
         try:
             value = Decimal(str(text))
         except InvalidOperation:
             value = Decimal("NaN")
-        if not value.is_finite() or value < lowest or (above and value == lowest) or (highest is not None and value > highest):
-            end = f" and at most {highest:,}" if highest is not None else ""
-            raise typer.BadParameter(f"{text!r} is no number {'above' if above else 'from'} {lowest}{end}")
-        return value
-
-    return number
-
-
-def amount_option(name: str, help: str) -> Any:
-    """An option that takes money from zero."""
-    return typer.Option(name, metavar="MONEY", parser=decimal_number(), help=help, show_default=False)
-
-
-def number_option(
-    name: str, help: str, *, lowest: int = 0, above: bool = False, highest: int | None = None, show_default: bool = False
-) -> Any:
-    """An option that takes a time, a rate or a percentage: finite, from `lowest` (or `above` it) to `highest`."""
-    exact = decimal_number(lowest, above=above, highest=highest)
-
-    def number(text: Any) -> float:
-        value = float(exact(text))
-        if math.isinf(value):
+        is_under = value.is_finite() and (value <= how.least if how.above else value < how.least)
+        if not value.is_finite() or is_under or (how.most is not None and value > how.most):
+            end = f" and at most {how.most:,}" if how.most is not None else ""
+            raise typer.BadParameter(f"{text!r} is no number {'above' if how.above else 'from'} {how.least}{end}")
+        if math.isinf(kind(value)):
             raise typer.BadParameter(f"{text!r} is too large")
-        return value
+        return kind(value)
 
-    return typer.Option(name, metavar="NUMBER", parser=number, help=help, show_default=show_default)
+    return parse
+
+
+def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
+    """The money above zero, or up to `most`, that stands at the end of an option's `text`. Raises UsageError."""
+    try:
+        return number_parser(Decimal, Option("", above=True, most=most))(price)
+    except typer.BadParameter as error:
+        raise UsageError(f"{flag} {text}: {error.message}") from None
 
 
 class ListPrices:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from gpucost.cli.whatif import ListPrices, Run, decimal_number, list_prices, source_of, whatif_command
+from gpucost.cli.whatif import ListPrices, Run, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.burst import DescribedWork, Moving, Place, Work
 from gpucost.whatif.fleet import GPUS_PER_NODE, Option, PricePer, node_price
@@ -85,20 +83,16 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
     return Work("the described work", primary, count * size * given.hours, size, float(count), tuple(others))
 
 
-def _per_gpu(price: Decimal, per: PricePer, gpus: float) -> Decimal:
-    return node_price(price, per, gpus) / Decimal(repr(gpus))
+def _per_gpu(amount: Decimal, per: PricePer, gpus: float) -> Decimal:
+    return node_price(amount, per, gpus) / Decimal(repr(gpus))
 
 
 def _given_place(text: str, per: PricePer, gpus: float) -> Place:
     name, _, value = text.rpartition("=")
     if not name.strip():
         raise UsageError(f"--place {text}: it is no NAME=MONEY", '--place "gcp us-east1=7.10"')
-    try:
-        price = decimal_number(above=True)(value)
-    except typer.BadParameter as error:
-        raise UsageError(f"--place {text}: {error.message}") from None
     provider, _, region = name.strip().partition(" ")
-    return Place(provider, region, _per_gpu(price, per, gpus), "option")
+    return Place(provider, region, _per_gpu(price("--place", text, value), per, gpus), "option")
 
 
 def _primary(listed: ListPrices, instance_type: str, region: str | None) -> ListedPrice:
@@ -115,8 +109,8 @@ def _primary(listed: ListPrices, instance_type: str, region: str | None) -> List
 
 
 def _place(row: ListedPrice) -> Place:
-    price = row.price_per_gpu_hour or row.price_per_hour
-    return Place(row.provider, row.region or "", price, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
+    per_gpu = row.price_per_gpu_hour or row.price_per_hour
+    return Place(row.provider, row.region or "", per_gpu, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
 
 
 def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[Place]:
@@ -132,10 +126,10 @@ def _places_of_fleet(
     listed: ListPrices, fleet: Fleet, providers: tuple[str, ...]
 ) -> tuple[dict[tuple[str, str, str], Place], dict[str, list[Place]]]:
     """The primaries' spot prices by (provider, region, GPU model), and every place of these models."""
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    nodes = fleet.by_name
     most: dict[str, float] = {}
     for pod in fleet.pods:
-        model = nodes[pod.cluster, pod.node].gpu_model
+        model = nodes[pod.place].gpu_model
         if model:
             most[model] = max(pod.gpus, most.get(model, 0.0))
     primaries: dict[tuple[str, str, str], Place] = {}

@@ -8,12 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from gpucost.cli.command import argument
 from gpucost.cli.output import note
 from gpucost.cli.prices import OWN_NODE
-from gpucost.cli.whatif import Run, decimal_number, list_prices, price_of_region, source_of, whatif_command
+from gpucost.cli.whatif import Run, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
@@ -142,17 +140,14 @@ def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None =
     """What `TERMS=NUMBER`s say. Raises UsageError."""
     from gpucost.whatif.reserve import parse_terms
 
-    number, numbers = decimal_number(above=True, highest=highest), {}
+    numbers: dict[Terms, Decimal] = {}
     for text in texts or ():
         terms, equals, value = text.partition("=")
         if not equals:
             raise UsageError(
                 f"{option} {text}: what stands after TERMS= is missing", f"{option} 1=20.10, or savings_plan:3:all_upfront=…"
             )
-        try:
-            numbers[parse_terms(terms, option)] = number(value)
-        except typer.BadParameter as error:
-            raise UsageError(f"{option} {text}: {error.message}") from None
+        numbers[parse_terms(terms, option)] = price(option, text, value, highest)
     return numbers
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
@@ -143,6 +143,7 @@ class _Elsewhere:
     place: Place
     position: Position
     nodes_cost: Decimal
+    percent: float  # of what it costs at the primary's spot price
     is_worth_it: bool
 
 
@@ -177,7 +178,7 @@ def answer(
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
     """
     cases = yield from _cases(works, moving, currency)
-    records = [_record(case.work, one, case.primary.cost) for case in cases for one in case.elsewhere]
+    records = [_record(case.work, one) for case in cases for one in case.elsewhere]
     none = Position(Decimal(0), currency, 0.0, 0.0)
     return Answer(
         kind="burst",
@@ -213,7 +214,7 @@ def answer(
         break_even=tuple(_break_even(case, moving) for case in cases),
         time=_time(cases, moving),
         findings=(*_findings(cases), *findings),
-        tables=(_table(works, moving, records),) if records else (),
+        tables=(_table(cases, moving),) if records else (),
     )  # fmt: skip
 
 
@@ -239,15 +240,16 @@ def _cases(works: Sequence[Work], moving: Moving, currency: str) -> Scenario[lis
         elsewhere = []
         for index, place in enumerate(work.places):
             position, nodes_cost = costs[f"{work.name} {index}"], costs[f"{work.name} {index} nodes"].cost
-            elsewhere.append(_Elsewhere(place, position, nodes_cost, position.cost <= limit))
+            percent = round(float(position.cost / primary.cost * 100), 6)
+            elsewhere.append(_Elsewhere(place, position, nodes_cost, percent, position.cost <= limit))
         elsewhere.sort(key=lambda one: (one.position.cost, str(one.place)))
         today = primary if work.today is None else replace(primary, cost=work.today)
         cases.append(_Case(work, data[work.name], primary, today, limit, elsewhere))
     return cases
 
 
-def _record(work: Work, one: _Elsewhere, primary: Decimal) -> dict[str, Value]:
-    place, cost = one.place, one.position.cost
+def _record(work: Work, one: _Elsewhere) -> dict[str, Value]:
+    place = one.place
     return {
         "work": work.name,
         "provider": place.provider,
@@ -257,31 +259,21 @@ def _record(work: Work, one: _Elsewhere, primary: Decimal) -> dict[str, Value]:
         "spot_price_per_node_hour": work.per_node(place),
         "price_as_of": place.as_of,
         "source": place.source,
-        "cost": cost,
-        "percent_of_primary": round(float(cost / primary * 100), 6),
+        "cost": one.position.cost,
+        "percent_of_primary": one.percent,
         "is_worth_it": one.is_worth_it,
     }
 
 
-def _table(works: Sequence[Work], moving: Moving, records: Sequence[dict[str, Any]]) -> Rows:
+def _table(cases: Sequence[_Case], moving: Moving) -> Rows:
     lines: list[tuple[Value, ...]] = []
-    for work in works:
-        for record in [record for record in records if record["work"] == work.name][:_ROWS]:
-            where = " ".join(word for word in (record["provider"], record["zone"] or record["region"]) if word)
-            lines.append(
-                (
-                    work.name,
-                    where,
-                    record["instance_type"] or "-",
-                    record["spot_price_per_node_hour"],
-                    record["price_as_of"] or "-",
-                    round(record["cost"], 2),
-                    round(record["percent_of_primary"], 1),
-                    "yes" if record["is_worth_it"] else "no",
-                )
-            )
+    for case in cases:
+        for one in case.elsewhere[:_ROWS]:
+            place, cost = one.place, one.position.cost
+            where = (case.work.name, str(place), place.instance_type or "-", case.work.per_node(place), place.as_of or "-")
+            lines.append((*where, round(cost, 2), round(one.percent, 1), "yes" if one.is_worth_it else "no"))
     note = f"Worth it: at most {moving.at_most_percent:g} % of what the work costs at the primary's spot price."
-    left = len(records) - len(lines)
+    left = sum(len(case.elsewhere) for case in cases) - len(lines)
     return Rows("places, cheapest first", _COLUMNS, tuple(lines), note + (f" And {left} dearer places." if left else ""))
 
 
@@ -329,10 +321,10 @@ def works_of(
     The primary's spot price is what the fleet's own spot nodes cost there; `spot_of`, by these three, where it has none.
     `places_of` are the places that have a GPU model.
     """
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    nodes = fleet.by_name
     groups: dict[tuple[str, ...], list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
-        node = nodes[pod.cluster, pod.node]
+        node = nodes[pod.place]
         kind = "spot" if node.capacity_type == "spot" else "demand"
         groups[node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind].append(pod)
     tagged = tuple(replace(pod, workload="\t".join(key)) for key, pods in groups.items() for pod in pods)
@@ -340,7 +332,7 @@ def works_of(
     (costs,) = yield (Fleet(fleet.nodes, tagged),)
     for (_, _, workload), amount in costs.by_workload.items():
         paid[tuple(workload.split("\t"))] += amount
-    hours = {key: sum((pod.to_ms - pod.from_ms) * pod.gpus for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}
+    hours = {key: sum(pod.gpu_ms for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}
     works, findings = [], []
     for key, pods in sorted(groups.items()):
         provider, region, model, kind = key

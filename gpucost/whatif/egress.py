@@ -15,7 +15,6 @@ from gpucost.whatif.cost import Block, charge, positions
 from gpucost.whatif.fleet import DAYS, DAYS_COUNTED, HOURS_PER_MONTH, NODES, Fleet, Option, Scenario
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
-_ROWS = 20
 _GUESS = "default: a guess"
 _SECONDS = 3600
 _BITS = 8
@@ -42,43 +41,22 @@ class Transfer:
 
     gb_per_start: Decimal = Decimal(0)
     # public list prices as generally known, looked up on no day that could be named
-    price_per_gb: Annotated[
-        Decimal,
-        Option(
-            "Of a GB downloaded: between clouds, regions or zones. Default: 0.09.",
-            says="download",
-            unit="money per GB",
-            source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
-        ),
-    ] = Decimal("0.09")
-    changes: Annotated[
-        int,
-        Option(
-            "Versions of the data in the period: the cache downloads each.",
-            least=1,
-            is_shown=True,
-            says="versions of the data",
-            unit="in the period; the cache downloads each once",
-        ),
-    ] = 1
-    cache_price_per_gb_month: Annotated[
-        Decimal,
-        Option(
-            "Of a GB that the cache keeps for a month. Default: 0.30.",
-            says="cache",
-            unit="money per GB-month",
-            source="default, from general knowledge: AWS EFS Standard, us-east-1",
-        ),
-    ] = Decimal("0.30")
-    cache_read_price_per_gb: Annotated[
-        Decimal,
-        Option(
-            "Of a GB read from it, as between zones. Default: 0.",
-            says="cache reads",
-            unit="money per GB",
-            source="default: one zone",
-        ),
-    ] = Decimal(0)
+    price_per_gb: Annotated[Decimal, Option(
+        "Of a GB downloaded: between clouds, regions or zones. Default: 0.09.", says="download", unit="money per GB",
+        source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
+    )] = Decimal("0.09")  # fmt: skip
+    changes: Annotated[int, Option(
+        "Versions of the data in the period: the cache downloads each.", least=1, is_shown=True,
+        says="versions of the data", unit="in the period; the cache downloads each once",
+    )] = 1  # fmt: skip
+    cache_price_per_gb_month: Annotated[Decimal, Option(
+        "Of a GB that the cache keeps for a month. Default: 0.30.", says="cache", unit="money per GB-month",
+        source="default, from general knowledge: AWS EFS Standard, us-east-1",
+    )] = Decimal("0.30")  # fmt: skip
+    cache_read_price_per_gb: Annotated[Decimal, Option(
+        "Of a GB read from it, as between zones. Default: 0.", says="cache reads", unit="money per GB",
+        source="default: one zone",
+    )] = Decimal(0)  # fmt: skip
     download_gbit_per_second: Annotated[
         float,
         Option("Speed of a start's download. Default: 1.", above=True, says="download speed", unit="Gbit/s", source=_GUESS),
@@ -197,8 +175,13 @@ def answer(
             Assumption("data", per_start, "GB per start", "option"),
             *assumptions,
             *stated(
-                transfer, "price_per_gb", "cache_price_per_gb_month", "cache_read_price_per_gb", "download_gbit_per_second",
-                "cache_gbit_per_second", "changes",
+                transfer,
+                "price_per_gb",
+                "cache_price_per_gb_month",
+                "cache_read_price_per_gb",
+                "download_gbit_per_second",
+                "cache_gbit_per_second",
+                "changes",
             ),
             Assumption("copies in the cache", "are kept for the whole period", "", "default"),
         ),
@@ -209,8 +192,8 @@ def answer(
         ),
         time=tuple(time),
         findings=tuple(_findings(transfer, len(downloads), len(cached))),
-        tables=(_table(downloads, costs, transfer),),
-    )  # fmt: skip
+        tables=_table(downloads, costs, transfer),
+    )
 
 
 def _state(
@@ -236,12 +219,11 @@ def _findings(transfer: Transfer, count: int, cached: int) -> Iterator[str]:
         yield "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."
 
 
-def _table(downloads: Sequence[Downloads], costs: Costs, transfer: Transfer) -> Rows:
+def _table(downloads: Sequence[Downloads], costs: Costs, transfer: Transfer) -> tuple[Rows, ...]:
     lines: list[tuple[Value, ...]] = []
-    for one in downloads[:_ROWS]:
+    for one in downloads:
         today, cache = costs[one.name]
         gb = Decimal(repr(one.starts)) * transfer.gb_per_start
         money = (round(today, 2), round(cache, 2), round(today - cache, 2))
         lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if cache < today else "no"))
-    left = len(downloads) - _ROWS
-    return Rows("downloads", _COLUMNS, tuple(lines), f"And {left} with no more starts." if left > 0 else None)
+    return Rows.top("downloads", _COLUMNS, lines, "And {} with no more starts.")

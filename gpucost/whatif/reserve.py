@@ -309,8 +309,8 @@ def families_of(
     for (provider, region, instance_type, gpus), nodes in sorted(by_type.items(), key=lambda item: item[0]):
         spans = [(node.from_ms, node.to_ms, 1.0) for node in nodes]
         if is_narrowed:
-            names = {(node.cluster, node.name) for node in nodes}
-            spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if (pod.cluster, pod.node) in names]
+            names = {node.key for node in nodes}
+            spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if pod.place in names]
         listed, offers = offers_of(provider, region, instance_type)
         price = _mean_price(nodes) or listed
         if not price or not price.per_node_hour or not spans:
