@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
 
@@ -415,12 +415,11 @@ def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
         raise UsageError(f"{flag} {text}: {error.message}") from None
 
 
-class ListPrices:
+class ListPrices(NamedTuple):
     """Asks list prices of one connection; in the config's currency alone."""
 
-    def __init__(self, con: DuckDBPyConnection, settings: Config) -> None:
-        self._con = con
-        self._settings = settings
+    con: DuckDBPyConnection
+    settings: Config
 
     def all(
         self, name: str, *, purchase_options: tuple[str, ...], providers: tuple[str, ...] = (), regions: tuple[str, ...] = ()
@@ -434,7 +433,7 @@ class ListPrices:
         from gpucost.price.fx import rates
         from gpucost.price.listing import Asked, listing
 
-        settings = self._settings
+        settings = self.settings
         query = Asked(
             today=datetime.now(settings.tz).date(),
             currency=settings.currency,
@@ -444,7 +443,7 @@ class ListPrices:
             purchase_options=purchase_options,
             all_regions=True,
         )
-        return [row for row in listing(self._con, name, query, rates(settings)).rows if row.currency == settings.currency]
+        return [row for row in listing(self.con, name, query, rates(settings)).rows if row.currency == settings.currency]
 
     def some(self, name: str, *, purchase_options: tuple[str, ...], provider: str, region: str) -> list[ListedPrice]:
         """The same in one place, empty where nothing is known."""

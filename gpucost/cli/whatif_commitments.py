@@ -20,7 +20,6 @@ from gpucost.whatif.fleet import GPUS_PER_NODE, Price, PricePer, node_price
 from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, Offers, Terms, Use, family_name
 
 if TYPE_CHECKING:
-    from gpucost.cli.whatif import ListPrices
     from gpucost.price.listing import ListedPrice
     from gpucost.price.onprem import Tco
 
@@ -114,7 +113,6 @@ def _tco(currency: str, file: Path | None, own_node: Mapping[str, str | None]) -
     return tco(replace(inputs, gpu_model=model), rated)
 
 
-_ALL = Considered()
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
 
 
@@ -134,6 +132,10 @@ class GivenOffers(NamedTuple):
         }
         offers |= {terms: Price(node_price(price, self.per, use.gpus), "option") for terms, price in self.prices.items()}
         return replace(use, offers=offers or use.offers)
+
+
+# without options of commitments: what is listed of all terms
+_ALL, _NONE = Considered(), GivenOffers({}, {}, PricePer.node)
 
 
 def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
@@ -160,16 +162,13 @@ class _Listed(NamedTuple):
     offers: Offers
 
 
-_UNLISTED = _Listed("", None, None, {})
-
-
 def _listed_type(run: Run, instance_type: str, region: str) -> _Listed:
     """Of the one place that has them. Raises UsageError where several do, GpucostError where nothing is called so."""
     with list_prices(run.settings) as listed:
         rows = listed.all(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
-        places = sorted({(row.provider, row.region or "") for row in rows})
-        if len(places) < 2:
-            return _listed_at(listed, instance_type, *places[0]) if places else _UNLISTED
+    places = {(row.provider, row.region or "") for row in rows}
+    if len(places) < 2:
+        return _listed(rows)
     regions = [place for _, place in places if place not in ("", region)]
     if regions:
         raise UsageError(
@@ -182,8 +181,8 @@ def _listed_type(run: Run, instance_type: str, region: str) -> _Listed:
     )
 
 
-def _listed_at(listed: ListPrices, instance_type: str, provider: str, region: str) -> _Listed:
-    rows = listed.some(instance_type, purchase_options=_PURCHASE_OPTIONS, provider=provider, region=region)
+def _listed(rows: Sequence[ListedPrice]) -> _Listed:
+    """What prices of one type in one place come to."""
     by_terms: dict[Terms, list[ListedPrice]] = {}
     for row in rows:
         terms = Terms(row.purchase_option, row.term_years or 0, row.payment_option or "", row.offering or "")
@@ -191,7 +190,7 @@ def _listed_at(listed: ListPrices, instance_type: str, provider: str, region: st
     regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
     prices = {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
     return _Listed(
-        provider,
+        rows[0].provider if rows else "",
         next((float(row.gpu_count) for row in rows if row.gpu_count), None),
         next((price for terms, price in prices.items() if terms.kind == "on_demand"), None),
         {terms: price for terms, price in prices.items() if terms.years},
@@ -199,7 +198,7 @@ def _listed_at(listed: ListPrices, instance_type: str, provider: str, region: st
 
 
 def stored_families(
-    run: Run, considered: Considered = _ALL, given: GivenOffers | None = None
+    run: Run, considered: Considered = _ALL, given: GivenOffers = _NONE
 ) -> tuple[tuple[Family, ...], Existing, str, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, the period, assumptions."""
     from gpucost.whatif.reserve import families_of, read_commitments
@@ -219,7 +218,7 @@ def stored_families(
     with list_prices(run.settings) as listed:
 
         def offers_of(provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
-            return _listed_at(listed, instance_type, provider, region)[2:]
+            return _listed(listed.some(instance_type, purchase_options=_PURCHASE_OPTIONS, provider=provider, region=region))[2:]
 
         families = families_of(fleet, usage.period, existing, offers_of, is_narrowed=usage.is_narrowed)
     if not families:
@@ -230,7 +229,7 @@ def stored_families(
             f"on demand were {', '.join(seen)}" if seen else "spot nodes are not committed to; whatif spot compares them",
         )
     kinds = [f"{use.instance_type} ({family.region})" for family in families for use in family.uses]
-    if given and given.prices and len(kinds) > 1:
+    if given.prices and len(kinds) > 1:
         raise UsageError(
             f"--commitment-price is the price of one instance type, and there are {', '.join(kinds)}",
             "add --instance-type and --region, or give --commitment-discount, which holds for all",
@@ -240,8 +239,7 @@ def stored_families(
         Assumption("usage", usage.scope_name, "on-demand nodes by hour", "store", usage.period_name),
         Assumption("hours of the period", hours, "h; not collected ones count as unused", "store"),
     )
-    if given:
-        families = tuple(replace(family, uses=tuple(map(given.over, family.uses))) for family in families)
+    families = tuple(replace(family, uses=tuple(map(given.over, family.uses))) for family in families)
     return families, existing, usage.period_name, assumptions
 
 
@@ -287,7 +285,7 @@ def _described_family(run: Run, described: DescribedUse, considered: Considered,
         raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
     kind, place = ((*names, "")[0] for names in (considered.instance_type, considered.region))
     curve, period_name = described_curve(described)
-    listed = _listed_type(run, kind, place) if kind else _UNLISTED
+    listed = _listed_type(run, kind, place) if kind else _listed(())
     gpus, on_demand = float(described.gpus or listed.gpus or GPUS_PER_NODE), listed.on_demand
     if described.on_demand_price is not None:
         on_demand = Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
