@@ -56,9 +56,9 @@ class Assumption:
     as_of: str | None = None
 
 
-def assumed(name: str, value: Value, unit: str, given: object, default: str = "default") -> Assumption:
-    """A value that an option gave; where `given` is None it is the one that `default` names."""
-    return Assumption(name, value, unit, default if given is None else "option")
+def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:
+    """A value that an option gave; where `given` is None it is the default."""
+    return Assumption(name, value, unit, "default" if given is None else "option")
 
 
 def stated(options: Any, *names: str) -> list[Assumption]:
