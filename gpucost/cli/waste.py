@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, command, count_option, names_in, note_gaps, option
-from gpucost.cli.whatif import amount_option
+from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import iso
 from gpucost.render.formatting import figure_text
@@ -30,6 +30,7 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
+from gpucost.whatif.fleet import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +171,12 @@ def findings(
     call: Call,
     minimum: Annotated[
         Decimal | None,
-        amount_option("--minimum", "Leave out what saves less a month. Default: [findings] minimum_per_month."),
+        option(
+            "--minimum",
+            "MONEY",
+            "Leave out what saves less a month. Default: [findings] minimum_per_month.",
+            parser=number_parser(Decimal, Option("")),
+        ),
     ] = None,
     top: Annotated[int | None, option("--top", "COUNT", "Only the dearest; without it all.", min=1)] = None,
 ) -> None:

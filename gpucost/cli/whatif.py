@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
 
@@ -21,8 +21,7 @@ from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import line_width, note, put_or_write, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
-from gpucost.whatif import fleet as options
-from gpucost.whatif.fleet import Option, PricePer, options_in
+from gpucost.whatif.fleet import Option, options_in
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -154,6 +153,7 @@ def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
 
 
 T = TypeVar("T")
+N = TypeVar("N", float, Decimal)
 
 # Beside the options that all commands share: all what-ifs' own, and a workload that may be a pattern.
 _SHARED = parameters(
@@ -183,17 +183,14 @@ class StoreOptions:
     end: str | None = None
     last: str | None = None
 
-    def given(self) -> dict[str, object]:
-        """Option names and values, as is_calculator takes them; a repeatable one that was not given is None."""
-        return self.scope() | self.period()
+    def scope(self) -> list[str]:
+        """Those that say whose usage, as they are typed."""
+        return [f"--{name}" for name in SCOPE if getattr(self, name)]
 
-    def scope(self) -> dict[str, object]:
-        """Those that say whose usage."""
-        return {f"--{name}": getattr(self, name) or None for name in SCOPE}
-
-    def period(self) -> dict[str, object]:
+    def period(self) -> list[str]:
         """Those that say when."""
-        return {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
+        values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
+        return [name for name, value in values.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +285,14 @@ class Run:
         `of_store` are those given besides that ask for the store's usage, as those of a scope do, and of a period if
         `of_period`. Raises UsageError where both are.
         """
-        asked = self.asked.given() if of_period else self.asked.scope()
-        return is_calculator(dict.fromkeys(flags_of(group, but), True), asked | dict.fromkeys(of_store, True))
+        described = flags_of(group, but)
+        asked = [*self.asked.scope(), *(self.asked.period() if of_period else ()), *of_store]
+        if described and asked:
+            raise UsageError(
+                f"{asked[0]} asks for usage in the store, {described[0]} describes a fleet by options",
+                f"leave out {' and '.join(asked if len(asked) <= len(described) else described)}",
+            )
+        return bool(described)
 
     def write(self, answer: Answer) -> None:
         """Write the answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
@@ -303,15 +306,19 @@ class Run:
         write_answer(answer, self.format, self.target, saved)
 
 
-def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def whatif_command(
+    *, without: Collection[str] = (), more: Mapping[str, inspect.Parameter] = {}
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A what-if command: its parameter `run: Run` stands for the options that all share, less those named in `without`.
 
     A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
+    `more` are options that the command takes as keywords.
     """
-    layout = " ".join(name for name in (*SCOPE, "period", "written", "save") if name not in without)
+    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save") if name not in without)))
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [one for one in inspect.signature(function, eval_str=True).parameters.values() if one.name != "run"]
+        declared = inspect.signature(function, eval_str=True).parameters.values()
+        own = [one for one in declared if one.name != "run" and one.kind is not one.VAR_KEYWORD]
         groups: dict[str, tuple[Any, list[inspect.Parameter]]]
         groups = {one.name: (one.annotation, _options(one.annotation)) for one in own if is_dataclass(one.annotation)}
         expanded = [part for one in own for part in (groups[one.name][1] if one.name in groups else [_option(one)])]
@@ -329,12 +336,12 @@ def whatif_command(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
                 values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
                 fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
                 given[name] = kind(**fixed, given=tuple(values))
-            function(**given, run=run)
+            function(**given, **{name: call.more.get(name) for name in more}, run=run)
 
         functools.update_wrapper(called, function)
         context = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY)
         called.__signature__ = inspect.Signature([context, *expanded])  # type: ignore[attr-defined]
-        return command(f"* {layout}", more=_SHARED)(called)
+        return command(f"* {layout}", more={**_SHARED, **more})(called)
 
     return decorate
 
@@ -348,22 +355,19 @@ def _options(kind: Any) -> list[inspect.Parameter]:
 def _option(one: inspect.Parameter) -> inspect.Parameter:
     """A parameter typed as its Option says; of one that has none, as it is itself."""
     annotated: Any = Annotated
+    several: Any = list
     one = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     how = next((part for part in getattr(one.annotation, "__metadata__", ()) if isinstance(part, Option)), None)
     if how is None:
         return one
     flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
-    if get_origin(kind) is tuple:
-        kind = list[str]
-    elif get_args(kind):  # or None
-        kind = get_args(kind)[0]
-    given = typer.Option(flag, metavar=how.metavar, help=how.help)
-    if kind is float:
-        given = number_option(flag, how.help, above=how.above, highest=how.most, show_default=how.is_shown)
-    elif kind is Decimal:
-        given = price_option(flag, how.help)
-    elif kind is int:
-        given = typer.Option(flag, min=how.least, max=how.most, metavar=how.metavar or "COUNT", help=how.help)
+    value = get_args(kind)[0] if get_args(kind) else kind  # of several, or None
+    kind = several[value] if get_origin(kind) is tuple else value
+    metavar = how.metavar or {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}.get(value)
+    more: dict[str, Any] = {"min": how.least, "max": how.most} if value is int else {}
+    if value in (float, Decimal):
+        more = {"parser": number_parser(value, how)}
+    given = typer.Option(flag, metavar=metavar, help=how.help, **more)
     if how.is_shown or kind is bool:
         return one.replace(annotation=annotated[kind, given])
     return one.replace(default=None, annotation=annotated[kind | None, given])
@@ -384,90 +388,38 @@ def saved_answers(settings: Config) -> Path:
     return settings.store.parent / "whatif"
 
 
-_DEAREST = 10_000_000
+def number_parser(kind: Callable[[Decimal], N], how: Option) -> Callable[[Any], N]:
+    """A parser of a number that lies where its Option says; money stays exact."""
 
-
-def decimal_number(lowest: int = 0, *, above: bool = False, highest: int | None = None) -> Callable[[Any], Decimal]:
-    """A parser of money: digits kept exactly. `above`: the lowest itself is refused, too."""
-
-    def number(text: Any) -> Decimal:
+    def parse(text: Any) -> N:
         try:
             value = Decimal(str(text))
         except InvalidOperation:
             value = Decimal("NaN")
-        if not value.is_finite() or value < lowest or (above and value == lowest) or (highest is not None and value > highest):
-            end = f" and at most {highest:,}" if highest is not None else ""
-            raise typer.BadParameter(f"{text!r} is no number {'above' if above else 'from'} {lowest}{end}")
-        return value
-
-    return number
-
-
-def price_option(name: str, help: str) -> Any:
-    """An option that takes a price: money above zero, exactly."""
-    return typer.Option(name, metavar="MONEY", parser=decimal_number(above=True, highest=_DEAREST), help=help, show_default=False)
-
-
-def amount_option(name: str, help: str, *, metavar: str = "MONEY", above: bool = False) -> Any:
-    """An option that takes money, or another exact amount, from zero (or `above` it)."""
-    return typer.Option(name, metavar=metavar, parser=decimal_number(above=above), help=help, show_default=False)
-
-
-def number_option(
-    name: str, help: str, *, lowest: int = 0, above: bool = False, highest: int | None = None, show_default: bool = False
-) -> Any:
-    """An option that takes a time, a rate or a percentage: finite, from `lowest` (or `above` it) to `highest`."""
-    exact = decimal_number(lowest, above=above, highest=highest)
-
-    def number(text: Any) -> float:
-        value = float(exact(text))
-        if math.isinf(value):
+        is_under = value.is_finite() and (value <= how.least if how.above else value < how.least)
+        if not value.is_finite() or is_under or (how.most is not None and value > how.most):
+            end = f" and at most {how.most:,}" if how.most is not None else ""
+            raise typer.BadParameter(f"{text!r} is no number {'above' if how.above else 'from'} {how.least}{end}")
+        if math.isinf(kind(value)):
             raise typer.BadParameter(f"{text!r} is too large")
-        return value
+        return kind(value)
 
-    return typer.Option(name, metavar="NUMBER", parser=number, help=help, show_default=show_default)
-
-
-OnDemandPriceOption = Annotated[Decimal | None, options.ON_DEMAND_PRICE]
-SpotPriceOption = Annotated[Decimal | None, options.SPOT_PRICE]
-PricePerOption = Annotated[PricePer, options.PRICE_PER]
-NodesOption = Annotated[int | None, options.NODES]
-GpusOption = Annotated[int | None, options.GPUS]
-HoursOption = Annotated[float | None, options.HOURS]
-ActiveHoursPerDayOption = Annotated[float | None, options.ACTIVE_HOURS_PER_DAY]
-DaysOption = Annotated[int | None, options.DAYS_COUNTED]
-CurveOption = Annotated[
-    Path | None,
-    typer.Option("--curve", metavar="FILE", help="Nodes in use, one line per hour: a number, or CSV with a column `nodes`."),
-]
+    return parse
 
 
-def options_of(**values: object) -> dict[str, object]:
-    """Option names and values, as is_calculator takes them, of parameters; a flag or a list that was not given is None."""
-    return {f"--{name.replace('_', '-')}": None if value is False or value == [] else value for name, value in values.items()}
+def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
+    """The money above zero, or up to `most`, that stands at the end of an option's `text`. Raises UsageError."""
+    try:
+        return number_parser(Decimal, Option("", above=True, most=most))(price)
+    except typer.BadParameter as error:
+        raise UsageError(f"{flag} {text}: {error.message}") from None
 
 
-def is_calculator(describing: Mapping[str, object], of_store: Mapping[str, object]) -> bool:
-    """Whether options describe the fleet, so that no store is needed. Keys are option names; a value of None was not given.
-
-    Raises UsageError where options that ask for the store's usage stand beside them.
-    """
-    described = [name for name, value in describing.items() if value is not None]
-    asked = [name for name, value in of_store.items() if value is not None]
-    if described and asked:
-        raise UsageError(
-            f"{asked[0]} asks for usage in the store, {described[0]} describes a fleet by options",
-            f"leave out {' and '.join(asked if len(asked) <= len(described) else described)}",
-        )
-    return bool(described)
-
-
-class ListPrices:
+class ListPrices(NamedTuple):
     """Asks list prices of one connection; in the config's currency alone."""
 
-    def __init__(self, con: DuckDBPyConnection, settings: Config) -> None:
-        self._con = con
-        self._settings = settings
+    con: DuckDBPyConnection
+    settings: Config
 
     def all(
         self, name: str, *, purchase_options: tuple[str, ...], providers: tuple[str, ...] = (), regions: tuple[str, ...] = ()
@@ -481,7 +433,7 @@ class ListPrices:
         from gpucost.price.fx import rates
         from gpucost.price.listing import Asked, listing
 
-        settings = self._settings
+        settings = self.settings
         query = Asked(
             today=datetime.now(settings.tz).date(),
             currency=settings.currency,
@@ -491,7 +443,7 @@ class ListPrices:
             purchase_options=purchase_options,
             all_regions=True,
         )
-        return [row for row in listing(self._con, name, query, rates(settings)).rows if row.currency == settings.currency]
+        return [row for row in listing(self.con, name, query, rates(settings)).rows if row.currency == settings.currency]
 
     def some(self, name: str, *, purchase_options: tuple[str, ...], provider: str, region: str) -> list[ListedPrice]:
         """The same in one place, empty where nothing is known."""

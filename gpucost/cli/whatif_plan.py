@@ -63,7 +63,7 @@ def whatif_plan(
         hours = (usage.period.end_ms - usage.period.start_ms) / MS_PER_HOUR
         fleets = {name: one.fleet for name, one in usages.items()}
         context = replace(context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24)
-    elif any(run.asked.period().values()):
+    elif run.asked.period():
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
     run.write(run.evaluate(answer(plan, context)))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.output import note
-from gpucost.cli.whatif import Run, Usage, number_option, store_or_empty, whatif_command
+from gpucost.cli.whatif import Run, Usage, store_or_empty, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.fleet import hours_needed
+from gpucost.whatif.fleet import Option, hours_needed
 from gpucost.whatif.spot.answer import Described
 from gpucost.whatif.spot.simulate import Options, Target
 
@@ -51,7 +51,7 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None) -> Replay:
         raise UsageError(
             f"{missing} is missing: which job should be replayed?", f"give {missing}, or no options of a fleet at all"
         )
-    period = run.period()[0] if any(run.asked.period().values()) else None
+    period = run.period()[0] if run.asked.period() else None
     with run.store.read() as con:
         place, gpus = find_place(con, fleet)
     # a replay ends with what was collected
@@ -111,7 +111,7 @@ def whatif_spot(
     fleet: Described,
     interruptions_per_hour: Annotated[
         float | None,
-        number_option("--interruptions-per-hour", "Interruptions of one node per hour. Default: the catalog's band of the type."),
+        Option("Interruptions of one node per hour. Default: the catalog's band of the type."),
     ] = None,
     trace: Annotated[
         list[Path] | None,

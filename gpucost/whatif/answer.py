@@ -56,9 +56,9 @@ class Assumption:
     as_of: str | None = None
 
 
-def assumed(name: str, value: Value, unit: str, given: object, default: str = "default") -> Assumption:
-    """A value that an option gave; where `given` is None it is the one that `default` names."""
-    return Assumption(name, value, unit, default if given is None else "option")
+def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:
+    """A value that an option gave; where `given` is None it is the default."""
+    return Assumption(name, value, unit, "default" if given is None else "option")
 
 
 def stated(options: Any, *names: str) -> list[Assumption]:
@@ -66,7 +66,7 @@ def stated(options: Any, *names: str) -> list[Assumption]:
     known = options_in(type(options))
     values = {name: getattr(options, name) for name in names}
     return [
-        Assumption(known[name].says, value, known[name].unit, "option" if name in options.given else "default")
+        Assumption(known[name].says, value, known[name].unit, "option" if name in options.given else known[name].source)
         for name, value in values.items()
         if value is not None
     ]

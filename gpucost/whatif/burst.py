@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Annotated
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import Block, charge, positions
-from gpucost.whatif.fleet import Fleet, Pod, Scenario
+from gpucost.whatif.fleet import (
+    GPUS,
+    HOURS,
+    HOURS_PER_MONTH,
+    NODES,
+    PRICE_PER,
+    SPOT_PRICE,
+    Fleet,
+    Option,
+    Pod,
+    PricePer,
+    Scenario,
+)
 
 _COLUMNS = ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it")
 _ROWS = 12
 _CENT = Decimal("0.01")
+_GUESS = "default: a guess"
+# public list prices as generally known, looked up on no day that could be named
+_EGRESS_PRICES = {"same": Decimal("0.02"), "other": Decimal("0.09")}
+_EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +78,62 @@ class Work:
 class Moving:
     """What moving costs. Egress is of all work together; a start waits `wait_minutes` on a node that is paid already."""
 
-    at_most_percent: float
-    egress_gb: Decimal
-    # public list prices as generally known, looked up on no day that could be named
-    price_per_gb_other_cloud: Decimal = Decimal("0.09")
-    price_per_gb_other_region: Decimal = Decimal("0.02")
-    wait_minutes: float = 15.0
-    delay_cost_per_hour: Decimal = Decimal(0)
-    transfer_gbit_per_second: float = 5.0
+    at_most_percent: Annotated[
+        float, Option("Worth it up to this share of the primary's spot price.", above=True, most=100, is_shown=True)
+    ] = 70.0
+    egress_gb: Annotated[Decimal, Option("Data that moves there and back, in all.", "GB", is_shown=True)] = Decimal(0)
+    egress_price_per_gb: Annotated[
+        Decimal | None, Option("Default: 0.02 to a region of the same cloud, 0.09 to another cloud.")
+    ] = None
+    wait_minutes: Annotated[
+        float,
+        Option("Longer start on a paid node: instance, image, data. Default: 15.", says="longer start", unit="min, paid",
+               source=_GUESS),
+    ] = 15.0  # fmt: skip
+    delay_cost_per_hour: Annotated[
+        Decimal, Option("What an hour of waiting is worth. Default: 0.", says="delay", unit="money per hour waited")
+    ] = Decimal(0)
+    transfer_gbit_per_second: Annotated[
+        float,
+        Option("Speed at which data moves. Default: 5.", above=True, says="data moves at", unit="Gbit/s", source=_GUESS),
+    ] = 5.0
+    given: Collection[str] = ()
 
     def price_per_gb(self, work: Work, place: Place) -> Decimal:
-        return self.price_per_gb_other_region if place.provider == work.primary.provider else self.price_per_gb_other_cloud
+        if self.egress_price_per_gb is not None:
+            return self.egress_price_per_gb
+        return _EGRESS_PRICES["same" if place.provider == work.primary.provider else "other"]
+
+    def assumptions(self) -> Iterator[Assumption]:
+        """What moving rests on."""
+        yield Assumption("worth it", self.at_most_percent, "% of the primary's spot price", "option")
+        yield Assumption("data", self.egress_gb, "GB in all", "option")
+        if self.egress_price_per_gb is not None:
+            yield Assumption("egress", self.egress_price_per_gb, "money per GB", "option")
+        else:
+            for cloud, price in _EGRESS_PRICES.items():
+                yield Assumption(f"egress, {cloud} cloud", price, "money per GB", _EGRESS_SOURCE)
+        yield from stated(self, "wait_minutes", "delay_cost_per_hour", "transfer_gbit_per_second")
 
     @property
     def transfer_hours(self) -> float:
         return float(self.egress_gb) * 8 / self.transfer_gbit_per_second / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedWork:
+    """Work that options describe, and where it could run."""
+
+    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
+    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    gpus: Annotated[int | None, GPUS] = None
+    nodes: Annotated[int, NODES] = 1
+    hours: Annotated[float, HOURS] = HOURS_PER_MONTH
+    instance_type: Annotated[str | None, Option("Instance the work runs on, for its spot price.", "TYPE")] = None
+    region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
+    gpu_model: Annotated[str | None, Option("GPU that other places must have; else the instance's.", "NAME")] = None
+    place: Annotated[tuple[str, ...], Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")] = ()
+    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +143,7 @@ class _Elsewhere:
     place: Place
     position: Position
     nodes_cost: Decimal
+    percent: float  # of what it costs at the primary's spot price
     is_worth_it: bool
 
 
@@ -120,7 +178,7 @@ def answer(
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
     """
     cases = yield from _cases(works, moving, currency)
-    records = [_record(case.work, one, case.primary.cost) for case in cases for one in case.elsewhere]
+    records = [_record(case.work, one) for case in cases for one in case.elsewhere]
     none = Position(Decimal(0), currency, 0.0, 0.0)
     return Answer(
         kind="burst",
@@ -145,6 +203,7 @@ def answer(
         },
         assumptions=(
             *assumptions,
+            *moving.assumptions(),
             *(
                 Assumption(f"primary: {work.name}", work.per_node(work.primary), f"money per hour of {work.gpus:g} GPUs, spot",
                            work.primary.source, work.primary.as_of)
@@ -155,7 +214,7 @@ def answer(
         break_even=tuple(_break_even(case, moving) for case in cases),
         time=_time(cases, moving),
         findings=(*_findings(cases), *findings),
-        tables=(_table(works, moving, records),) if records else (),
+        tables=(_table(cases, moving),) if records else (),
     )  # fmt: skip
 
 
@@ -181,15 +240,16 @@ def _cases(works: Sequence[Work], moving: Moving, currency: str) -> Scenario[lis
         elsewhere = []
         for index, place in enumerate(work.places):
             position, nodes_cost = costs[f"{work.name} {index}"], costs[f"{work.name} {index} nodes"].cost
-            elsewhere.append(_Elsewhere(place, position, nodes_cost, position.cost <= limit))
+            percent = round(float(position.cost / primary.cost * 100), 6)
+            elsewhere.append(_Elsewhere(place, position, nodes_cost, percent, position.cost <= limit))
         elsewhere.sort(key=lambda one: (one.position.cost, str(one.place)))
         today = primary if work.today is None else replace(primary, cost=work.today)
         cases.append(_Case(work, data[work.name], primary, today, limit, elsewhere))
     return cases
 
 
-def _record(work: Work, one: _Elsewhere, primary: Decimal) -> dict[str, Value]:
-    place, cost = one.place, one.position.cost
+def _record(work: Work, one: _Elsewhere) -> dict[str, Value]:
+    place = one.place
     return {
         "work": work.name,
         "provider": place.provider,
@@ -199,31 +259,21 @@ def _record(work: Work, one: _Elsewhere, primary: Decimal) -> dict[str, Value]:
         "spot_price_per_node_hour": work.per_node(place),
         "price_as_of": place.as_of,
         "source": place.source,
-        "cost": cost,
-        "percent_of_primary": round(float(cost / primary * 100), 6),
+        "cost": one.position.cost,
+        "percent_of_primary": one.percent,
         "is_worth_it": one.is_worth_it,
     }
 
 
-def _table(works: Sequence[Work], moving: Moving, records: Sequence[dict[str, Any]]) -> Rows:
+def _table(cases: Sequence[_Case], moving: Moving) -> Rows:
     lines: list[tuple[Value, ...]] = []
-    for work in works:
-        for record in [record for record in records if record["work"] == work.name][:_ROWS]:
-            where = " ".join(word for word in (record["provider"], record["zone"] or record["region"]) if word)
-            lines.append(
-                (
-                    work.name,
-                    where,
-                    record["instance_type"] or "-",
-                    record["spot_price_per_node_hour"],
-                    record["price_as_of"] or "-",
-                    round(record["cost"], 2),
-                    round(record["percent_of_primary"], 1),
-                    "yes" if record["is_worth_it"] else "no",
-                )
-            )
+    for case in cases:
+        for one in case.elsewhere[:_ROWS]:
+            place, cost = one.place, one.position.cost
+            where = (case.work.name, str(place), place.instance_type or "-", case.work.per_node(place), place.as_of or "-")
+            lines.append((*where, round(cost, 2), round(one.percent, 1), "yes" if one.is_worth_it else "no"))
     note = f"Worth it: at most {moving.at_most_percent:g} % of what the work costs at the primary's spot price."
-    left = len(records) - len(lines)
+    left = sum(len(case.elsewhere) for case in cases) - len(lines)
     return Rows("places, cheapest first", _COLUMNS, tuple(lines), note + (f" And {left} dearer places." if left else ""))
 
 
@@ -271,10 +321,10 @@ def works_of(
     The primary's spot price is what the fleet's own spot nodes cost there; `spot_of`, by these three, where it has none.
     `places_of` are the places that have a GPU model.
     """
-    nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+    nodes = fleet.by_name
     groups: dict[tuple[str, ...], list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
-        node = nodes[pod.cluster, pod.node]
+        node = nodes[pod.place]
         kind = "spot" if node.capacity_type == "spot" else "demand"
         groups[node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind].append(pod)
     tagged = tuple(replace(pod, workload="\t".join(key)) for key, pods in groups.items() for pod in pods)
@@ -282,7 +332,7 @@ def works_of(
     (costs,) = yield (Fleet(fleet.nodes, tagged),)
     for (_, _, workload), amount in costs.by_workload.items():
         paid[tuple(workload.split("\t"))] += amount
-    hours = {key: sum((pod.to_ms - pod.from_ms) * pod.gpus for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}
+    hours = {key: sum(pod.gpu_ms for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}
     works, findings = [], []
     for key, pods in sorted(groups.items()):
         provider, region, model, kind = key

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import Block, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Node, Pod, Price, Scenario
+from gpucost.whatif.fleet import (
+    ACTIVE_HOURS_PER_DAY,
+    CURVE,
+    DAYS_COUNTED,
+    HOURS,
+    HOURS_PER_MONTH,
+    NODES,
+    ON_DEMAND_PRICE,
+    PRICE_PER,
+    Fleet,
+    Node,
+    Option,
+    Pod,
+    Price,
+    PricePer,
+    Scenario,
+)
 
 _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
@@ -32,6 +50,33 @@ class Own:
     years: float
     gpus: float
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedCloud:
+    """The cloud's nodes that options describe, and the own ones to buy."""
+
+    nodes: Annotated[int | None, NODES] = None
+    hours: Annotated[float | None, HOURS] = None
+    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
+    days: Annotated[int | None, DAYS_COUNTED] = None
+    curve: Annotated[Path | None, CURVE] = None
+    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
+    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    instance_type: Annotated[str | None, Option("Cloud instance, for its list price.", "TYPE")] = None
+    region: Annotated[str | None, Option("Where that list price holds.", "NAME")] = None
+    given: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """How many own nodes are bought, None: what costs least; and how long it takes until they run."""
+
+    own_nodes: Annotated[int | None, Option("Buy so many; else what costs least.")] = None
+    lead_months: Annotated[
+        float, Option("Months from buying to running.", says="months from buying to running", unit="months")
+    ] = 0.0
+    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +128,16 @@ def answer(
     *,
     currency: str,
     period: str,
-    own_nodes: int | None = None,
-    lead_months: float = 0.0,
+    purchase: Purchase = Purchase(),
     assumptions: Sequence[Assumption] = (),
 ) -> Scenario[Answer]:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
-    `cloud` is its price per hour of as many GPUs as an own node has. The number of own nodes is the one that costs least, unless
-    `own_nodes` gives it. Own nodes are paid in all hours.
+    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours.
     """
     share = float(own.price / cloud.per_node_hour)
     best, peak = curve.best_level(share), math.ceil(curve.peak)
-    nodes = best if own_nodes is None else own_nodes
+    nodes, lead_months = best if purchase.own_nodes is None else purchase.own_nodes, purchase.lead_months
     # none, all at the peak, the chosen number, those beside it, and some between
     levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))})
     today, splits = yield from _splits(own, cloud, curve, levels, currency, lead_months)
@@ -121,7 +164,7 @@ def answer(
             "base_load_percent": round(chosen.used / curve.node_hours * 100, 6),
             "monthly_cash_saving": round(chosen.monthly_gain, 6),
         },
-        assumptions=(*assumptions, *_assumptions(own, cloud, curve, lead_months)),
+        assumptions=(*assumptions, *_assumptions(own, cloud, curve, purchase)),
         break_even=tuple(_break_even(own, share, nodes, when)),
         time=(
             f"Own nodes run {lead_months:g} months after they are bought; until then all is in the cloud."
@@ -190,7 +233,7 @@ def _cash(own: Own, split: _Split, cloud: Position, curve: Curve, lead: float) -
     return Rows("cumulative cash", columns, tuple(lines), "The last line has the residual value in it, where one is got back.")
 
 
-def _assumptions(own: Own, cloud: Price, curve: Curve, lead: float) -> list[Assumption]:
+def _assumptions(own: Own, cloud: Price, curve: Curve, purchase: Purchase) -> list[Assumption]:
     return [
         Assumption("own node, whole cost", own.price, "money per node-hour", own.source),
         Assumption("own node, as it runs", own.running_price, "money per node-hour", own.source),
@@ -198,7 +241,7 @@ def _assumptions(own: Own, cloud: Price, curve: Curve, lead: float) -> list[Assu
         Assumption("life of an own node", own.years, "years", own.source),
         Assumption("cloud", cloud.per_node_hour, f"money per hour of {own.gpus:g} GPUs", cloud.source, cloud.as_of),
         Assumption("mean use", round(curve.mean, 3), "nodes", "the curve"),
-        Assumption("months from buying to running", lead, "months", "option" if lead else "default"),
+        *stated(purchase, "lead_months"),
         Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
     ]
 

@@ -8,10 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import HOURS_PER_MONTH, days_counted, hours_needed
+from gpucost.whatif.fleet import DAYS, HOURS_PER_MONTH, hours_needed
+
+if TYPE_CHECKING:
+    from gpucost.whatif.buy import DescribedCloud
+    from gpucost.whatif.reserve import DescribedUse
 
 # A node whose use comes this close to the break-even pays as much either way.
 _TIE = 1e-9
@@ -144,23 +149,21 @@ def read_curve(path: Path) -> Curve:
     return Curve.hourly(levels)
 
 
-def described_curve(
-    curve: Path | None, nodes: int | None, hours: float | None, active_hours_per_day: float | None, days: int | None
-) -> tuple[Curve, str]:
+def described_curve(use: DescribedUse | DescribedCloud) -> tuple[Curve, str]:
     """The curve that options describe, and its name: a file's, else --nodes for --hours of a month or some hours of each day.
 
     Raises UsageError where several ways are mixed.
     """
-    if curve is not None:
-        others = {"--nodes": nodes, "--hours": hours, "--active-hours-per-day": active_hours_per_day, "--days": days}
-        for name, value in others.items():
-            if value is not None:
-                raise UsageError(f"{name} and --curve both say how many nodes are in use when", f"leave out {name}")
-        read = read_curve(curve)
-        return read, f"{read.hours:,.0f} hours of {curve.name}"
-    needed = hours_needed(hours, active_hours_per_day, days) or _MONTH
-    if active_hours_per_day is not None:
-        counted = days_counted(days, active_hours_per_day)
-        return Curve.constant(nodes or 1, needed, 24.0 * counted), f"{counted} days"
+    if use.curve is not None:
+        for name in ("nodes", "hours", "active_hours_per_day", "days"):
+            if getattr(use, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} and --curve both say how many nodes are in use when", f"leave out {option}")
+        read = read_curve(use.curve)
+        return read, f"{read.hours:,.0f} hours of {use.curve.name}"
+    nodes, needed = use.nodes or 1, hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
+    if use.active_hours_per_day is not None:
+        days = use.days or DAYS
+        return Curve.constant(nodes, needed, 24.0 * days), f"{days} days"
     whole = max(needed, _MONTH)
-    return Curve.constant(nodes or 1, needed, whole), "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
+    return Curve.constant(nodes, needed, whole), "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"

@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Annotated
 
+from gpucost.errors import UsageError
 from gpucost.periods import Period
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import Block, charge, positions
-from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario
+from gpucost.whatif.fleet import DAYS, DAYS_COUNTED, HOURS_PER_MONTH, NODES, Fleet, Option, Scenario
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
-_ROWS = 20
+_GUESS = "default: a guess"
 _SECONDS = 3600
 _BITS = 8
 
@@ -37,19 +39,56 @@ class Transfer:
     `changes` is how often in the period the data changes, each time of which the cache downloads it once.
     """
 
-    gb_per_start: Decimal
-    changes: int = 1
+    gb_per_start: Decimal = Decimal(0)
     # public list prices as generally known, looked up on no day that could be named
-    price_per_gb: Decimal = Decimal("0.09")
-    cache_price_per_gb_month: Decimal = Decimal("0.30")
-    cache_read_price_per_gb: Decimal = Decimal(0)
-    download_gbit_per_second: float = 1.0
-    cache_gbit_per_second: float = 10.0
+    price_per_gb: Annotated[Decimal, Option(
+        "Of a GB downloaded: between clouds, regions or zones. Default: 0.09.", says="download", unit="money per GB",
+        source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
+    )] = Decimal("0.09")  # fmt: skip
+    changes: Annotated[int, Option(
+        "Versions of the data in the period: the cache downloads each.", least=1, is_shown=True,
+        says="versions of the data", unit="in the period; the cache downloads each once",
+    )] = 1  # fmt: skip
+    cache_price_per_gb_month: Annotated[Decimal, Option(
+        "Of a GB that the cache keeps for a month. Default: 0.30.", says="cache", unit="money per GB-month",
+        source="default, from general knowledge: AWS EFS Standard, us-east-1",
+    )] = Decimal("0.30")  # fmt: skip
+    cache_read_price_per_gb: Annotated[Decimal, Option(
+        "Of a GB read from it, as between zones. Default: 0.", says="cache reads", unit="money per GB",
+        source="default: one zone",
+    )] = Decimal(0)  # fmt: skip
+    download_gbit_per_second: Annotated[
+        float,
+        Option("Speed of a start's download. Default: 1.", above=True, says="download speed", unit="Gbit/s", source=_GUESS),
+    ] = 1.0
+    cache_gbit_per_second: Annotated[
+        float,
+        Option("Speed of reading the cache. Default: 10.", above=True, says="cache speed", unit="Gbit/s", source=_GUESS),
+    ] = 10.0
+    given: Collection[str] = ()
 
     def seconds(self, *, cached: bool) -> float:
         """How long a pod waits for its data."""
         speed = self.cache_gbit_per_second if cached else self.download_gbit_per_second
         return float(self.gb_per_start) * _BITS / speed
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStarts:
+    """Starts that options describe, all of the same data."""
+
+    starts_per_day: Annotated[float | None, Option("Pod starts per day, of all nodes together.", above=True)] = None
+    nodes: Annotated[int | None, NODES] = None
+    days: Annotated[int, DAYS_COUNTED] = DAYS
+    given: Collection[str] = ()
+
+    @property
+    def per_day(self) -> float:
+        """Raises UsageError where options do not say."""
+        per_day = self.nodes if self.starts_per_day is None else self.starts_per_day
+        if per_day is None:
+            raise UsageError("how many starts a day has is not told", "--starts-per-day or --nodes tell it")
+        return float(per_day)
 
 
 def starts_of(fleet: Fleet, period: Period, same_data: str) -> tuple[Downloads, ...]:
@@ -133,12 +172,16 @@ def answer(
             "gpu_hours_waiting_with_cache": waiting_cached,
         },
         assumptions=(
+            Assumption("data", per_start, "GB per start", "option"),
             *assumptions,
-            Assumption(
-                "versions of the data",
-                transfer.changes,
-                "in the period; the cache downloads each once",
-                "default" if transfer.changes == 1 else "option",
+            *stated(
+                transfer,
+                "price_per_gb",
+                "cache_price_per_gb_month",
+                "cache_read_price_per_gb",
+                "download_gbit_per_second",
+                "cache_gbit_per_second",
+                "changes",
             ),
             Assumption("copies in the cache", "are kept for the whole period", "", "default"),
         ),
@@ -149,7 +192,7 @@ def answer(
         ),
         time=tuple(time),
         findings=tuple(_findings(transfer, len(downloads), len(cached))),
-        tables=(_table(downloads, costs, transfer),),
+        tables=_table(downloads, costs, transfer),
     )
 
 
@@ -176,12 +219,11 @@ def _findings(transfer: Transfer, count: int, cached: int) -> Iterator[str]:
         yield "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."
 
 
-def _table(downloads: Sequence[Downloads], costs: Costs, transfer: Transfer) -> Rows:
+def _table(downloads: Sequence[Downloads], costs: Costs, transfer: Transfer) -> tuple[Rows, ...]:
     lines: list[tuple[Value, ...]] = []
-    for one in downloads[:_ROWS]:
+    for one in downloads:
         today, cache = costs[one.name]
         gb = Decimal(repr(one.starts)) * transfer.gb_per_start
         money = (round(today, 2), round(cache, 2), round(today - cache, 2))
         lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if cache < today else "no"))
-    left = len(downloads) - _ROWS
-    return Rows("downloads", _COLUMNS, tuple(lines), f"And {left} with no more starts." if left > 0 else None)
+    return Rows.top("downloads", _COLUMNS, lines, "And {} with no more starts.")

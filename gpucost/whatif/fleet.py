@@ -235,17 +235,12 @@ def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
     return price * Decimal(str(gpus)) if per is PricePer.gpu else price
 
 
-def node_shape(nodes: int | None, gpus: int | None) -> tuple[int, int]:
-    """(nodes, GPUs per node) that --nodes and --gpus mean."""
-    return (nodes or 1, gpus or GPUS_PER_NODE)
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
 
     A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
-    the default.
+    the default. `source` is where the default comes from.
     """
 
     help: str
@@ -257,6 +252,7 @@ class Option:
     is_shown: bool = False
     says: str = ""
     unit: str = ""
+    source: str = "default"
 
 
 def options_in(kind: type) -> dict[str, Option]:
@@ -267,8 +263,9 @@ def options_in(kind: type) -> dict[str, Option]:
 
 # Options that several what-ifs have; what is longer, more or dearer is a slip of the keyboard.
 _TEN_YEARS = 3660
-ON_DEMAND_PRICE = Option("On-demand price per hour, in --price-per.")
-SPOT_PRICE = Option("Spot price per hour, in --price-per.")
+DEAREST = 10_000_000
+ON_DEMAND_PRICE = Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)
+SPOT_PRICE = Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)
 PRICE_PER = Option("What the prices given here are per: a node or a GPU.", is_shown=True)
 NODES = Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
 _GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
@@ -276,6 +273,7 @@ GPUS = Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")
 _HOURS = "Hours that each node is needed. Default: 730, a month."
 HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
 ACTIVE_HOURS_PER_DAY = Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
+CURVE = Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")
 DAYS_COUNTED = Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")
 
 

@@ -202,7 +202,7 @@ def _price(per_gpu_hour: Decimal, gpus: float) -> tuple[Price, ...]:
 
 
 def _lasting(node: Node, times: float, of: float = 1) -> Node:
-    return replace(node, to_ms=node.from_ms + round((node.to_ms - node.from_ms) * times / of))
+    return replace(node, to_ms=node.from_ms + round(node.length_ms * times / of))
 
 
 def read_plan(path: Path) -> Plan:
@@ -330,11 +330,11 @@ def _today(plan: Plan, context: Context, hours: float, days: float) -> tuple[Sta
             continue
         fleet = context.fleets[group.name]
         own: list[Node] = []
-        nodes = {(node.cluster, node.name): node for node in fleet.nodes}
+        nodes = fleet.by_name
         for pod in fleet.pods:
             key = (pod.cluster, pod.uid, pod.node, pod.from_ms)
             if key not in seen:
-                own.append(nodes[pod.cluster, pod.node].part(pod.gpus, pod, f"{group.name}/{len(own)}"))
+                own.append(nodes[pod.place].part(pod.gpus, pod, f"{group.name}/{len(own)}"))
             seen.add(key)
         stage[group.name] = own
         pods += len(fleet.pods)
@@ -415,7 +415,7 @@ def _costs(stages: Sequence[Stage]) -> Scenario[list[dict[str, Decimal]]]:
 
 
 def _hours(stage: Stage, *, gpus: bool) -> float:
-    times = ((node.to_ms - node.from_ms) * (node.gpus if gpus else 1) for own in stage.values() for node in own)
+    times = (node.length_ms * (node.gpus if gpus else 1) for own in stage.values() for node in own)
     return round(sum(times) / MS_PER_HOUR, 9)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
@@ -17,7 +18,24 @@ from gpucost.periods import from_ms as at
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import Block, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import HOURS_PER_MONTH, HOURS_PER_YEAR, Fleet, Node, Price, Scenario
+from gpucost.whatif.fleet import (
+    ACTIVE_HOURS_PER_DAY,
+    CURVE,
+    DAYS_COUNTED,
+    GPUS,
+    HOURS,
+    HOURS_PER_MONTH,
+    HOURS_PER_YEAR,
+    NODES,
+    ON_DEMAND_PRICE,
+    PRICE_PER,
+    Fleet,
+    Node,
+    Option,
+    Price,
+    PricePer,
+    Scenario,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -166,6 +184,55 @@ def parse_terms(text: str, option: str) -> Terms:
     return terms
 
 
+@dataclass(frozen=True, slots=True)
+class DescribedUse:
+    """Nodes on demand that options describe."""
+
+    curve: Annotated[Path | None, CURVE] = None
+    nodes: Annotated[int | None, NODES] = None
+    gpus: Annotated[int | None, GPUS] = None
+    hours: Annotated[float | None, HOURS] = None
+    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
+    days: Annotated[int | None, DAYS_COUNTED] = None
+    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
+    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    given: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """Which nodes may be committed, on which terms, and at what prices, where they are given."""
+
+    commitment_price: Annotated[
+        tuple[str, ...],
+        Option("Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.", "TERMS=MONEY"),
+    ] = ()
+    commitment_discount: Annotated[
+        tuple[str, ...],
+        Option("The same as percent off the price on demand; for all families of the store. Repeatable.", "TERMS=PERCENT"),
+    ] = ()
+    instance_type: Annotated[
+        tuple[str, ...], Option("Only this type; of options, the one that list prices are taken of.", "TYPE")
+    ] = ()
+    region: Annotated[tuple[str, ...], Option("Only this region; of options, where prices hold.", "NAME")] = ()
+    term_years: Annotated[tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)] = ()
+    payment_option: Annotated[tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")] = ()
+    given: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for terms that nobody sells."""
+        if 2 in self.term_years:
+            raise UsageError("nobody sells commitments of 2 years", "--term-years is 1 or 3")
+        for word in self.payment_option:
+            if word not in PAYMENTS:
+                raise UsageError(f"--payment-option {word} is not known", f"there are {', '.join(PAYMENTS)}")
+
+    def allows(self, terms: Terms) -> bool:
+        return (not self.term_years or terms.years in self.term_years) and (
+            not self.payment_option or terms.payment in self.payment_option
+        )
+
+
 _AZURE = re.compile(r"(?i)^(standard_[a-z]+)\d+")
 
 # What is paid by the hour and cannot be taken back. Nodes of unknown capacity type count as on demand.
@@ -242,8 +309,8 @@ def families_of(
     for (provider, region, instance_type, gpus), nodes in sorted(by_type.items(), key=lambda item: item[0]):
         spans = [(node.from_ms, node.to_ms, 1.0) for node in nodes]
         if is_narrowed:
-            names = {(node.cluster, node.name) for node in nodes}
-            spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if (pod.cluster, pod.node) in names]
+            names = {node.key for node in nodes}
+            spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if pod.place in names]
         listed, offers = offers_of(provider, region, instance_type)
         price = _mean_price(nodes) or listed
         if not price or not price.per_node_hour or not spans:
@@ -407,20 +474,14 @@ def answer(
     *,
     currency: str,
     period: str,
-    years: Sequence[int] = (),
-    payments: Sequence[str] = (),
+    considered: Considered = Considered(),
     assumptions: Sequence[Assumption] = (),
 ) -> Scenario[Answer]:
     """What the best commitment of each family would have cost over the period, beside on demand.
 
-    `years` and `payments` narrow what is considered; none: all. Raises GpucostError where nothing is on offer.
+    Raises GpucostError where nothing that is considered is on offer.
     """
-    choices = [
-        Choice.best(family, terms)
-        for family in families
-        for terms in family.terms
-        if (not years or terms.years in years) and (not payments or terms.payment in payments)
-    ]
+    choices = [Choice.best(family, terms) for family in families for terms in family.terms if considered.allows(terms)]
     if not choices:
         names = ", ".join(sorted({use.instance_type for family in families for use in family.uses}))
         raise GpucostError(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,29 +16,21 @@ from gpucost.cli.app import app
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.buy import Own, answer, cloud_usage
+from gpucost.whatif.buy import Own, Purchase, answer, cloud_usage
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost
+
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 # 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
 OWN = Own(Decimal(6), Decimal(1), Decimal(87600), Decimal(0), 2.0, 8.0, "test")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def ask(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
-    return answered(answer(own, Price(Decimal(cloud), "option"), curve, currency="USD", period="a test", **options), plain_cost)
+    price, purchase = Price(Decimal(cloud), "option"), Purchase(**options)
+    return answered(answer(own, price, curve, currency="USD", period="a test", purchase=purchase), plain_cost)
 
 
 def run(*words: str) -> dict[str, Any]:

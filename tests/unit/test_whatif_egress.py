@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,20 +17,11 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.egress import Downloads, Transfer, answer, starts_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost
+
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def ask(*downloads: Downloads, gb: str = "100", **changes: Any) -> Answer:

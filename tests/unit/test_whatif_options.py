@@ -23,6 +23,8 @@ OWN = ("--purchase-price", "280000", "--gpu-watts", "700", "--years", "4", "--pr
         ("reserve", ["--on-demand-price", "3", "--commitment-discount", "1=100"], 2, "at most 99"),
         ("reserve", ["--on-demand-price", "3", "--team", "x"], 2, "leave out"),
         ("reserve", ["--nodes", "1", "--instance-type", "p99.large"], 1, "no GPU or instance type is called"),
+        ("reserve", ["--nodes", "1", "--instance-type", "a2-highgpu-8g"], 2, "--region names one"),
+        ("reserve", ["--nodes", "1", "--instance-type", "1x_H200"], 2, "digitalocean and vast, and no region tells them apart"),
         ("reserve", ["--hours", "1e9", "--on-demand-price", "3"], 2, "at most 87,840"),
         ("reserve", ["--curve", "none.csv", "--on-demand-price", "3"], 1, "cannot read none.csv"),
         ("reserve", ["--term-years", "2"], 2, "2 years"),

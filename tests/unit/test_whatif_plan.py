@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,11 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.plan import Context, Group, Plan, Rightsize, Schedule, Share, Spot, Step, answer, read_plan
-from tests.unit.whatif_costs import answered, stages_at_once
+from tests.unit.whatif_costs import answered
+
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 H = MS_PER_HOUR
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -31,22 +30,13 @@ from gpucost.whatif.reserve import (
     parse_terms,
     read_commitments,
 )
-from tests.unit.whatif_costs import answered, plain_cost, stages_at_once
+from tests.unit.whatif_costs import answered, plain_cost
+
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 NONE = Existing(is_bill_loaded=False)
 ONE_YEAR = Terms("reserved", 1, "no_upfront")
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _stages_at_once() -> Iterator[None]:
-    with stages_at_once():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def offer(price: str, terms: Terms = ONE_YEAR) -> tuple[Terms, Price]:

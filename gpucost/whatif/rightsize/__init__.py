@@ -16,6 +16,7 @@ from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.fleet import (
+    DEAREST,
     GPUS,
     GPUS_PER_NODE,
     HOURS,
@@ -387,7 +388,10 @@ class DescribedWork:
     memory_per_gpu_mib: Annotated[float | None, Option("Memory that the work fills of each GPU.", above=True)] = None
     hours: Annotated[float, replace(HOURS, says="hours of work")] = HOURS_PER_MONTH
     to_gpu_model: Annotated[str | None, Option("The GPUs to compare with.", "NAME")] = None
-    to_price: Annotated[Decimal | None, Option("Their price per hour, in --price-per (a node: of --to-gpus GPUs).")] = None
+    to_price: Annotated[
+        Decimal | None,
+        Option("Their price per hour, in --price-per (a node: of --to-gpus GPUs).", above=True, most=DEAREST),
+    ] = None
     to_gpus: Annotated[int | None, Option("How many. Default: what costs least, up to 8.", least=1)] = None
     relative_speed: Annotated[
         float | None, Option("One is so many times as fast. Default: the catalog's.", above=True)
