@@ -100,6 +100,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, _BILL, "14_discount_rates")
     run_stage(con, _BILL, "15_billed_rows")
     run_stage(con, _BILL, "30_billed_hours", {"is_pooled": config.prices.commitment_sharing == "pooled"})
+    run_stage(con, _BILL, "35_capacity_types")
     run_stage(con, _BILL, "40_billed_warnings")
     run_stage(con, _BILL, "55_covered_hours")
     run_stage(con, _BILL, "60_unbilled_time")

@@ -110,6 +110,15 @@ def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return {str(stamp): str(digest) for stamp, digest in con.fetchall()}
 
 
+def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
+    """Keeps the stamps, each of a file's digest, with the bills of a load."""
+    con.execute(
+        "UPDATE bills SET file_stamps = map_concat(coalesce(file_stamps, MAP {}), map($1::VARCHAR[], $2::VARCHAR[])) "
+        "WHERE digest = $3",
+        [list(stamps), list(stamps.values()), digest],
+    )
+
+
 def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
     """Writes the rows of `charges_read` under new numbers of bills; `incoming` shows them. Answers whether each has what every
     charge has.

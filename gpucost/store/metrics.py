@@ -308,6 +308,7 @@ SENTINELS = np.array(
 # Kueue says +Inf where nothing limits how much a queue may borrow.
 UNLIMITED = frozenset({"kueue_cluster_queue_borrowing_limit"})
 REASONS = ("nan", "sentinel", "out_of_range")
+_LOWEST = np.finfo(np.float64).min
 
 
 _DROPPED_DELETE = """
@@ -447,7 +448,7 @@ def _valid(metric: str, answer: Answer, window: SampleWindow, dropped: Counter[t
     values = answer.values
     with np.errstate(invalid="ignore"):
         # clears nearly every answer in one pass; only the rest is looked at closely
-        suspect = np.flatnonzero(~((values >= lowest) & (values <= min(highest, SENTINELS[0] - 1))))
+        suspect = np.flatnonzero(~((values >= max(lowest, _LOWEST)) & (values <= min(highest, SENTINELS[0] - 1))))
         rest = values[suspect]
         outside = (rest < lowest) | (rest > highest) | np.isinf(rest)
     if metric in UNLIMITED:

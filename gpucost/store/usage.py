@@ -125,12 +125,19 @@ ORDER BY node_id, from_ms"""
 _DIMENSIONS = ("team", "namespace", "workload", "cluster")
 
 
-def read_usage(con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
-    """What was used in [from_ms, to_ms). Without `teams`, `namespaces`, `workloads` and `clusters` all nodes, also those on which
-    nothing ran. Makes temporary tables.
-    """
+def read_usage(
+    con: duckdb.DuckDBPyConnection,
+    from_ms: int,
+    to_ms: int,
+    *,
+    teams: Sequence[str] = (),
+    namespaces: Sequence[str] = (),
+    workloads: Sequence[str] = (),
+    clusters: Sequence[str] = (),
+) -> UsageRows:
+    """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables."""
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
-    names = {f"{dimension}s": list(filters.get(f"{dimension}s", ())) for dimension in _DIMENSIONS}
+    names = {"teams": list(teams), "namespaces": list(namespaces), "workloads": list(workloads), "clusters": list(clusters)}
     sqlfiles.run(con, "filters")
     con.execute(_USAGE_TEAMS, period)
     con.execute(_USAGE_PODS, period | names)
@@ -150,7 +157,15 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms"""
 
 
 def nothing_used(
-    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
+    con: duckdb.DuckDBPyConnection,
+    from_ms: int,
+    to_ms: int,
+    period_name: str,
+    *,
+    teams: Sequence[str] = (),
+    namespaces: Sequence[str] = (),
+    workloads: Sequence[str] = (),
+    clusters: Sequence[str] = (),
 ) -> GpucostError:
     """The error for filters that leave nothing of [from_ms, to_ms): the first name that nobody had, and the ones most like it.
 
@@ -159,7 +174,7 @@ def nothing_used(
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data")
-    wanted = [(place, name) for place, dimension in enumerate(_DIMENSIONS) for name in filters.get(f"{dimension}s", ())]
+    wanted = [(place, name) for place, names in enumerate((teams, namespaces, workloads, clusters)) for name in names]
     for place, name in wanted:
         names = sorted({str(row[place]) for row in rows})
         bare = [one for one in names if one.partition("/")[2] == name]

@@ -186,6 +186,18 @@ def test_a_young_file_is_digested_again(bills: Bills, digested: list[str], monke
     bills.load(path)
     assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
     assert digested == ["march.csv", "march.csv"]
+    monkeypatch.setattr(opening, "_AT_REST_NS", 0)
+    assert [[result.verdict for result in bills.load(path).results] for _ in range(2)] == [["unchanged"], ["unchanged"]]
+    assert digested == ["march.csv"] * 3  # the first run that meets it old enough keeps its stamp
+
+
+def test_a_file_that_was_touched_is_digested_once_more(bills: Bills, digested: list[str]) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    bills.load(path)
+    path.chmod(0o600)
+    for _ in range(2):
+        assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
+    assert digested == ["march.csv"] * 2
 
 
 @pytest.mark.parametrize("name", ["march.parquet", "march.csv"])

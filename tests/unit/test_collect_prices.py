@@ -151,7 +151,8 @@ def test_names_that_ec2_gives_accelerators() -> None:
 
 def test_upfront_payments_are_spread_over_the_term() -> None:
     terms = [("3yr", "standard", "Partial Upfront", "262800", "10.5"), ("1yr", "standard", "All Upfront", "8760", "0")]
-    product = json.dumps(aws_product("p5.48xlarge", "us-east-1", "55.04", terms))
+    sold = aws_product("p5.48xlarge", "us-east-1", "55.04", terms)
+    product = json.dumps(sold | {"terms": sold["terms"] | {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}})
     prices = {price.term_years: price.price_per_hour for price in product_prices(product, "us-east-1", {"p5.48xlarge"}, DAY)}
     assert prices == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
     assert not list(product_prices(product, "us-east-1", {"p4d.24xlarge"}, DAY))

@@ -339,7 +339,9 @@ class _Run:
         digests = [self._content_digest(tree, entry) for entry in entries]
         if not entries:
             raise DataError(f"{tree.name}: {told.key} names no files", "get the manifest again")
-        if self._is_loaded(told, digests):
+        loaded = self._loaded_whole(told, digests)
+        if loaded is not None:
+            self._keep_stamps(loaded, digests)
             self._find("note", "unchanged", f"{told.source} {told.billing_period}: already loaded, unchanged")
             self.meter.advance(sum(entry.size for entry in entries))
             return
@@ -396,13 +398,21 @@ class _Run:
     def _stamps_of(self, digests: Iterable[str]) -> dict[str, str]:
         return {self._stamps[digest]: digest for digest in digests if digest in self._stamps}
 
-    def _is_loaded(self, told: Manifest, digests: Sequence[str]) -> bool:
-        """Whether the store has just these files of a period, read by the rules of today."""
+    def _keep_stamps(self, digest: str, digests: Iterable[str]) -> None:
+        """Stamps of files that are loaded, and were too young for one then, or were touched since."""
+        known = self._stamped or {}
+        new = {stamp: of for stamp, of in self._stamps_of(digests).items() if stamp not in known}
+        if new:
+            with self.store.write() as con:
+                charges.add_stamps(con, digest, new)
+
+    def _loaded_whole(self, told: Manifest, digests: Sequence[str]) -> str | None:
+        """The digest of the load, where the store has just these files of a period, read by the rules of today."""
         if self.force or not self.store.exists:
-            return False
+            return None
         with self.store.read() as con:
             loaded = charges.loaded_digest(con, told.source, told.billing_period)
-        return loaded is not None and any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
+        return loaded if any(self._digest(kind, digests) == loaded for kind in formats.all_formats()) else None
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
         files: dict[str, tuple[Tree, Entry]] = {}
@@ -429,6 +439,7 @@ class _Run:
         for kind, load, results in loaded:
             if kind.name not in groups:
                 self.run.results += results
+                self._keep_stamps(load.digest, load.file_digests)
                 self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
         for group in groups.values():
             try:

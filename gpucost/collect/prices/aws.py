@@ -48,6 +48,7 @@ WANTED = {
 AGAIN = again("aws")
 _TERMS = {"1yr": 1, "3yr": 3}
 _PAYMENTS = {"No Upfront": "no_upfront", "Partial Upfront": "partial_upfront", "All Upfront": "all_upfront"}
+_KINDS = ("OnDemand", "Reserved")
 _PLANS = {"Compute": "compute", "EC2Instance": "ec2_instance"}
 
 
@@ -75,8 +76,8 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
 def _bulk_rows(product: Mapping[str, Any]) -> Iterator[Row]:
     """A product of get_products as rows of the bulk price list."""
     name = product["product"]["attributes"]["instanceType"]
-    for kind, terms in product["terms"].items():
-        for code, term in terms.items():
+    for kind in _KINDS:
+        for code, term in product["terms"].get(kind, {}).items():
             commitment = {key.lower(): value for key, value in term.get("termAttributes", {}).items()}
             shared = {"sku": "", "instancetype": name, "termtype": kind, "offertermcode": code, **commitment}
             for dimension in term["priceDimensions"].values():
@@ -93,7 +94,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
     sums: dict[tuple[Any, ...], Decimal] = defaultdict(Decimal)
     for row in rows:
         started = datetime.fromisoformat(row["effectivedate"].replace(" ", "").replace("Z", "+00:00")).date()
-        if row["termtype"] not in ("OnDemand", "Reserved") or started > day:
+        if row["termtype"] not in _KINDS or started > day:
             continue
         bought: tuple[str, int, str, str] = ("on_demand", 0, "", "")
         if row["termtype"] == "Reserved":

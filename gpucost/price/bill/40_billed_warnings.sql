@@ -1,18 +1,6 @@
 -- reads: billed_hours, billed_nodes, nodes, bills
--- writes: nodes.capacity_type (stored), where metrics do not tell how a node was launched and its bill does; warnings (stored): takes back unknown_capacity_type of such nodes; code unexplained_zero: machines that a bill says ran for nothing, or without a part of their cost, and not why; code old_bill: AWS bills read before rows had today's kinds
--- invariant: a known capacity type is never changed; a node whose capacity type is unknown keeps its warning; hours that are unexplained have no price from the bill
-UPDATE nodes SET capacity_type = b.capacity_type
-FROM (
-    SELECT n.node_id, arg_max(h.capacity_type, h.to_ms) AS capacity_type
-    FROM billed_nodes AS n JOIN billed_hours AS h USING (instance_key)
-    GROUP BY n.node_id
-) AS b
-WHERE nodes.node_id = b.node_id AND nodes.capacity_type = 'unknown';
-
-DELETE FROM warnings
-WHERE code = 'unknown_capacity_type'
-    AND (cluster, subject, from_ms) IN (SELECT (cluster, node, up_from_ms) FROM nodes WHERE capacity_type <> 'unknown');
-
+-- writes: warnings (stored), code unexplained_zero: machines that a bill says ran for nothing, or without a part of their cost, and not why; code old_bill: AWS bills read before rows had today's kinds
+-- invariant: hours that are unexplained have no price from the bill
 DELETE FROM warnings WHERE code IN ('unexplained_zero', 'old_bill');
 INSERT INTO warnings BY NAME
 SELECT 'unexplained_zero' AS code, CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,

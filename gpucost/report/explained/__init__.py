@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -161,14 +161,37 @@ class Stage:
     file: str
 
 
-def _explained(what: str) -> type:
-    """The class of what `gpucost explain WHAT` prints: whose cost it is, the answer, and the stages that made it."""
-    members = [(what, str), ("answer", CostExplained), ("stages", list[Stage])]
-    more = {"FLAT": ("answer",), "__doc__": f"What `gpucost explain {what}` prints."}
-    return make_dataclass(f"{what.capitalize()}Explained", members, bases=(Shape,), namespace=more, frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
+class TeamExplained(Shape):
+    """What `gpucost explain team` prints: whose cost it is, the answer, and the stages that made it."""
+
+    team: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
 
 
-TeamExplained, NamespaceExplained, WorkloadExplained = map(_explained, ("team", "namespace", "workload"))
+@dataclass(frozen=True, slots=True)
+class NamespaceExplained(Shape):
+    """What `gpucost explain namespace` prints: whose cost it is, the answer, and the stages that made it."""
+
+    namespace: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadExplained(Shape):
+    """What `gpucost explain workload` prints: whose cost it is, the answer, and the stages that made it."""
+
+    workload: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
 
 
 @dataclass(frozen=True, slots=True)
