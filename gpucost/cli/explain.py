@@ -107,6 +107,7 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
     )
     by_stage = Table.of("Made by, in this order", decided, (text("decides"), text("file", "SQL stage")))
     page = Page(
+        whole="json",
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
         subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
         if answer.estimated_cost
@@ -147,14 +148,15 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
 def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
     """What the rows that are not listed come to."""
     cost = figure_text(_sum(rows[top:], "cost"), "money", answer.currency, 2)
-    return f"and {len(rows) - top:,} more, {cost}: --top {len(rows)}" if len(rows) > top else None
+    hours = sum(row.allocated_gpu_hours for row in rows[top:])
+    return f"and {len(rows) - top:,} more, {hours:,.1f} GPU-hours, {cost}: --top {len(rows)}" if len(rows) > top else None
 
 
 def _by_pod(answer: CostExplained, top: int) -> Table:
     columns = (
         text("pod"),
-        figure(lambda pod: f"{pod.start:%m-%d %H:%M}", "From"),
-        figure(lambda pod: f"{pod.end:%m-%d %H:%M}", "To"),
+        text(lambda pod: f"{pod.start:%m-%d %H:%M}", "From"),
+        text(lambda pod: f"{pod.end:%m-%d %H:%M}", "To"),
         figure(lambda pod: f"{pod.gpus:g}", "GPUs"),
         number("allocated_gpu_hours", "GPU-hours"),
         number("idle_gpu_hours", "Idle", weight=2),
@@ -182,16 +184,16 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
     """Of each node who paid for it, what its prices are, and what bills say of it."""
     for node in answer.nodes[:top]:
         yield _paid_by(name, node)
-        yield _by_source(node)
+        yield _by_source(node, answer.currency)
         if len(node.prices) > 1:
             hidden = len(node.prices) - rows
             yield Table.of(
                 f"Prices of {node.node}",
                 node.prices[:rows],
                 (
-                    figure(lambda price: f"{price.start:%Y-%m-%d %H:%M}", "From"),
-                    figure(lambda price: f"{price.end:%Y-%m-%d %H:%M}", "To"),
-                    figure(lambda price: _exact(price.price_per_hour), "Price per hour"),
+                    text(lambda price: f"{price.start:%Y-%m-%d %H:%M}", "From"),
+                    text(lambda price: f"{price.end:%Y-%m-%d %H:%M}", "To"),
+                    figure(lambda price: _exact(price.price_per_hour), f"{answer.currency} per hour"),
                     text("price_source"),
                 ),
                 note=f"and {hidden:,} more prices in turn: --rows {len(node.prices)}" if hidden > 0 else None,
@@ -219,7 +221,7 @@ def _parts(title: str, head: str, parts: list[tuple[str, Decimal]], whole: tuple
     return Table.of(title, parts, (text(itemgetter(0), head), money(itemgetter(1), "Cost")), [Line(whole, is_sum=True)], note)
 
 
-def _by_source(node: NodeCost) -> Table:
+def _by_source(node: NodeCost, currency: str) -> Table:
     """Per price source the hours that it prices, its lowest and highest price, and what it comes to."""
     lines = []
     for source, cost in node.node_cost_by_price_source.items():
@@ -231,7 +233,7 @@ def _by_source(node: NodeCost) -> Table:
     columns = (
         text(itemgetter(0), "Price source"),
         number(itemgetter(1), "Hours"),
-        figure(itemgetter(2), "Price per hour"),
+        figure(itemgetter(2), f"{currency} per hour"),
         money(itemgetter(3), "Cost"),
     )
     sums = [Line((_WHOLE, "", "", node.node_cost), is_sum=True)]
@@ -349,7 +351,7 @@ def explain_node(
     )
     sections = (Texts("What it is", facts), *_prices(answer))
     write_page(
-        Page(title=f"Node {node.node} in cluster {node.cluster}", currency=answer.currency, sections=sections),
+        Page(title=f"Node {node.node} in cluster {node.cluster}", currency=answer.currency, sections=sections, whole="json"),
         None,
         markdown=False,
     )

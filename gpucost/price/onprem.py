@@ -71,6 +71,13 @@ def _example() -> Path:
     return pricing_dir() / "onprem.toml"
 
 
+_SHOULD_BE = {
+    "decimal_type": "it should be a number",
+    "decimal_parsing": "it should be a number",
+    "multiple_of": "it should be a whole number",
+}
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
     try:
@@ -110,11 +117,10 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     for detail in details:
         key, value = str(detail["loc"][0]), detail["input"]
         if detail["type"] != "missing":
-            is_number = detail["type"] not in ("decimal_type", "decimal_parsing")
-            fix = _EXAMPLES.get(key) or (detail["msg"].replace("Input", "it") if is_number else "it should be a number")
+            fix = _EXAMPLES.get(key) or _SHOULD_BE.get(detail["type"]) or detail["msg"].replace("Input", "it")
             if key in options:
                 return UsageError(f"--{key.replace('_', '-')} is {value}", fix)
-            return ConfigError(f"{path}: {key} is {value!r}", fix)
+            return ConfigError(f"{path}: {key} is {value if isinstance(value, Decimal) else repr(value)}", fix)
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
         f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",

@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_Amount = Annotated[Decimal, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
+_Amount = Annotated[Decimal, BeforeValidator(_plain), Field(gt=0, le=10**12, allow_inf_nan=False)]
 _Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
 _Above = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
 _FromZero = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
@@ -227,6 +227,15 @@ def read_plan(path: Path) -> Plan:
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
+_SHOULD_BE = {
+    "model_type": "should be a table",
+    "list_type": "should be a list",
+    "decimal_type": "should be a number",
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
+}
+
+
 def _wrong(path: Path, lines: Mapping[Key, int], error: ValidationError) -> DataError:
     """The first error; unknown keys before what is missing without them."""
     detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
@@ -242,9 +251,11 @@ def _wrong(path: Path, lines: Mapping[Key, int], error: ValidationError) -> Data
         message = f"{table.__name__.lower()} needs {key}"
     elif kind.startswith("union_tag"):
         change = detail.get("ctx", {}).get("tag", "")
+        loc = (*loc[:2], "change")
         message, fix = f"{change!r} is no change" if change else "a step without a change", _nearest(change, _STEPS)
     elif key:
-        message = f"{key}: {message}, got {detail['input']}"
+        value = detail["input"]
+        message = f"{key}: {_SHOULD_BE.get(kind, message)}, got {repr(value) if isinstance(value, str) else value}"
     return _at(path, lines, loc, message, fix)
 
 

@@ -189,7 +189,7 @@ def test_the_shipped_example_can_be_used() -> None:
         (("node.toml", "--utilization-percent", "0"), "--utilization-percent is 0"),
         (("node.toml", "--residual-percent", "101"), "--residual-percent is 101"),
         (("node.toml", "--pue", "nan"), "it should be a finite number"),
-        (("node.toml", "--gpus-per-node", "1.5"), "it should be a multiple of 1"),
+        (("node.toml", "--gpus-per-node", "1.5"), "it should be a whole number"),
         (("node.toml", "--purchase-price", "1e30"), "less than or equal to 1000000000000"),
         (("node.toml", "--currency", "dollars"), "for example USD"),
         (("misspelled.toml",), "did you mean purchase_price?"),
