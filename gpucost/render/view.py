@@ -514,7 +514,10 @@ Section = Table | Figures | Texts | Items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts."""
+    """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts.
+
+    `whole_in` is the format of the command that has also what tables leave out.
+    """
 
     title: str
     subtitle: str = ""
@@ -522,6 +525,7 @@ class Page:
     sections: tuple[Section, ...] = ()
     coverage: Coverage | None = None
     series: Series | None = None
+    whole_in: str = "markdown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
