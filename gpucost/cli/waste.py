@@ -140,7 +140,7 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             text("workload"),
             *([text("cluster")] if len({work.cluster for work in waste.workloads}) > 1 else []),
             text("namespace"),
-            text("workload_type", "Type", weight=1),
+            text("workload_type", "Type", weight=2),
             money("cost", weight=1),
             money("wasted_cost", "Wasted"),
             share(lambda work: ratio(work.wasted_cost, work.cost), "Share", decimals=0, weight=2),

@@ -161,7 +161,7 @@ _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
 class Fit:
     """A table's columns, and how they share a line.
 
-    Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none, figures before texts: for weight 1 texts
+    Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none: for weight 1 texts
     are broken between words, for heavier ones nothing is. Figures, the columns that are not `is_text`, are never broken.
     """
 
@@ -195,7 +195,7 @@ class Fit:
     def shown(self, room: int) -> list[int]:
         """Which columns there is room for."""
         found = [index for index, weight in enumerate(self.weights) if not weight]
-        for index in sorted(range(len(self.weights)), key=lambda index: (self.weights[index], index in self.names)):
+        for index in sorted(range(len(self.weights)), key=lambda index: self.weights[index]):
             group, weight = self.groups[index], self.weights[index]
             together = [other for other, one in enumerate(self.groups) if one == group] if group else [index]
             if index not in found and sum_of(self._short if weight == 1 else self.natural, [*found, *together]) <= room:
