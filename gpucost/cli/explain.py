@@ -114,6 +114,7 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         else "all of it from bills",
         currency=answer.currency,
         sections=(_by_workload(answer, top), _by_pod(answer, top), *_by_node(name, answer, top, rows), by_stage),
+        whole_in="json",
     )
     write_page(page, None, markdown=False)
 
@@ -147,9 +148,13 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
 
 def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
     """What the rows that are not listed come to."""
-    cost = figure_text(_sum(rows[top:], "cost"), "money", answer.currency, 2)
-    hours = sum(row.allocated_gpu_hours for row in rows[top:])
-    return f"and {len(rows) - top:,} more, {hours:,.1f} GPU-hours, {cost}: --top {len(rows)}" if len(rows) > top else None
+    rest = rows[top:]
+    if not rest:
+        return None
+    hours = [f"{_sum(rest, 'allocated_gpu_hours'):,.1f} GPU-hours"] if hasattr(rest[0], "allocated_gpu_hours") else []
+    idle = [f"{_sum(rest, 'idle_gpu_hours'):,.1f} of them idle"] if hasattr(rest[0], "idle_gpu_hours") else []
+    cost = figure_text(_sum(rest, "cost"), "money", answer.currency, 2)
+    return f"and {len(rest):,} more, {', '.join((*hours, *idle, cost))}: --top {len(rows)}"
 
 
 def _by_pod(answer: CostExplained, top: int) -> Table:
@@ -193,7 +198,7 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
                 (
                     text(lambda price: f"{price.start:%Y-%m-%d %H:%M}", "From"),
                     text(lambda price: f"{price.end:%Y-%m-%d %H:%M}", "To"),
-                    figure(lambda price: _exact(price.price_per_hour), f"{answer.currency} per hour"),
+                    figure(lambda price: _price(price.price_per_hour, answer.currency), "Price per hour"),
                     text("price_source"),
                 ),
                 note=f"and {hidden:,} more prices in turn: --rows {len(node.prices)}" if hidden > 0 else None,
@@ -228,7 +233,7 @@ def _by_source(node: NodeCost, currency: str) -> Table:
         prices = [price for price in node.prices if price.price_source == source]
         hours = sum((price.end - price.start).total_seconds() for price in prices) / 3600
         values = sorted({price.price_per_hour for price in prices})
-        span = " .. ".join(map(_exact, (values[0], values[-1]) if len(values) > 1 else values))
+        span = " .. ".join(_price(value, currency) for value in dict.fromkeys((values[0], values[-1]))) if values else ""
         lines.append((source, hours if prices else "", span, cost))
     columns = (
         text(itemgetter(0), "Price source"),
@@ -252,14 +257,14 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
     if machine.more_rows and machine.more_cost is not None:
         notes.append(f"and {machine.more_rows:,} more rows, {in_words(machine.more_cost)}: --rows {machine.rows}")
     if machine.discount_cost:
-        by = shown_rows(machine.first_discount_rows, machine.discount_rows)
+        by = shown_rows(sorted(machine.first_discount_rows, key=_place_of_row), machine.discount_rows)
         notes.append(f"discounts in it: {in_words(machine.discount_cost)}, by {by}")
     return Table.of(
         f"The bill, {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}",
         machine.first_rows,
         (
             text(lambda row: f"{row.source_file}:{row.source_row}", "Row"),
-            figure(lambda row: f"{row.start:%Y-%m-%d %H:%M}", "Charge period"),
+            text(lambda row: f"{row.start:%Y-%m-%d %H:%M}", "Charge period"),
             amount(lambda row: "" if row.instance_hours is None else row.instance_hours, "Hours"),
             figure(lambda row: _exact(row.effective_cost), "Effective cost"),
             text("currency"),
@@ -283,6 +288,18 @@ def _difference(node: NodeCost) -> Iterator[Table]:
         ("of time outside the node's life or this period", charged - pooled),
     ]
     yield _parts(f"From the bill to what {node.node} cost", "Part", parts, ("in the node's cost", charged))
+
+
+def _place_of_row(name: str) -> tuple[str, int]:
+    """Rows of a file by their numbers, not as texts."""
+    file, _, row = name.rpartition(":")
+    return file, int(row) if row.isdecimal() else 0
+
+
+def _price(price: Decimal, currency: str) -> str:
+    """With all its decimals."""
+    exponent = price.normalize().as_tuple().exponent
+    return figure_text(price, "price", currency, max(-exponent, 0) if isinstance(exponent, int) else 0)
 
 
 def _exact(amount: Decimal) -> str:
@@ -351,7 +368,7 @@ def explain_node(
     )
     sections = (Texts("What it is", facts), *_prices(answer))
     write_page(
-        Page(title=f"Node {node.node} in cluster {node.cluster}", currency=answer.currency, sections=sections, whole="json"),
+        Page(title=f"Node {node.node} in cluster {node.cluster}", currency=answer.currency, sections=sections, whole_in="json"),
         None,
         markdown=False,
     )

@@ -15,7 +15,7 @@ from gpucost import pipeline
 from gpucost.cli import waste as _findings
 from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, put_or_write, stdout_failed, write_page
-from gpucost.cli.unit import unit_table
+from gpucost.cli.unit import unit_table, work_title
 from gpucost.errors import IncompleteError, PriceError, UsageError
 from gpucost.periods import is_month
 from gpucost.render.formatting import figure_text
@@ -379,7 +379,7 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
     rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
     if not rows:
         return None
-    table = unit_table(view.title, columns.split(), rows[:_MOST_ROWS], view.ask.tz)
+    table = unit_table(view.title, columns.split(), rows[:_MOST_ROWS], view.ask.tz, work=work_title(view))
     more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
     return Block(view.title, _WHAT[name], table=replace(table, note=more))
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from gpucost.report.units.query import Item, UnitAsk, UnitView
 
 _LISTED = 10  # rows that tables show of work without cost and cost without work
-# Titles of columns whose keys do not say it, and what a narrow table may leave out, the heavier first.
+# Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
+# heavier first.
+_WORDS = {"gpu hour": "GPU-hour", "generation tokens": "generated tokens", "per 1000": "per 1,000"}
 _TITLES = {
-    "generation_tokens": "Generated tokens",
     "cost_per_1000": "Per 1,000",
     "cost_per_million_tokens": "Per million",
     "cost_per_million_prompt_tokens": "Per million prompt",
@@ -92,7 +93,14 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     lists = view.sections | ({"rows": view.rows} if shown else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = [
-        unit_table(title, view.shown[name], lists[name], ask.tz, limits.get(name))
+        unit_table(
+            title,
+            view.shown[name],
+            lists[name],
+            ask.tz,
+            limits.get(name),
+            "Amount" if "unit" in view.shown[name] else work_title(view),
+        )
         for name, title in _SECTIONS.items()
         if lists.get(name)
     ]
@@ -110,11 +118,18 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     )
 
 
-def unit_table(title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneInfo, most: int | None = None) -> Table:
-    """The columns `names` of the first `most` rows, but for those that no row has; moments are local."""
+def work_title(view: UnitView) -> str:
+    """What the answer counts: Requests, or the unit asked for."""
+    return view.title.removeprefix("Cost per 1,000 ").capitalize() if view.name == "unit.requests" else "Amount"
+
+
+def unit_table(
+    title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneInfo, most: int | None = None, work: str = "Amount"
+) -> Table:
+    """The columns `names` of the first `most` rows, but for those that no row has; moments are local, amounts are of `work`."""
     shown = rows[:most]
     columns = [
-        (_column(name, [row[name] for row in shown]), partial(_local, name, tz))
+        (_column(name, [row[name] for row in shown], work), partial(_local, name, tz))
         for name in names
         if any(row[name] is not None for row in shown)
     ]
@@ -122,10 +137,17 @@ def unit_table(title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneI
     return Table.of(title, shown, columns, note=more)
 
 
-def _column(name: str, values: Sequence[Any]) -> Column:
+def _title(name: str, work: str) -> str:
+    words = work if name == "amount" else name.replace("_", " ")
+    for key, word in _WORDS.items():
+        words = words.replace(key, word)
+    return words[:1].upper() + words[1:]
+
+
+def _column(name: str, values: Sequence[Any], work: str = "Amount") -> Column:
     """Money in cents, or with four decimals where a price of the column is under one; counts without decimals."""
     known = [value for value in values if value is not None]
-    title = _TITLES.get(name, name.replace("_", " ").capitalize())
+    title = _TITLES.get(name) or _title(name, work)
     weight = _WEIGHTS.get(name, 0)
     if all(isinstance(value, str) for value in known):
         return Column(title, "text", weight=weight)
@@ -138,7 +160,7 @@ def _column(name: str, values: Sequence[Any]) -> Column:
 
 def _totals(view: UnitView) -> Table:
     lines = tuple(
-        Line((name.replace("_", " ").capitalize(), cell(value, _column(name, [value]), view.ask.currency)))
+        Line((_title(name, work_title(view)), cell(value, _column(name, [value]), view.ask.currency)))
         for name, value in view.totals.items()
         if value is not None
     )

@@ -327,10 +327,10 @@ def queue(
     columns = (
         *([text("cluster")] if several else []),
         text("cluster_queue", "Queue"),
-        text("cohort", weight=1),
-        text("resource"),
+        text("cohort", weight=2),
+        text("resource", weight=1),
         number("quota"),
-        figure(lambda one: "none" if one.is_borrowing_unlimited else _number(one.borrowing_limit), "Limit", weight=2),
+        number(lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit, "Limit", weight=2),
         number("used_average", "Used"),
         number("used_p95", "p95", weight=3),
         number("used_max", "Max", weight=2),
@@ -340,8 +340,8 @@ def queue(
         figure(lambda one: _time(one.waits.wait_mean_seconds), "Wait"),
         figure(lambda one: _time(one.waits.wait_p50_seconds), "Wait p50", weight=3),
         figure(lambda one: _time(one.waits.wait_p95_seconds), "Wait p95", weight=2),
-        share("share_of_quota", "Of quota", decimals=0, weight=1),
-        share("share_of_use", "Of use", decimals=0, weight=1),
+        share("share_of_quota", "Of quota", decimals=0),
+        share("share_of_use", "Of use", decimals=0),
     )
     call.answer(
         Document(
@@ -356,10 +356,6 @@ def queue(
 
 
 _RECENT = "Of quota and of use: the last 7 days, half-life 2 days."
-
-
-def _number(value: float | None) -> str | None:
-    return value if value is None else f"{value:,.1f}"
 
 
 def _time(seconds: float | None) -> str | None:

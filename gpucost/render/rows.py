@@ -185,6 +185,8 @@ class Fit:
             {index: max(longest(index, pattern), cell_len(titles[index]), _NARROWEST_TEXT) for index in self.names}
             for pattern in (r"\S+", _PIECE)
         ]
+        # The floors say how far texts of a line are narrowed, whole words first; this, from when on a column of weight 1 is worth
+        # its place: with one long word broken (a name of 40 characters) it still is, and the line's other texts are not narrowed.
         self._short = list(self.natural)
         for index in self.names:
             word, title = longest(index, r"\S+"), cell_len(titles[index])

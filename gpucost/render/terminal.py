@@ -229,7 +229,7 @@ class _Terminal:
         self._indented(grid)
         self._remark(table.note)
         left_out = ", ".join(column.title for index, column in enumerate(columns) if index not in shown and column.title)
-        self._remark(f"Left out for lack of room: {left_out}; --format {self.page.whole} has all." if left_out else None)
+        self._remark(f"Left out for lack of room: {left_out}; --format {self.page.whole_in} has all." if left_out else None)
 
     def _sum(self, table: Table) -> None:
         """A table that reads as arithmetic: label, hours × price = cost; the sums at the right edge."""

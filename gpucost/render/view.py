@@ -516,7 +516,7 @@ Section = Table | Figures | Texts | Items
 class Page:
     """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts.
 
-    `whole` is the format that has what a terminal leaves out.
+    `whole_in` is the format of the command that has also what tables leave out.
     """
 
     title: str
@@ -525,7 +525,7 @@ class Page:
     sections: tuple[Section, ...] = ()
     coverage: Coverage | None = None
     series: Series | None = None
-    whole: str = "markdown"
+    whole_in: str = "markdown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

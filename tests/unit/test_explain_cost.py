@@ -136,7 +136,7 @@ def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> 
     assert "more rows" in text
     assert re.search(r"of time outside the node's life or this period +-\$3\.66\n", text)
     assert re.search(r"shared with machines of its kind, \[prices\] commitment_sharing +\$0\.00\n", text)
-    assert "More nodes\n  and 1 more, " in text
+    assert re.search(r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d", text)
 
 
 def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
