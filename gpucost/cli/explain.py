@@ -107,7 +107,6 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
     )
     by_stage = Table.of("Made by, in this order", decided, (text("decides"), text("file", "SQL stage")))
     page = Page(
-        whole="json",
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
         subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
         if answer.estimated_cost
@@ -238,7 +237,7 @@ def _by_source(node: NodeCost, currency: str) -> Table:
     columns = (
         text(itemgetter(0), "Price source"),
         number(itemgetter(1), "Hours"),
-        figure(itemgetter(2), f"{currency} per hour"),
+        figure(itemgetter(2), "Price per hour"),
         money(itemgetter(3), "Cost"),
     )
     sums = [Line((_WHOLE, "", "", node.node_cost), is_sum=True)]
