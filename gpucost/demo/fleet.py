@@ -163,6 +163,7 @@ class _Planner:
         self.runs: dict[str, int] = {}
 
     def plan(self) -> Fleet:
+        """The fleet of the sample: its nodes and pods, team by team."""
         self._research()
         self._vision()
         self._platform()

@@ -213,6 +213,7 @@ class _Candidates:
         self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
 
     def all(self) -> Iterator[Candidate]:
+        """All waste that may become a finding, kind by kind."""
         yield from self._idle("development", "idle_notebook", "user_away", "forgotten")
         yield from self._idle("other", "idle_workload", "idle")
         yield from self._over_requested()

@@ -35,6 +35,7 @@ def with_arrow(value: Value, column: Column, currency: str) -> str:
 
 
 def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
+    """A value as people read it: money with its sign, hours with decimals, ratios (0-1) in percent, a dash for None."""
     if isinstance(value, str):
         return value
     if value is None:

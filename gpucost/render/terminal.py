@@ -159,6 +159,7 @@ class _Terminal:
     charts: bool
 
     def print(self) -> None:
+        """Writes the page: its title, then every section in as many columns as there is room for."""
         self.console.print(Text(self.page.title, style="bold"), width=self.prose)
         if self.page.subtitle:
             self.console.print(Text(self.page.subtitle, style="dim"), width=self.prose)

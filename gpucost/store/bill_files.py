@@ -299,6 +299,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
     kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
 
     def as_text(position: int) -> Expression:
+        """The column as text; what is nested as JSON."""
         column = ColumnExpression(names[position])
         if kinds[names[position]] in _NESTED:
             column = FunctionExpression("to_json", column)
@@ -308,6 +309,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
     def as_map(columns: Mapping[str, int]) -> Expression:
+        """A map of the columns that have a value, by their keys; NULL without any."""
         if not columns:
             return ConstantExpression(None)
         texts = [ColumnExpression(names[at]).cast("VARCHAR") for at in columns.values()]

@@ -157,6 +157,7 @@ def layouts(model: Model) -> Fits:
     """
 
     def fits(items: Sequence[Item]) -> bool:
+        """Whether one GPU takes all of them at once."""
         counts = _profiles(model, items)
         return (
             counts.total() == len(items)

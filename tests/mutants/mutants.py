@@ -92,15 +92,15 @@ MUTANTS = (
     Mutant(
         "only the last epoch before a restart is lost",
         "gpucost/report/units/work.py",
-        "found = _lose(found, level + 1)",
-        "found = [*found[:-1], *_lose(found[-1:], level + 1)]",
+        "parts = _lose(parts, level + 1)",
+        "parts = [*parts[:-1], *_lose(parts[-1:], level + 1)]",
         ("tests/unit/test_unit_epochs.py::test_work_after_a_restart_from_nothing_loses_what_was_done",),
     ),
     Mutant(
         "an exchange rate begins at midnight in UTC",
         "gpucost/price/fx.py",
-        "to_ms(local_midnight(day, config.tz)) for day, _ in steps",
-        "round((day - date(1970, 1, 1)).total_seconds() * 1000) for day, _ in steps",
+        "else to_ms(local_midnight(day, config.tz))",
+        "else round((day - date(1970, 1, 1)).total_seconds() * 1000)",
         ("tests/unit/test_price_fx_discounts.py::test_prices_are_cut_where_the_rate_of_a_local_day_changes",),
     ),
 )

@@ -258,6 +258,7 @@ class _Run:
     _stamped: dict[str, str] | None = None
 
     def all(self, trees: Sequence[Tree]) -> None:
+        """Loads what the trees hold: exports with a manifest each by itself, loose files together."""
         sets: list[tuple[Tree, Manifest, list[Entry]]] = []
         loose: list[tuple[Tree, Entry]] = []
         for tree in trees:
