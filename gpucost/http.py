@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class Passing(GpucostError):
+class TransientError(GpucostError):
     """A failure that may be over in a moment; `wait` is what the server asks for, in seconds."""
 
     def __init__(self, message: str, wait: float | None = None, fix: str | None = None) -> None:
@@ -45,7 +45,7 @@ class Passing(GpucostError):
         self.wait = wait
 
 
-def asked_again(
+def retry(
     ask: Callable[[], _T],
     *,
     attempts: int,
@@ -55,7 +55,7 @@ def asked_again(
     jitter: float = 0.0,
     stop: threading.Event | None = None,
 ) -> _T:
-    """What `ask` answers, which is called up to `attempts` times while it raises Passing. Raises the last Passing.
+    """What `ask` answers, which is called up to `attempts` times while it raises TransientError. Raises the last TransientError.
 
     Pauses double from `initial` to `longest` seconds, plus up to `jitter`, or are what the server asks for; none is longer than
     `longest_wait`. `stop` ends a pause, and all further tries. Each further try is logged, which -v shows.
@@ -65,14 +65,14 @@ def asked_again(
 
     def pause(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        wanted = error.wait if isinstance(error, Passing) else None
+        wanted = error.wait if isinstance(error, TransientError) else None
         return min(growth(state) if wanted is None else wanted, longest_wait)
 
     def log(state: tenacity.RetryCallState) -> None:
         _log.warning("%s: trying again in %.1f s", state.outcome and state.outcome.exception(), state.upcoming_sleep)
 
     answer: _T = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Passing),
+        retry=tenacity.retry_if_exception_type(TransientError),
         stop=last if stop is None else last | tenacity.stop_when_event_set(stop),
         wait=pause,
         sleep=tenacity.nap.sleep if stop is None else tenacity.sleep_using_event(stop),
@@ -148,21 +148,21 @@ def send(request: Request) -> Response:
             raise _undelivered(request, f"{request.what} at {host}", error) from None
         text = one_line(answer.text[:1000], 200)
         if answer.status_code in PASSING:
-            raise Passing(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
+            raise TransientError(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
         return Response(answer.status_code, text, host)
 
     try:
-        return asked_again(once, attempts=_TRIES, initial=_FIRST_PAUSE_SECONDS, longest_wait=30.0)
-    except Passing as error:
+        return retry(once, attempts=_TRIES, initial=_FIRST_PAUSE_SECONDS, longest_wait=30.0)
+    except TransientError as error:
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
 def _undelivered(request: Request, server: str, error: Exception) -> GpucostError:
-    """What a message that got no answer failed by: Passing where it may be sent again. Its own words would show the URL."""
+    """What a message without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
     if isinstance(error, requests.ConnectTimeout):
-        return Passing(f"{server} cannot be reached: timed out")
+        return TransientError(f"{server} cannot be reached: timed out")
     if isinstance(error, requests.exceptions.SSLError):
         return GpucostError(f"{server} has no certificate that can be trusted", _CHECK)
     if isinstance(error, requests.ReadTimeout):
@@ -171,11 +171,11 @@ def _undelivered(request: Request, server: str, error: Exception) -> GpucostErro
         why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
         failure, how = f"cannot be reached: {why}", "broke off"
         if not isinstance(reason, ProtocolError):
-            return Passing(f"{server} {failure}")
+            return TransientError(f"{server} {failure}")
     else:
         return GpucostError(f"the address of {request.what} cannot be used", _CHECK)
     if request.repeatable:
-        return Passing(f"{server} {failure}")
+        return TransientError(f"{server} {failure}")
     return GpucostError(f"{server} {how}; the message may have arrived", "look there before you send it again")
 
 

@@ -128,7 +128,7 @@ def within(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TimeBucket:
     """A part [from_ms, to_ms) of a period, named by its local month, day and hour; names finer than asked for are None."""
 
     from_ms: int
@@ -138,7 +138,7 @@ class Slot:
     hour: str | None
 
 
-def slots(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Slot]:
+def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[TimeBucket]:
     """The period cut as coarsely as the time dimensions in `by` allow, in order, without gaps.
 
     Hours are hours of UTC, as everywhere in the store, cut at local midnight: in a zone half an hour off they begin at :30.
@@ -151,11 +151,11 @@ def slots(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Slot]:
     if is_hourly:
         edges = sorted({*edges, *range(period.start_ms - period.start_ms % MS_PER_HOUR, period.end_ms, MS_PER_HOUR)})
         edges = edges[bisect_right(edges, period.start_ms) - 1 :]
-    parts: list[Slot] = []
+    parts: list[TimeBucket] = []
     for edge, end in zip(edges, [*edges[1:], period.end_ms], strict=True):
         local = from_ms(edge).astimezone(tz)
         parts.append(
-            Slot(
+            TimeBucket(
                 from_ms=max(edge, period.start_ms),
                 to_ms=end,
                 month=f"{local:%Y-%m}",

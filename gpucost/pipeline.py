@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.findings import Candidate
     from gpucost.periods import Period
-    from gpucost.price.explain import NodePrice
-    from gpucost.publish.chargeback import Ask, Bundle
+    from gpucost.price.explain import NodePriceRow
+    from gpucost.publish.chargeback import Bundle, ChargebackQuery
     from gpucost.publish.focus import FocusTotals
     from gpucost.publish.rules import RulePrices
     from gpucost.render.view import ReportView
     from gpucost.report.explained import CostExplained
     from gpucost.report.query import Query
     from gpucost.report.reconcile import Reconciliation
-    from gpucost.report.units.query import UnitAsk, UnitView
+    from gpucost.report.units.query import UnitQuery, UnitView
     from gpucost.report.waste import Waste
     from gpucost.store.connection import Store
     from gpucost.store.table_files import FileKind
@@ -132,11 +132,11 @@ def _report(
 def _waste(
     con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], top: int, workloads: tuple[str, ...] = ()
 ) -> Waste:
-    from gpucost.periods import slots
+    from gpucost.periods import time_buckets
     from gpucost.report.waste import Filters, build
 
     filters = Filters(query.teams, query.namespaces, query.clusters, workloads)
-    return build(con, config, query.period, slots(query.period, config.tz, by), by, filters, top)
+    return build(con, config, query.period, time_buckets(query.period, config.tz, by), by, filters, top)
 
 
 # What else is read from the attributed store, each by its own stage.
@@ -156,9 +156,9 @@ def waste_report(
 def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: the anatomy of waste, and what units of work cost."""
     from gpucost.report.units import known
-    from gpucost.report.units.query import UnitAsk
+    from gpucost.report.units.query import UnitQuery
 
-    ask = UnitAsk(
+    ask = UnitQuery(
         query.period, query.period_name, config.tz, config.currency, query.teams, query.namespaces, clusters=query.clusters
     )
     return read_attributed(config, store, lambda con: (_waste(con, config, query, (), top=0), known(con, ask)), query.period)
@@ -167,17 +167,17 @@ def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple
 def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
     """Where money may be saved in `period`, with the what-ifs that say how much (gpucost.savings asks them)."""
     from gpucost.findings import candidates as found
-    from gpucost.periods import slots
+    from gpucost.periods import time_buckets
     from gpucost.report.waste import Filters, prepare
 
     def built(con: DuckDBPyConnection) -> list[Candidate]:
-        prepare(con, config, period, slots(period, config.tz, ()), Filters())
+        prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
         return found(con, config, period)
 
     return read_attributed(config, store, built, period)
 
 
-def explain_node(config: Config, store: Store, name: str, at: datetime | None, cluster: str | None) -> NodePrice:
+def explain_node(config: Config, store: Store, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:
     """Why a node costs what it does at a moment, as `price.explain.explain_node` tells."""
     from gpucost.price.explain import explain_node as explain
 
@@ -215,7 +215,9 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
     return read_attributed(config, store, read)
 
 
-def chargeback(config: Config, store: Store, ask: Ask, folder: Path, tell: Callable[[str], None] = lambda _: None) -> Bundle:
+def chargeback(
+    config: Config, store: Store, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None] = lambda _: None
+) -> Bundle:
     """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
     from gpucost.publish.chargeback import build
 
@@ -254,7 +256,9 @@ def rule_prices(config: Config, store: Store) -> RulePrices:
         return listed_prices(con, config)
 
 
-def unit_costs(config: Config, store: Store, ask: UnitAsk, build: Callable[[DuckDBPyConnection, UnitAsk], UnitView]) -> UnitView:
+def unit_costs(
+    config: Config, store: Store, ask: UnitQuery, build: Callable[[DuckDBPyConnection, UnitQuery], UnitView]
+) -> UnitView:
     """What a unit of work cost, as `build` (one of gpucost.report.units) tells, from an attribution that is up to date."""
     return read_attributed(config, store, lambda con: build(con, ask), ask.period)
 

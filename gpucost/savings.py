@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.findings import Answered, Findings, Question, ranked
+from gpucost.findings import Findings, WhatIfQuery, WhatIfResult, ranked
 from gpucost.periods import MS_PER_HOUR, is_month, iso, name_of
 from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario, Scope, idle_stretches, levels, read_fleet
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.spot.market import Market
 
 T = TypeVar("T")
-WhatIf = Callable[[Question], Scenario["Answer"]]
+WhatIf = Callable[[WhatIfQuery], Scenario["Answer"]]
 
 
 class _Prices(NamedTuple):
@@ -73,7 +73,7 @@ class _Scenarios:
             market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
             return _Prices(load_facts(con), list_offers(con), market, typical_rate(con))
 
-    def _narrowed(self, question: Question) -> Fleet:
+    def _narrowed(self, question: WhatIfQuery) -> Fleet:
         """The pods that the question is about, and their nodes; of a cluster alone all of its nodes."""
         fleet = self.fleet if question.cluster is None else self.fleet.in_clusters([question.cluster])
         if not question.workloads:
@@ -86,7 +86,7 @@ class _Scenarios:
         held = {(pod.cluster, pod.node.partition("#")[0]) for pod in pods}
         return Fleet(tuple(n for n in fleet.nodes if (n.cluster, n.name.partition("#")[0]) in held), pods)
 
-    def schedule(self, question: Question) -> Scenario[Answer]:
+    def schedule(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import schedule
         from gpucost.whatif.fleet import NOTEBOOKS
         from gpucost.whatif.schedule import OfficeHours, Rules
@@ -103,21 +103,21 @@ class _Scenarios:
         fleet = self._narrowed(question)
         return schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle)
 
-    def spot(self, question: Question) -> Scenario[Answer]:
+    def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif.spot import answer, simulate
 
         market, typical = self._prices.market, self._prices.typical
         fleet = self._narrowed(question)
-        query = simulate.Question(fleet, self.period_name, "", is_narrowed=True, market=market, typical=typical)
-        return answer.answer(simulate.Options(), query)
+        query = simulate.SimulationQuery(fleet, self.period_name, "", is_narrowed=True, market=market, typical=typical)
+        return answer.answer(simulate.SimulationOptions(), query)
 
-    def share(self, question: Question) -> Scenario[Answer]:
+    def share(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import share
 
         options = share.ShareOptions(share.Sizing(), self.config.currency, self.period_name, "")
         return share.answer(options, self._narrowed(question), self._levels, self._prices.facts)
 
-    def rightsize(self, question: Question) -> Scenario[Answer]:
+    def rightsize(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import rightsize
 
         facts, offers = self._prices.facts, self._prices.offers
@@ -157,7 +157,7 @@ def findings(config: Config, store: Store, period: Period, commit: WhatIf | None
     }
     asked = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
     results = zip(asked, evaluate(partial(costs_of, config), list(asked.values())), strict=True)
-    answers = {question: Answered(question, answer.today.cost, answer.saving) for question, answer in results if answer}
+    answers = {question: WhatIfResult(question, answer.today.cost, answer.saving) for question, answer in results if answer}
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 

@@ -1,4 +1,4 @@
--- reads: cells, nodes, collected, node_stops, price_spans, unseen_time; the span [span_from_ms, span_to_ms)
+-- reads: billing_intervals, nodes, collected, node_stops, price_spans, unseen_time; the span [span_from_ms, span_to_ms)
 -- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; not collected are those that a bill alone tells of
 -- invariant: node_segments of a node do not overlap; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
 CREATE OR REPLACE TEMP TABLE node_segments AS
@@ -36,7 +36,7 @@ told AS (
 cut AS (
     SELECT c.from_ms AS cell_from_ms, c.to_ms AS cell_to_ms, p.node_id, p.gpu_count, p.price_per_hour, p.price_source, p.price_as_of,
         p.gpu_fraction, p.cpu_fraction, p.up_ratio, p.is_collected, greatest(c.from_ms, p.from_ms) AS from_ms, least(c.to_ms, p.to_ms) AS to_ms
-    FROM told AS p JOIN cells AS c ON c.from_ms < p.to_ms AND p.from_ms < c.to_ms
+    FROM told AS p JOIN billing_intervals AS c ON c.from_ms < p.to_ms AND p.from_ms < c.to_ms
 )
 SELECT
     * EXCLUDE (gpu_fraction, cpu_fraction, up_ratio),

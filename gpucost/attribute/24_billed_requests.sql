@@ -1,10 +1,10 @@
--- reads: holdings, allocation_hosts, over_requested
+-- reads: allocation_segments, allocation_hosts, over_requested
 -- writes: billed_requests, one row per (holding, 'cpu' or 'memory'): cores or bytes x time that it pays for, less where more is requested than there is
 -- invariant: 0 < billed_unit_ms <= units x time held
 CREATE OR REPLACE TEMP TABLE billed_requests AS
 WITH requested AS (
     SELECT h.allocation_id, h.uid, h.node_id, h.segment_from_ms, h.from_ms, h.to_ms, r.part, r.units
-    FROM holdings AS h JOIN allocation_hosts AS r USING (allocation_id)
+    FROM allocation_segments AS h JOIN allocation_hosts AS r USING (allocation_id)
 ),
 excess AS (
     SELECT h.allocation_id, h.node_id, h.segment_from_ms, h.part,

@@ -41,7 +41,7 @@ earlier AS (
     FROM wanted
     WHERE prev_offset_ms IS NOT NULL
 ),
-voices AS (
+sample_validity AS (
     SELECT device_id, hour, value, offset_ms,
         CASE WHEN next_ms - offset_ms <= 2.5 * interval_ms THEN next_ms ELSE offset_ms + interval_ms END AS until_ms
     FROM (FROM alone UNION ALL BY NAME FROM together UNION ALL BY NAME FROM earlier)
@@ -51,5 +51,5 @@ SELECT v.device_id, v.hour,
     v.hour::BIGINT * 3600000 + least(v.until_ms, 3600000) AS to_ms,
     v.value < w.idle_below AS idle,
     v.value / w.full_scale AS utilization
-FROM voices AS v JOIN wanted AS w USING (device_id, hour)
+FROM sample_validity AS v JOIN wanted AS w USING (device_id, hour)
 WHERE v.until_ms > 0;

@@ -1,4 +1,4 @@
--- reads: amounts, node_segments, measures, unavailable, allocation_teams
+-- reads: allocated_costs, node_segments, measures, unavailable, allocation_teams
 -- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held or requested, and one for what was not collected
 -- invariant: per (cell, node) sum(cost + unallocated_cost + not_collected_cost) = node cost; active + idle + unmeasured = allocated
 CREATE OR REPLACE TEMP TABLE cell_costs AS
@@ -12,7 +12,7 @@ WITH measured AS (
         least(coalesce(u.gpu_ms, 0), a.gpu_ms) AS unavailable_gpu_ms,
         CASE WHEN m.idle_gpu_ms > 0 AND a.gpu_ms > 0 THEN (a.cost * (least(m.idle_gpu_ms, a.gpu_ms) / a.gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost,
         CASE l.price_source WHEN 'bill' THEN 0 ELSE a.cost END AS estimated_cost
-    FROM amounts AS a
+    FROM allocated_costs AS a
     JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms
     LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.segment_from_ms = a.segment_from_ms
     LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.segment_from_ms = a.segment_from_ms

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DAYS = "gpucost.attribute.days"
 _BASIS = "gpucost.attribute.basis"
 # Stages that charge cores and memory: they have nothing to do where no price is split.
-_HOST_STAGES = ("23_over_requested", "24_billed_requests", "53_host_shares", "54_host_amounts")
+_HOST_STAGES = ("23_over_requested", "24_billed_requests", "53_host_shares", "54_host_costs")
 # What costs anything lies in time that was collected, or that a bill tells of.
 _COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""

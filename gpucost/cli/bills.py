@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
-from gpucost.cli.output import tell_error
+from gpucost.cli.output import print_error
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.periods import Period, iso, parse_period
@@ -68,7 +68,7 @@ def chargeback(
     from gpucost import pipeline
     from gpucost.cli.report import bundle_blocks
     from gpucost.cli.waste import read_findings
-    from gpucost.publish.chargeback import Ask, read, replacing, write
+    from gpucost.publish.chargeback import ChargebackQuery, read, replacing, write
 
     settings, now = call.settings, call.now.replace(minute=0, second=0, microsecond=0)
     name, period, title = _month(call, now)
@@ -77,7 +77,7 @@ def chargeback(
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0
-    ask = Ask(
+    ask = ChargebackQuery(
         month=name,
         period=period,
         period_name=title,
@@ -99,7 +99,7 @@ def chargeback(
         options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
         # what --collect did not bring, it does not bring again
         fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
-        tell_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
+        print_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(IncompleteError.exit_code)
     if failed:
         raise typer.Exit(1)
@@ -203,7 +203,9 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     if not call.store.exists:
         return
     days = call.settings.prices.stale_after_days
-    wanting = pipeline.read_attributed(call.settings, call.store, lambda con: price.wanting(con, period, now, days), period)
+    wanting = pipeline.read_attributed(
+        call.settings, call.store, lambda con: price.missing_price_sources(con, period, now, days), period
+    )
     failed = False
     if spot := [provider for what, provider in wanting if what == "spot"]:
         failed = not collect.collect_spot_prices(call, spot)
@@ -264,12 +266,12 @@ def reconcile(
     )
     missing = missing_text(account.not_collected) if month < f"{call.now:%Y-%m}" else None
     if account.problems:
-        tell_error(
+        print_error(
             f"{month} is not reconciled: {'; '.join(account.problems)}",
             "gpucost reconcile --format json has every line and cause",
         )
     if missing:
-        tell_error(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
+        print_error(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
     if account.problems or missing:
         raise typer.Exit(IncompleteError.exit_code)
 

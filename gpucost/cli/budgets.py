@@ -176,7 +176,7 @@ def forecast(call: Call) -> None:
       gpucost forecast --month 2026-10 --team research
       gpucost forecast --format json
     """
-    from gpucost.report.forecast import HISTORY_DAYS, RANGE, ForecastAnswer, ForecastRow, Series
+    from gpucost.report.forecast import HISTORY_DAYS, RANGE, CostSeries, ForecastAnswer, ForecastRow
     from gpucost.report.forecast import forecast as foretell
 
     settings = call.settings
@@ -188,7 +188,7 @@ def forecast(call: Call) -> None:
         if team not in known:
             near = ", ".join(nearest(team, [name for name in known if name])[:8])
             raise GpucostError(f"no team {team!r} held GPUs in these weeks", f"--team takes one of: {near}" if near else None)
-    chosen = [known[name] for name in call.teams] or [*known.values(), Series("unallocated"), Series("fleet")]
+    chosen = [known[name] for name in call.teams] or [*known.values(), CostSeries("unallocated"), CostSeries("fleet")]
     rows = [foretell(days, series, month_days) for series in chosen]
     rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))
     whole = ForecastAnswer(

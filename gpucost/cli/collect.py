@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import note, tell_error
+from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpucost.collect.base import CollectResult
-    from gpucost.collect.prices import PriceResult, Replaced
+    from gpucost.collect.prices import PriceResult, ReplacedPrices
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
 
@@ -64,7 +64,7 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     for result in results:
         _print_run(call, result)
     for error in errors:
-        tell_error(error.message, error.fix)
+        print_error(error.message, error.fix)
     if errors or not all(result.ok for result in results):
         raise typer.Exit(1)
     if any(result.incomplete for result in results):
@@ -99,7 +99,7 @@ def _print_run(call: Call, result: CollectResult) -> None:
         call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
     note_findings(call, result.findings, SHOWN_OF_A_KIND, loud=_LOUD)
     for missing in result.incomplete[:SHOWN_OF_A_KIND]:
-        tell_error(f"{result.source}: lost for good: {missing}", None)
+        print_error(f"{result.source}: lost for good: {missing}", None)
     if result.incomplete:
         more = len(result.incomplete) - SHOWN_OF_A_KIND
         if more > 0:
@@ -115,7 +115,7 @@ def _print_metrics(call: Call, result: CollectResult, what: str) -> None:
 
 def _print_failed(result: CollectResult) -> None:
     for window in result.failed_windows:
-        tell_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
+        print_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
 
 
 def note_findings(
@@ -210,7 +210,7 @@ def _ask(call: Call, names: list[str] | None) -> bool:
             else:
                 _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, timezone=settings.tz))
         except SourceError as error:
-            tell_error(error.message, error.fix)
+            print_error(error.message, error.fix)
             complete = False
     return complete
 
@@ -335,11 +335,11 @@ def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
     if result.skipped:
         call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
     elif result.error:
-        tell_error(result.error.message, result.error.fix)
+        print_error(result.error.message, result.error.fix)
     return bool(result.skipped or result.error)
 
 
-def _replaced(price: Replaced) -> str:
+def _replaced(price: ReplacedPrices) -> str:
     """`p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0 %`."""
     years = f"{price.term_years} year{'s' if price.term_years > 1 else ''}" if price.term_years else ""
     words = (price.instance_type, price.purchase_option, years, price.payment_option, price.offering, price.region)

@@ -14,7 +14,7 @@ import typer
 
 from gpucost.cli.collect import SHOWN_OF_A_KIND, note_findings
 from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import tell_error
+from gpucost.cli.output import print_error
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def tell_run(call: Call, run: BillRun) -> None:
             )
     note_findings(call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them")
     for error in run.errors:
-        tell_error(error.message, error.fix)
+        print_error(error.message, error.fix)
 
 
 def _line(result: BillResult) -> str:

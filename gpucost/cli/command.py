@@ -19,10 +19,10 @@ from gpucost.cli.output import (
     drop_stdout,
     note,
     output_file,
+    print_error,
     put,
-    put_or_write,
     stdout_failed,
-    tell_error,
+    write_output,
     write_page,
     write_rows,
 )
@@ -240,7 +240,7 @@ class Call:
 
     def write(self, text: str) -> None:
         """Write the answer where -o says. Raises GpucostError where it cannot be written."""
-        put_or_write(text, self.target)
+        write_output(text, self.target)
 
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
@@ -432,7 +432,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
     """End the command with one message."""
-    tell_error(message, fix)
+    print_error(message, fix)
     raise typer.Exit(exit_code)
 
 

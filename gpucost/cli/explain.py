@@ -18,26 +18,26 @@ from gpucost.render.formatting import figure_text
 from gpucost.render.view import Line, Page, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
-    from gpucost.price.explain import NodePrice
+    from gpucost.price.explain import NodePriceRow
     from gpucost.report.explained import BilledMachine, CostExplained, NodeCost
 
 # When a file has a part in an answer, what it decides, and the file in the package; docs/attribution.md, docs/pricing.md and
 # docs/cost-basis.md have the rules.
 _STAGES = (
     ("always", "which pod has how many GPUs of which node, and when", "inventory/40_allocated.sql"),
-    ("always", "the same by stretches of one price", "attribute/20_holdings.sql"),
+    ("always", "the same by stretches of one price", "attribute/20_allocation_segments.sql"),
     ("always", "when they were active, idle or unmeasured", "attribute/34_measures.sql"),
     ("discounted", "what discounts take off", "price/bill/14_discount_rates.sql"),
     ("billed", "what the bill says of each machine and hour", "price/bill/30_billed_hours.sql"),
     ("always", "what a node costs at each moment", "price/50_node_prices.sql"),
     ("split", "what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql"),
     ("always", "each pod's share of what the node's GPUs cost", "attribute/50_shares.sql"),
-    ("always", "that share's cost", "attribute/51_amounts.sql"),
+    ("always", "that share's cost", "attribute/51_allocated_costs.sql"),
     ("split", "which cores and memory each pod pays for", "attribute/24_billed_requests.sql"),
     ("split", "its share of what those of the node cost", "attribute/53_host_shares.sql"),
-    ("split", "that share's cost", "attribute/54_host_amounts.sql"),
+    ("split", "that share's cost", "attribute/54_host_costs.sql"),
     ("always", "idle cost, and the team", "attribute/60_cell_costs.sql"),
-    ("always", "the sums of this period", "report/20_facts.sql"),
+    ("always", "the sums of this period", "report/20_cost_rows.sql"),
 )
 
 
@@ -373,7 +373,7 @@ def explain_node(
     )
 
 
-def _prices(answer: NodePrice) -> Iterator[Section]:
+def _prices(answer: NodePriceRow) -> Iterator[Section]:
     """Every price that fits the node, and what is made of the first."""
     from gpucost.price.explain import shown_price
 

@@ -24,10 +24,10 @@ def _run() -> None:
     try:
         app(prog_name="gpucost")
     except OSError as error:
-        from gpucost.cli.output import stdout_failed, tell_error
+        from gpucost.cli.output import print_error, stdout_failed
 
         # Commands tell their own; --help and --version only write.
-        tell_error(stdout_failed(error).message, None)
+        print_error(stdout_failed(error).message, None)
         sys.exit(1)
 
 

@@ -89,7 +89,7 @@ def _unwritable(target: Path | None, error: Exception) -> GpucostError:
     )
 
 
-def put_or_write(text: str, output: Path | None) -> None:
+def write_output(text: str, output: Path | None) -> None:
     """Write `text` to the file `output`, or to stdout where it is None. Raises GpucostError where it cannot be written."""
     if output is None:
         put(text, nl=False)
@@ -103,7 +103,7 @@ def write_text(text: str, output: Path) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def tell_error(message: str, fix: str | None) -> None:
+def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + message, err=True)
@@ -126,7 +126,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
         with atomic_write(file_needed(output)) as part:
             save_parquet(columns, rows, part)
     else:
-        put_or_write(render_rows(columns, rows, format), output)
+        write_output(render_rows(columns, rows, format), output)
 
 
 _WIDTH_WITHOUT_TERMINAL = 100
@@ -142,14 +142,14 @@ def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
     if markdown:
         from gpucost.render.markdown import render as to_markdown
 
-        put_or_write(to_markdown(page), output)
+        write_output(to_markdown(page), output)
         return
     from gpucost.render.terminal import render
 
     width = line_width(output) or (_WIDTH_WITHOUT_TERMINAL if page.coverage else None)
     draws = is_drawn(output)
     color, charts = draws and not os.environ.get("NO_COLOR"), draws and _can_spell("▇░▏▁")
-    put_or_write(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)
+    write_output(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)
 
 
 def is_drawn(output: Path | None) -> bool:

@@ -76,13 +76,13 @@ def prices(
       gpucost prices "A100 80GB" --all-regions --purchase-option spot --format csv -o a100.csv
     """
     from gpucost.price.fx import rates
-    from gpucost.price.listing import Asked, listing, overview
+    from gpucost.price.listing import PriceQuery, listing, overview
 
     settings = call.settings
     if name is None and (all_regions or superseded):
         option = "--all-regions" if all_regions else "--superseded"
         raise UsageError(f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}")
-    query = Asked(
+    query = PriceQuery(
         today=_today(settings.tz),
         currency=settings.currency,
         stale_after_days=settings.prices.stale_after_days,
@@ -302,10 +302,10 @@ def prices_history(
       gpucost prices history p5.48xlarge --region us-east-1 --from 2026-10-01
       gpucost prices history p3.2xlarge --zone us-east-1c --format json
     """
-    from gpucost.price.history import Question, history
+    from gpucost.price.history import HistoryQuery, history
 
     period = call.named_period[0] if call.named_period else None
-    question = Question(instance, zone, region, product, period, call.settings.prices.stale_after_days)
+    question = HistoryQuery(instance, zone, region, product, period, call.settings.prices.stale_after_days)
     with call.store.read() as con:
         zones = history(con, question, to_ms(call.now))
     records = [_renamed(asdict(zone)) for zone in zones]

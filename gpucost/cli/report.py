@@ -14,7 +14,7 @@ import typer
 from gpucost import pipeline
 from gpucost.cli import waste as _findings
 from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
-from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, put_or_write, stdout_failed, write_page
+from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, stdout_failed, write_output, write_page
 from gpucost.cli.unit import unit_table, work_title
 from gpucost.errors import IncompleteError, PriceError, UsageError
 from gpucost.periods import is_month
@@ -222,9 +222,9 @@ def write_report(view: ReportView, format: str, output: Path | None, blocks: Seq
     elif format == "html":
         from gpucost.render.html import render
 
-        put_or_write(render(view, blocks=blocks), output)
+        write_output(render(view, blocks=blocks), output)
     elif format in ("json", "csv"):
-        put_or_write(data.to_json(view) if format == "json" else data.to_csv(view), output)
+        write_output(data.to_json(view) if format == "json" else data.to_csv(view), output)
     else:
         write_page(view, output, markdown=format == "markdown")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.report.units.query import Item, UnitAsk, UnitView
+    from gpucost.report.units.query import Item, UnitQuery, UnitView
 
 _LISTED = 10  # rows that tables show of work without cost and cost without work
 # Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
@@ -63,18 +63,18 @@ _LAYOUT = "team namespace workload cluster period * written"
 
 def answer(
     call: Call,
-    build: Callable[[DuckDBPyConnection, UnitAsk], UnitView],
+    build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
     *,
     with_rows: bool | None = None,
     most: int | None = None,
 ) -> None:
     """Compute and write one answer. Raises GpucostError where the period holds nothing."""
     from gpucost import pipeline
-    from gpucost.report.units.query import UnitAsk
+    from gpucost.report.units.query import UnitQuery
 
     settings, (period, name, _) = call.settings, call.chosen
     whose = (call.teams, call.namespaces, call.workloads, call.clusters)
-    view = pipeline.unit_costs(settings, call.store, UnitAsk(period, name, call.tz, settings.currency, *whose), build)
+    view = pipeline.unit_costs(settings, call.store, UnitQuery(period, name, call.tz, settings.currency, *whose), build)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)

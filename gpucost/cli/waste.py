@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpucost.config.model import Config
-    from gpucost.findings import Finding, Findings, Question
+    from gpucost.findings import Finding, Findings, WhatIfQuery
     from gpucost.periods import Period
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
@@ -276,9 +276,9 @@ def headline(findings: Findings, currency: str) -> str:
     )
 
 
-def _commit(config: Config, period: Period, question: Question) -> Scenario[Answer]:
+def _commit(config: Config, period: Period, question: WhatIfQuery) -> Scenario[Answer]:
     """`whatif reserve` about the question's workloads."""
-    from gpucost.cli.whatif import Run, StoreOptions
+    from gpucost.cli.whatif import StoreOptions, WhatIfContext
     from gpucost.cli.whatif_commitments import stored_families
     from gpucost.whatif.reserve import answer
 
@@ -289,7 +289,7 @@ def _commit(config: Config, period: Period, question: Question) -> Scenario[Answ
         start=iso(period.start),
         end=iso(period.end),
     )
-    run = Run(lambda: config, asked, quiet=True)
+    run = WhatIfContext(lambda: config, asked, quiet=True)
     families, existing, name, assumptions = stored_families(run)
     return (yield from answer(families, existing, currency=config.currency, period=name, assumptions=assumptions))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args,
 import typer
 
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
-from gpucost.cli.output import line_width, note, put_or_write, write_rows, write_text
+from gpucost.cli.output import line_width, note, write_output, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
 from gpucost.whatif.fleet import Option, options_in
@@ -53,7 +53,7 @@ def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: 
     if format in FLAT:
         write_rows(("figure", "value"), _flat("", document), format, output)
     else:
-        put_or_write(text if format is RowFormat.json else _text(answer, format, output), output)
+        write_output(text if format is RowFormat.json else _text(answer, format, output), output)
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Run:
+class WhatIfContext:
     """A what-if under way: how the configuration is read, whose usage is asked for, and where the answer goes."""
 
     configured: Callable[[], Config]
@@ -309,7 +309,7 @@ class Run:
 def whatif_command(
     *, without: Collection[str] = (), more: Mapping[str, inspect.Parameter] = {}
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A what-if command: its parameter `run: Run` stands for the options that all share, less those named in `without`.
+    """A what-if command: its parameter `run: WhatIfContext` stands for the options that all share, less those named in `without`.
 
     A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
     `more` are options that the command takes as keywords.
@@ -331,7 +331,7 @@ def whatif_command(
                 )
             team, namespace, cluster = (list(names) or None for names in (call.teams, call.namespaces, call.clusters))
             asked = StoreOptions(team, namespace, workload, cluster, call.month, call.start, call.end, call.last)
-            run = Run(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
+            run = WhatIfContext(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
             for name, (kind, parts) in groups.items():
                 values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
                 fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
@@ -431,10 +431,10 @@ class ListPrices(NamedTuple):
         from datetime import datetime
 
         from gpucost.price.fx import rates
-        from gpucost.price.listing import Asked, listing
+        from gpucost.price.listing import PriceQuery, listing
 
         settings = self.settings
-        query = Asked(
+        query = PriceQuery(
             today=datetime.now(settings.tz).date(),
             currency=settings.currency,
             stale_after_days=settings.prices.stale_after_days,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
-from gpucost.cli.whatif import ListPrices, Run, list_prices, price, source_of, whatif_command
+from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
-from gpucost.whatif.burst import DescribedWork, Moving, Place, Work
+from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving
 from gpucost.whatif.fleet import GPUS_PER_NODE, Option, PricePer, node_price
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def whatif_burst(
     to_provider: Annotated[tuple[str, ...], Option("Only places of this cloud; repeatable.", "NAME")],
     moving: Moving,
     *,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Say whether low-priority work is worth moving to another region or cloud.
 
@@ -42,7 +42,7 @@ def whatif_burst(
     if run.is_described(described):
         with list_prices(run.settings) as listed:
             work = _described(described, listed, providers)
-        works: tuple[Work, ...] = (work,)
+        works: tuple[BurstWork, ...] = (work,)
         findings: tuple[str, ...] = ()
         period_name = f"{described.nodes} nodes for {described.hours:g} hours"
         use = Assumption("work", period_name, "", "option")
@@ -57,7 +57,7 @@ def whatif_burst(
     run.write(run.evaluate(result))
 
 
-def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> Work:
+def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> BurstWork:
     """The work that options describe, and its places. Raises UsageError where a price or a place is missing."""
     size, model, primary = float(given.gpus or GPUS_PER_NODE), given.gpu_model, None
     if given.instance_type is not None:
@@ -67,8 +67,8 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
         raise UsageError("--region needs --instance-type", "whose spot price it is, as in --instance-type a2-highgpu-8g")
     others = [] if model is None else _of_model(listed, model, size, providers)
     if given.spot_price is not None:
-        home = primary or Place("", "", given.spot_price, "option")
-        primary = Place(home.provider, home.region, _per_gpu(given.spot_price, given.price_per, size), "option")
+        home = primary or BurstPlace("", "", given.spot_price, "option")
+        primary = BurstPlace(home.provider, home.region, _per_gpu(given.spot_price, given.price_per, size), "option")
     if primary is None:
         raise UsageError(
             "the primary's spot price is missing", "--spot-price, or --instance-type and --region for its list price"
@@ -80,19 +80,19 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
             "there is no place to compare with", "--gpu-model or --instance-type finds some, --place NAME=MONEY gives one"
         )
     count = given.nodes
-    return Work("the described work", primary, count * size * given.hours, size, float(count), tuple(others))
+    return BurstWork("the described work", primary, count * size * given.hours, size, float(count), tuple(others))
 
 
 def _per_gpu(amount: Decimal, per: PricePer, gpus: float) -> Decimal:
     return node_price(amount, per, gpus) / Decimal(repr(gpus))
 
 
-def _given_place(text: str, per: PricePer, gpus: float) -> Place:
+def _given_place(text: str, per: PricePer, gpus: float) -> BurstPlace:
     name, _, value = text.rpartition("=")
     if not name.strip():
         raise UsageError(f"--place {text}: it is no NAME=MONEY", '--place "gcp us-east1=7.10"')
     provider, _, region = name.strip().partition(" ")
-    return Place(provider, region, _per_gpu(price("--place", text, value), per, gpus), "option")
+    return BurstPlace(provider, region, _per_gpu(price("--place", text, value), per, gpus), "option")
 
 
 def _primary(listed: ListPrices, instance_type: str, region: str | None) -> ListedPrice:
@@ -108,14 +108,14 @@ def _primary(listed: ListPrices, instance_type: str, region: str | None) -> List
     return rows[0]
 
 
-def _place(row: ListedPrice) -> Place:
+def _place(row: ListedPrice) -> BurstPlace:
     per_gpu = row.price_per_gpu_hour or row.price_per_hour
-    return Place(row.provider, row.region or "", per_gpu, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
+    return BurstPlace(row.provider, row.region or "", per_gpu, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
 
 
-def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[Place]:
+def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[BurstPlace]:
     """The cheapest place of each region that has instances with at least so many of these GPUs."""
-    cheapest: dict[tuple[str, str | None], Place] = {}
+    cheapest: dict[tuple[str, str | None], BurstPlace] = {}
     for row in listed.all(gpu_model, purchase_options=("spot",), providers=providers):
         if row.gpu_count is not None and row.gpu_count >= gpus:
             cheapest.setdefault((row.provider, row.region), _place(row))
@@ -124,7 +124,7 @@ def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[
 
 def _places_of_fleet(
     listed: ListPrices, fleet: Fleet, providers: tuple[str, ...]
-) -> tuple[dict[tuple[str, str, str], Place], dict[str, list[Place]]]:
+) -> tuple[dict[tuple[str, str, str], BurstPlace], dict[str, list[BurstPlace]]]:
     """The primaries' spot prices by (provider, region, GPU model), and every place of these models."""
     nodes = fleet.by_name
     most: dict[str, float] = {}
@@ -132,8 +132,8 @@ def _places_of_fleet(
         model = nodes[pod.place].gpu_model
         if model:
             most[model] = max(pod.gpus, most.get(model, 0.0))
-    primaries: dict[tuple[str, str, str], Place] = {}
-    places: dict[str, list[Place]] = {}
+    primaries: dict[tuple[str, str, str], BurstPlace] = {}
+    places: dict[str, list[BurstPlace]] = {}
     for model, gpus in most.items():
         try:
             places[model] = _of_model(listed, model, gpus, providers)

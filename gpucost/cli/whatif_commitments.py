@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from gpucost.cli.command import argument
 from gpucost.cli.output import note
 from gpucost.cli.prices import OWN_NODE
-from gpucost.cli.whatif import Run, list_prices, price, price_of_region, source_of, whatif_command
+from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.curve import described_curve
 from gpucost.whatif.fleet import GPUS_PER_NODE, Price, PricePer, node_price
-from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, Offers, Terms, Use, family_name
+from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
@@ -33,7 +33,7 @@ def whatif_buy(
     *,
     described: DescribedCloud,
     purchase: Purchase,
-    run: Run,
+    run: WhatIfContext,
     **own_node: str | None,
 ) -> None:
     """Say whether own nodes beside the cloud pay, how many, and from which month on.
@@ -80,7 +80,7 @@ def whatif_buy(
         note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}", quiet=run.quiet)
 
 
-def _described_price(run: Run, described: DescribedCloud, gpus: float) -> Price:
+def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float) -> Price:
     """What the cloud asks for as many GPUs as an own node has: given, else listed. Raises UsageError where it is not known."""
     if described.on_demand_price is not None:
         return Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
@@ -123,7 +123,7 @@ class GivenOffers(NamedTuple):
     discounts: dict[Terms, Decimal]
     per: PricePer
 
-    def over(self, use: Use) -> Use:
+    def over(self, use: ReservedUse) -> ReservedUse:
         """The same with these commitments to choose from; those listed where none is given."""
         on_demand = use.on_demand.per_node_hour
         offers = {
@@ -162,7 +162,7 @@ class _Listed(NamedTuple):
     offers: Offers
 
 
-def _listed_type(run: Run, instance_type: str, region: str) -> _Listed:
+def _listed_type(run: WhatIfContext, instance_type: str, region: str) -> _Listed:
     """Of the one place that has them. Raises UsageError where several do, GpucostError where nothing is called so."""
     with list_prices(run.settings) as listed:
         rows = listed.all(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
@@ -198,7 +198,7 @@ def _listed(rows: Sequence[ListedPrice]) -> _Listed:
 
 
 def stored_families(
-    run: Run, considered: Considered = _ALL, given: GivenOffers = _NONE
+    run: WhatIfContext, considered: Considered = _ALL, given: GivenOffers = _NONE
 ) -> tuple[tuple[Family, ...], Existing, str, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, the period, assumptions."""
     from gpucost.whatif.reserve import families_of, read_commitments
@@ -244,7 +244,7 @@ def stored_families(
 
 
 @whatif_command()
-def whatif_reserve(described: DescribedUse, considered: Considered, *, run: Run) -> None:
+def whatif_reserve(described: DescribedUse, considered: Considered, *, run: WhatIfContext) -> None:
     """Say which commitment costs least: how many instances, for how long, paid how.
 
     From the hourly curve of instances in use on demand: the store's, by instance family and region, or one described by options.
@@ -279,7 +279,9 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: Run)
     run.write(run.evaluate(result))
 
 
-def _described_family(run: Run, described: DescribedUse, considered: Considered, given: GivenOffers) -> tuple[Family, str]:
+def _described_family(
+    run: WhatIfContext, described: DescribedUse, considered: Considered, given: GivenOffers
+) -> tuple[Family, str]:
     """The nodes that options describe, with what could be committed; and the period. Raises UsageError without a price."""
     if max(len(considered.instance_type), len(considered.region)) > 1:
         raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
@@ -291,5 +293,5 @@ def _described_family(run: Run, described: DescribedUse, considered: Considered,
         on_demand = Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
     if on_demand is None:
         raise UsageError("the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices")
-    use = given.over(Use(kind or "node", gpus, on_demand, curve, listed.offers))
+    use = given.over(ReservedUse(kind or "node", gpus, on_demand, curve, listed.offers))
     return Family(listed.provider, place, family_name(kind) if kind else "nodes", (use,)), period_name

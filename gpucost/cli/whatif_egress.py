@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli.whatif import Run, whatif_command
+from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.egress import DescribedStarts, Transfer
@@ -33,7 +33,7 @@ def whatif_egress(
         SameData, typer.Option("--same-data", help="Of the store's pods: who downloads the same data, and shares a copy.")
     ] = SameData.workload,
     *,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Say what downloads at every pod start cost, and what a shared cache would save.
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli.output import put_or_write, write_rows
-from gpucost.cli.whatif import SCOPE, Run, saved_answers, whatif_command
+from gpucost.cli.output import write_output, write_rows
+from gpucost.cli.whatif import SCOPE, WhatIfContext, saved_answers, whatif_command
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.render.rows import FLAT, RowFormat, render_rows
@@ -20,7 +20,7 @@ def whatif_plan(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The plan, a TOML file.")] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a plan to start from.")] = False,
     *,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Say what several changes save together: shared GPUs, spot, schedules and other GPUs, in order, none counted twice.
 
@@ -42,7 +42,7 @@ def whatif_plan(
         from importlib.resources import files
 
         text = (files("gpucost.whatif") / "example-plan.toml").read_text(encoding="utf-8")
-        put_or_write(text, run.target)
+        write_output(text, run.target)
         return
 
     from dataclasses import replace
@@ -73,7 +73,7 @@ def whatif_compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A name given to --save, or a file of --format json.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another.")],
     *,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Put two saved answers side by side: costs, savings, other figures, and the assumptions in which they differ.
 
@@ -92,7 +92,7 @@ def whatif_compare(
     if run.format in FLAT:
         write_rows(("figure", "a", "b", "difference"), rows, run.format, run.target)
     elif run.format is RowFormat.json:
-        put_or_write(json.dumps(comparison, indent=2, ensure_ascii=False) + "\n", run.target)
+        write_output(json.dumps(comparison, indent=2, ensure_ascii=False) + "\n", run.target)
     else:
         end = "  \n" if run.format is RowFormat.markdown else "\n"
         heads = (f"{one['name']}: {one['title']}, {one['period']}{end}" for one in (comparison["a"], comparison["b"]))
@@ -101,7 +101,7 @@ def whatif_compare(
         parts = ["".join(heads), render_rows(columns, shown, run.format), *(f"{note}\n" for note in comparison["notes"])]
         if assumptions := [tuple(row.values()) for row in comparison["assumptions"]]:
             parts.append(render_rows(("assumed", first, second), assumptions, run.format))
-        put_or_write("\n".join(parts), run.target)
+        write_output("\n".join(parts), run.target)
 
 
 def _number(value: float | None) -> str:

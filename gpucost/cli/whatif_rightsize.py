@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli.whatif import Run, whatif_command
-from gpucost.whatif.rightsize import DescribedWork, Margins
+from gpucost.cli.whatif import WhatIfContext, whatif_command
+from gpucost.whatif.rightsize import DescribedLoad, Margins
 
 
 @whatif_command()
 def whatif_rightsize(
-    work: DescribedWork,
+    work: DescribedLoad,
     speeds: Annotated[
         Path | None, typer.Option("--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.")
     ] = None,
     same_model: Annotated[bool, typer.Option("--same-model", help="Keep GPU models, and change counts only.")] = False,
     *,
     margins: Margins,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Say which GPUs would do the same work for less: cost per unit of work, not per hour.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli.whatif import Run, flags_of, whatif_command
+from gpucost.cli.whatif import WhatIfContext, flags_of, whatif_command
 from gpucost.errors import GpucostError
 from gpucost.whatif.schedule import DescribedNodes, Rules
 
@@ -23,7 +23,7 @@ def whatif_schedule(
     ] = None,
     weekdays: Annotated[str, typer.Option("--weekdays", metavar="DAYS", help="Days with office hours.")] = "mon-fri",
     *,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Say what releasing idle GPUs, removing empty nodes or office hours would save, and who would wait.
 

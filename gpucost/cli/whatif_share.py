@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gpucost.cli.whatif import Run, whatif_command
+from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import UsageError
 from gpucost.whatif.share import DescribedPods, Sizing
 
@@ -17,7 +17,7 @@ def whatif_share(
     across_teams: Annotated[bool, typer.Option("--across-teams", help="Pods of several teams may share a GPU.")] = False,
     *,
     pods: DescribedPods,
-    run: Run,
+    run: WhatIfContext,
 ) -> None:
     """Say how many GPUs pods need when they share them, by time slicing, MPS or MIG, and what that saves.
 

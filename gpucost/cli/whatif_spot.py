@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.output import note
-from gpucost.cli.whatif import Run, Usage, store_or_empty, whatif_command
+from gpucost.cli.whatif import Usage, WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
 from gpucost.whatif.fleet import Option, hours_needed
 from gpucost.whatif.spot.answer import Described
-from gpucost.whatif.spot.simulate import Options, Target
+from gpucost.whatif.spot.simulate import SimulationOptions, Target
 
 if TYPE_CHECKING:
     from gpucost.periods import Period
-    from gpucost.whatif.spot.backtest import Replay
+    from gpucost.whatif.spot.backtest import SpotReplay
     from gpucost.whatif.spot.interruptions import Rate
     from gpucost.whatif.spot.market import Market
-    from gpucost.whatif.spot.simulate import Question
+    from gpucost.whatif.spot.simulate import SimulationQuery
 
 
 def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
@@ -40,11 +40,11 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
     return of_trace(trace)
 
 
-def job_replay(run: Run, fleet: Described, rate: Rate | None) -> Replay:
+def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
     from gpucost.whatif.fleet import Price, node_price
     from gpucost.whatif.spot.answer import find_place, known_price
-    from gpucost.whatif.spot.backtest import Replay, job_starts
+    from gpucost.whatif.spot.backtest import SpotReplay, job_starts
 
     if fleet.instance_type is None or fleet.hours is None:
         missing = "--instance-type" if fleet.instance_type is None else "--hours"
@@ -61,7 +61,7 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None) -> Replay:
     else:
         price = known_price(market, place, Target.on_demand)
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
-    return Replay(
+    return SpotReplay(
         jobs=jobs,
         currency=run.settings.currency,
         title=f"{fleet.hours:g} h on {fleet.nodes} {place.instance_type} replayed over spot prices",
@@ -72,13 +72,13 @@ def job_replay(run: Run, fleet: Described, rate: Rate | None) -> Replay:
     )
 
 
-def usage_replay(run: Run, rate: Rate | None) -> Replay:
+def usage_replay(run: WhatIfContext, rate: Rate | None) -> SpotReplay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
-    from gpucost.whatif.spot.backtest import Replay, node_jobs
+    from gpucost.whatif.spot.backtest import SpotReplay, node_jobs
 
     usage, market = _usage(run)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
-    return Replay(
+    return SpotReplay(
         jobs=jobs,
         currency=run.settings.currency,
         title=f"On-demand nodes of {usage.scope_name} replayed over spot prices",
@@ -90,14 +90,14 @@ def usage_replay(run: Run, rate: Rate | None) -> Replay:
     )
 
 
-def _usage(run: Run) -> tuple[Usage, Market]:
+def _usage(run: WhatIfContext) -> tuple[Usage, Market]:
     """Usage in the store, and what is known of its instance types."""
     usage = run.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
     return usage, _market(run, types, run.settings.prices.stale_after_days, usage.period)
 
 
-def _market(run: Run, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
+def _market(run: WhatIfContext, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
     from gpucost.price import load_offers
     from gpucost.whatif.spot.market import read_market
 
@@ -118,8 +118,8 @@ def whatif_spot(
         typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
     ] = None,
     *,
-    options: Options,
-    run: Run,
+    options: SimulationOptions,
+    run: WhatIfContext,
 ) -> None:
     """Say what moving on-demand usage to spot would save, interruptions counted.
 
@@ -161,14 +161,14 @@ def whatif_spot(
     run.write(run.evaluate(answer.answer(options, question)))
 
 
-def _from_store(run: Run, rate: Rate | None, fleet: Described) -> Question:
+def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> SimulationQuery:
     from gpucost.whatif.spot.market import typical_rate
-    from gpucost.whatif.spot.simulate import Question
+    from gpucost.whatif.spot.simulate import SimulationQuery
 
     usage, market = _usage(run)
     with run.store.read() as con:
         typical = typical_rate(con)
-    return Question(
+    return SimulationQuery(
         usage.fleet, usage.period_name, usage.scope_name, usage.is_narrowed, market, typical, rate, fleet.spot_price,
         fleet.price_per,
     )  # fmt: skip

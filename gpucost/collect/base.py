@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SourceFinding:
     """Something about the data that a reader should know. `fix` is one setting or command, where there is one."""
 
     level: Literal["warning", "note"]
@@ -59,7 +59,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingTime:
+class MissingSpan:
     """Time of a cluster that was not seen whole, and why."""
 
     cluster: str
@@ -93,12 +93,12 @@ class CollectResult:
     new_series: int = 0
     metrics: dict[str, MetricSamples] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
-    gaps: list[MissingTime] = field(default_factory=list)
-    incomplete: list[MissingTime] = field(default_factory=list)
+    gaps: list[MissingSpan] = field(default_factory=list)
+    incomplete: list[MissingSpan] = field(default_factory=list)
     asked_again: int = 0
     not_collected: Period | None = None
     failed_windows: list[FailedWindow] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SourceFinding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -252,7 +252,7 @@ Batch = TypeVar("Batch")
 Progress = Callable[[ProgressState], None]
 
 
-class SourceGone(SourceError):
+class SourceUnavailable(SourceError):
     """A source that will not answer the next window either: the rest of the run fails without being tried."""
 
 
@@ -321,7 +321,7 @@ class Collector(ABC, Generic[Batch]):
                     dropped.update(loaded.dropped)
                     self.learned(span, loaded)
             except SourceError as error:
-                gone = error if isinstance(error, SourceGone) else gone
+                gone = error if isinstance(error, SourceUnavailable) else gone
                 self._fail(result, span, error)
             done += span[1] - span[0]
             if progress is not None:
@@ -404,10 +404,10 @@ def note_gaps(
         why = f"{reason}; who stands at both ends held on" if is_bridged else reason
         seen = intersect([(start, min(end, newest))], result.spans)
         if sum(b - a for a, b in seen) > runs.SHORT_SILENCE_MS:
-            result.gaps.append(MissingTime(cluster, period_of((seen[0][0], seen[-1][1])), why, tuple(families)))
+            result.gaps.append(MissingSpan(cluster, period_of((seen[0][0], seen[-1][1])), why, tuple(families)))
         if not is_bridged and intersect(intersect([(start, end)], [closed]), final):
-            result.incomplete.append(MissingTime(cluster, period_of((start, min(end, closed[1]))), why, tuple(families)))
-    result.findings += [Finding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
+            result.incomplete.append(MissingSpan(cluster, period_of((start, min(end, closed[1]))), why, tuple(families)))
+    result.findings += [SourceFinding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
 
 
 def _closed_days(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:

@@ -226,7 +226,7 @@ class PriceLists(Section):
     vast: str = setting("https://console.vast.ai/api/v0/bundles/", "Vast.ai's search for offers.")
 
 
-class Focus(Section):
+class FocusSettings(Section):
     """FOCUS files of any provider."""
 
     exports: list[str] = setting([], "Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses.")
@@ -614,7 +614,7 @@ class Targets(Section):
     spot_ratio: Decimal = setting(Decimal("0.70"), "Least spot share of allocated GPU-hours.", ge=0, le=1)
 
 
-class Waste(Section):
+class WasteSettings(Section):
     """What counts as which kind of waste (docs/waste.md)."""
 
     target_utilization: float = setting(0.7, "How busy the replicas of a serving workload may be at its peak.", gt=0, le=1)
@@ -648,7 +648,7 @@ def _span_ms(span: str) -> int:
     return int(span[:-1]) * {"m": 1, "h": 60, "d": 24 * 60, "w": 168 * 60}[span[-1]] * 60_000
 
 
-class Unit(Section):
+class UnitSettings(Section):
     """A metric that counts units of work, and what its labels mean."""
 
     name: str = Field(min_length=1, description="What it is called; the name of a ready-made one replaces that.")
@@ -726,7 +726,7 @@ class Mlflow(Section):
         return self.name or self.url or "mlflow"
 
 
-_Named = PrometheusSource | SharedCost | Budget | Unit | ClusterHours
+_Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
 
 
 class Config(Section):
@@ -744,7 +744,7 @@ class Config(Section):
     gcp: Gcp = Gcp()
     azure: Azure = Azure()
     price_lists: PriceLists = PriceLists()
-    focus: Focus = Focus()
+    focus: FocusSettings = FocusSettings()
     idle: Idle = Idle()
     activity: Activity = Activity()
     mig: Mig = Mig()
@@ -753,13 +753,13 @@ class Config(Section):
     team_labels: TeamLabels = TeamLabels()
     teams: list[Team] = []
     workload_types: list[WorkloadTypeRule] = []
-    waste: Waste = Waste()
+    waste: WasteSettings = WasteSettings()
     findings: FindingsSettings = FindingsSettings()
     shared_costs: list[SharedCost] = []
     budgets: list[Budget] = []
     alerts: Alerts = Alerts()
     notify: Notify = Notify()
-    units: list[Unit] = []
+    units: list[UnitSettings] = []
     mlflow: Mlflow = Mlflow()
 
     _path: Path | None = PrivateAttr(default=None)

@@ -10,7 +10,7 @@ from gpucost.store import bill_files
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpucost.demo.fleet import Fleet
+    from gpucost.demo.fleet import DemoFleet
     from gpucost.periods import Period
 
 #: What bill.sql charges by; prices per hour are in it.
@@ -38,7 +38,7 @@ FILES = "cur-*.parquet"
 _BOOT, _DRAIN = 150, 630
 
 
-def write(fleet: Fleet, month: Period, folder: Path) -> Path:
+def write(fleet: DemoFleet, month: Period, folder: Path) -> Path:
     """Writes the bill of a month of the fleet into `folder`, in Parquet; returns its path."""
     path = folder / FILES.replace("*", f"{month.start:%Y-%m}")
     start, end = month.start_ms // 1000, month.end_ms // 1000

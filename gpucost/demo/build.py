@@ -14,14 +14,14 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.demo import bill
-from gpucost.demo.fleet import TEAMS, Series, months, plan
+from gpucost.demo.fleet import TEAMS, DemoSeries, months, plan
 from gpucost.demo.samples import samples
 from gpucost.demo.work import load_work
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from gpucost.store.metrics import Answer, SampleWindow, Threshold, load_window
+from gpucost.store.metrics import ReadAnswer, SampleWindow, Threshold, load_window
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"
@@ -141,15 +141,15 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
     return config
 
 
-def _answers(series: list[Series], start: int, end: int) -> Iterator[Answer]:
+def _answers(series: list[DemoSeries], start: int, end: int) -> Iterator[ReadAnswer]:
     """One answer per metric, as a server gives them."""
-    by_metric: dict[str, list[Series]] = {}
+    by_metric: dict[str, list[DemoSeries]] = {}
     for labels, times, values in series:
         low, high = np.searchsorted(times, [start // 1000, end // 1000])
         if high > low:
-            by_metric.setdefault(labels["__name__"], []).append(Series(labels, times[low:high], values[low:high]))
+            by_metric.setdefault(labels["__name__"], []).append(DemoSeries(labels, times[low:high], values[low:high]))
     for parts in by_metric.values():
-        yield Answer(
+        yield ReadAnswer(
             series=[part.labels for part in parts],
             series_index=np.repeat(np.arange(len(parts), dtype=np.int32), [len(part.times) for part in parts]),
             ts_ms=np.concatenate([part.times for part in parts]) * 1000,

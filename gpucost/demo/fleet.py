@@ -16,7 +16,7 @@ from gpucost.periods import Period, month_period
 Device = tuple[int, int | None]
 
 
-class Pool(NamedTuple):
+class DemoPool(NamedTuple):
     """Nodes of one kind. `mig` cuts every one of the first `cut_gpus` GPUs into profiles, by their instance's number."""
 
     instance_type: str
@@ -35,12 +35,12 @@ class Pool(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DemoNode:
     """A node that is up in [start, end); since `cordoned` nothing can be scheduled on it."""
 
     name: str
     machine: str
-    pool: Pool
+    pool: DemoPool
     uuids: tuple[str, ...]
     start: int
     end: int
@@ -48,7 +48,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class DemoPod:
     """A pod that holds devices of a node in [start, end).
 
     `parent` owns `owner`: the Deployment of a ReplicaSet, the CronJob of a Job. It `waits` so long for a node before `start`, and
@@ -58,7 +58,7 @@ class Pod:
     namespace: str
     name: str
     uid: str
-    node: Node
+    node: DemoNode
     devices: tuple[Device, ...]
     start: int
     end: int
@@ -76,17 +76,17 @@ class Pod:
 
 
 @dataclass(slots=True)
-class Fleet:
+class DemoFleet:
     """Everything that was there in the period; `silent` are nodes whose exporter could not be scraped, (from, to) by name."""
 
     start: int
     end: int
-    nodes: list[Node] = field(default_factory=list)
-    pods: list[Pod] = field(default_factory=list)
+    nodes: list[DemoNode] = field(default_factory=list)
+    pods: list[DemoPod] = field(default_factory=list)
     silent: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-class Series(NamedTuple):
+class DemoSeries(NamedTuple):
     """Labels with `__name__`, and samples in order of time (Unix seconds)."""
 
     labels: dict[str, str]
@@ -114,14 +114,14 @@ TEAMS: Mapping[str, tuple[str, ...]] = {
 HOUR, DAY = 3600, 86_400
 
 _CUT = ((2, "3g.20gb"), (3, "2g.10gb"), (7, "1g.5gb"), (8, "1g.5gb"))
-A100_SPOT = Pool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "spot", "us-east-1b", 12)
-A100 = Pool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "on_demand", "us-east-1a", 11)
+A100_SPOT = DemoPool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "spot", "us-east-1b", 12)
+A100 = DemoPool("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8, "on_demand", "us-east-1a", 11)
 A100_MIG = A100._replace(cut_gpus=4, mig=_CUT)
-H100_SPOT = Pool("p5.48xlarge", "NVIDIA H100 80GB HBM3", 8, "spot", "us-east-1c", 13)
-T4_SHARED = Pool("g4dn.12xlarge", "Tesla T4", 4, "on_demand", "us-east-1a", 21, replicas=4)
-T4_SPOT = Pool("g4dn.12xlarge", "Tesla T4", 4, "spot", "us-east-1b", 22)
-A10G = Pool("g5.12xlarge", "NVIDIA A10G", 4, "reserved", "us-east-1a", 31)
-A10G_SPOT = Pool("g5.12xlarge", "NVIDIA A10G", 4, "spot", "us-east-1c", 32)
+H100_SPOT = DemoPool("p5.48xlarge", "NVIDIA H100 80GB HBM3", 8, "spot", "us-east-1c", 13)
+T4_SHARED = DemoPool("g4dn.12xlarge", "Tesla T4", 4, "on_demand", "us-east-1a", 21, replicas=4)
+T4_SPOT = DemoPool("g4dn.12xlarge", "Tesla T4", 4, "spot", "us-east-1b", 22)
+A10G = DemoPool("g5.12xlarge", "NVIDIA A10G", 4, "reserved", "us-east-1a", 31)
+A10G_SPOT = DemoPool("g5.12xlarge", "NVIDIA A10G", 4, "spot", "us-east-1c", 32)
 
 
 class _Jobs(NamedTuple):
@@ -147,7 +147,7 @@ _EMBEDDINGS = _Jobs("recsys", ("embedding-refresh",), 5, 2.5, 0.1, "training")
 _FEATURES = _Jobs("recsys", ("features", "two-tower"), 4, 0.5, 0.12, "training")
 
 
-def plan(period: Period) -> Fleet:
+def plan(period: Period) -> DemoFleet:
     """The fleet of one whole month, or of several."""
     return _Planner(period).plan()
 
@@ -156,13 +156,13 @@ class _Planner:
     """One generator of random numbers serves all: what is drawn first is planned first."""
 
     def __init__(self, period: Period) -> None:
-        self.fleet = Fleet(period.start_ms // 1000, period.end_ms // 1000)
+        self.fleet = DemoFleet(period.start_ms // 1000, period.end_ms // 1000)
         #: what happens once a month happens in each: when they begin
         self.months = [month.start_ms // 1000 for month in months(period)]
         self.dice = np.random.default_rng([period.start.year, period.start.month])
         self.runs: dict[str, int] = {}
 
-    def plan(self) -> Fleet:
+    def plan(self) -> DemoFleet:
         """The fleet of the sample: its nodes and pods, team by team."""
         self._research()
         self._vision()
@@ -235,12 +235,12 @@ class _Planner:
             self._pod(node, "recsys", owner, range(4), *span, "narrow", phase="Succeeded", waits=5 * DAY, pulls=900)
             self._node(T4_SPOT, month + 20 * DAY, month + 24 * DAY, cordoned=month + 20 * DAY + 2 * HOUR)
 
-    def _spot(self, pool: Pool, days: float, *lanes: tuple[range, _Jobs]) -> None:
+    def _spot(self, pool: DemoPool, days: float, *lanes: tuple[range, _Jobs]) -> None:
         for node in self._spot_lives(pool, days):
             for gpus, jobs in lanes:
                 self._jobs(node, gpus, jobs)
 
-    def _spot_lives(self, pool: Pool, days: float) -> Iterator[Node]:
+    def _spot_lives(self, pool: DemoPool, days: float) -> Iterator[DemoNode]:
         """Nodes that follow one another, each until the cloud takes it back."""
         moment = self.fleet.start
         while moment < self.fleet.end - HOUR:
@@ -249,15 +249,15 @@ class _Planner:
             yield node
             moment = node.end + int(self.dice.integers(300, 2400))
 
-    def _node(self, pool: Pool, start: int, end: int, cordoned: int | None = None) -> Node:
+    def _node(self, pool: DemoPool, start: int, end: int, cordoned: int | None = None) -> DemoNode:
         host = int(self.dice.integers(4, 250)), int(self.dice.integers(4, 250))
         name = f"ip-10-{pool.subnet}-{host[0]}-{host[1]}.ec2.internal"
         uuids = tuple(f"GPU-{self._uuid()}" for _ in range(pool.gpus))
-        node = Node(name, f"aws:///{pool.zone}/i-0{self._hex(16)}", pool, uuids, start, end, cordoned)
+        node = DemoNode(name, f"aws:///{pool.zone}/i-0{self._hex(16)}", pool, uuids, start, end, cordoned)
         self.fleet.nodes.append(node)
         return node
 
-    def _jobs(self, node: Node, gpus: Iterable[int], jobs: _Jobs) -> None:
+    def _jobs(self, node: DemoNode, gpus: Iterable[int], jobs: _Jobs) -> None:
         moment = node.start + int(self.dice.exponential(jobs.pause_hours / 2 * HOUR))
         while moment < node.end - 600:
             name = jobs.names[int(self.dice.integers(len(jobs.names)))]
@@ -271,7 +271,7 @@ class _Planner:
             self._pod(node, jobs.namespace, owner, gpus, moment, min(stop, node.end), profile, phase=phase)
             moment = stop + 120 + int(self.dice.exponential(jobs.pause_hours * HOUR))
 
-    def _nightly(self, node: Node) -> None:
+    def _nightly(self, node: DemoNode) -> None:
         for day in range(self.fleet.start, self.fleet.end, DAY):
             begin = day + 2 * HOUR
             stop = begin + int(self.dice.integers(3 * HOUR, 6 * HOUR))
@@ -279,13 +279,13 @@ class _Planner:
                 owner, parent = ("Job", f"nightly-scoring-{begin // 60}"), ("CronJob", "nightly-scoring")
                 self._pod(node, "recsys", owner, (1, 2), begin, stop, "training", parent=parent, phase="Succeeded")
 
-    def _notebook(self, node: Node, who: str, gpu: int, start: int, end: int, profile: str) -> None:
+    def _notebook(self, node: DemoNode, who: str, gpu: int, start: int, end: int, profile: str) -> None:
         owner = ("StatefulSet", f"jupyter-{who}")
         self._pod(node, "ml-research", owner, (gpu,), start, end, profile, name=f"jupyter-{who}-0")
 
     def _deployment(
         self,
-        node: Node,
+        node: DemoNode,
         namespace: str,
         name: str,
         gpus: Iterable[int],
@@ -303,7 +303,7 @@ class _Planner:
 
     def _pod(
         self,
-        node: Node,
+        node: DemoNode,
         namespace: str,
         owner: tuple[str, str],
         gpus: Iterable[int],
@@ -317,7 +317,7 @@ class _Planner:
     ) -> None:
         name = name or f"{owner[1]}-{''.join(self.dice.choice(list('bcdfghjklmnpqrstvwxz2456789'), 5))}"
         devices = tuple((gpu, instance) for gpu in gpus)
-        self.fleet.pods.append(Pod(namespace, name, self._uuid(), node, devices, start, end, owner, profile, **more))
+        self.fleet.pods.append(DemoPod(namespace, name, self._uuid(), node, devices, start, end, owner, profile, **more))
 
     def _uuid(self) -> str:
         digits = self._hex(32)

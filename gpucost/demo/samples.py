@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from gpucost.demo.fleet import Device, Fleet, Pod, Series
+from gpucost.demo.fleet import DemoFleet, DemoPod, DemoSeries, Device
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -65,13 +65,13 @@ _QUEUES = (
 _BOUNDS = (1.0, 2.5, *(5.0 * 2**n for n in range(12)), math.inf)
 
 
-def _of_queue(metric: str, queue: str, times: Times, values: Floats | float, **labels: str) -> Series:
+def _of_queue(metric: str, queue: str, times: Times, values: Floats | float, **labels: str) -> DemoSeries:
     kueue = {"job": "kueue-controller-manager", "instance": "10.10.5.4:8443", "replica_role": "leader"}
     name = {"__name__": f"kueue_{metric}", **kueue, "cluster_queue": queue}
-    return Series(name | labels, times, np.broadcast_to(np.asarray(values, dtype=float), times.shape))
+    return DemoSeries(name | labels, times, np.broadcast_to(np.asarray(values, dtype=float), times.shape))
 
 
-def kueue(fleet: Fleet) -> Iterator[Series]:
+def kueue(fleet: DemoFleet) -> Iterator[DemoSeries]:
     """Its gauges, and the histogram of waits for admission, of jobs."""
     times = np.arange(fleet.start + 23, fleet.end, _STEP, dtype=np.int64)
     dice = np.random.default_rng([fleet.start, 7])
@@ -87,13 +87,13 @@ def kueue(fleet: Fleet) -> Iterator[Series]:
         yield from _histogram(queue, times, jobs, np.array(waits))
 
 
-def _histogram(queue: str, times: Times, jobs: list[Pod], waits: Floats) -> Iterator[Series]:
+def _histogram(queue: str, times: Times, jobs: list[DemoPod], waits: Floats) -> Iterator[DemoSeries]:
     starts = np.array([pod.start for pod in jobs])
     order = np.argsort(starts)
     starts, waits = starts[order], waits[order]
     admitted = np.searchsorted(starts, times, side="right")
 
-    def series(suffix: str, weights: Floats, **labels: str) -> Series:
+    def series(suffix: str, weights: Floats, **labels: str) -> DemoSeries:
         totals: Floats = np.concatenate(([0.0], np.cumsum(weights)))[admitted]
         return _of_queue(f"admission_wait_time_seconds_{suffix}", queue, times, totals, **labels)
 
@@ -118,7 +118,7 @@ _KSM = {"job": "kube-state-metrics", "instance": "10.10.3.17:8080"}
 _KSM_OFFSET = 17
 
 
-def samples(fleet: Fleet) -> Iterator[Series]:
+def samples(fleet: DemoFleet) -> Iterator[DemoSeries]:
     """Every series of the month."""
     yield from _nodes(fleet)
     yield from _pods(fleet)
@@ -130,12 +130,12 @@ def _ticks(offset: int, start: int, end: int) -> Times:
     return np.arange(start + (offset - start) % _STEP, end, _STEP, dtype=np.int64)
 
 
-def _state(name: str, start: int, end: int, value: float = 1, /, **labels: str) -> Series:
+def _state(name: str, start: int, end: int, value: float = 1, /, **labels: str) -> DemoSeries:
     times = _ticks(_KSM_OFFSET, start, end)
-    return Series({"__name__": f"kube_{name}", **_KSM, **labels}, times, np.full(len(times), float(value)))
+    return DemoSeries({"__name__": f"kube_{name}", **_KSM, **labels}, times, np.full(len(times), float(value)))
 
 
-def _nodes(fleet: Fleet) -> Iterator[Series]:
+def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
     for node in fleet.nodes:
         pool, name, span = node.pool, node.name, (node.start, node.end)
         yield _state("node_info", *span, node=name, provider_id=node.machine, kubelet_version="v1.34.2")
@@ -162,7 +162,7 @@ def _nodes(fleet: Fleet) -> Iterator[Series]:
                 yield _state(f"node_status_{what}", *span, units, node=name, resource=resource, unit="integer")
 
 
-def _pods(fleet: Fleet) -> Iterator[Series]:
+def _pods(fleet: DemoFleet) -> Iterator[DemoSeries]:
     owners: dict[tuple[str, str, str], tuple[tuple[str, str], int, int]] = {}
     for pod in fleet.pods:
         pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
@@ -196,8 +196,8 @@ def _pods(fleet: Fleet) -> Iterator[Series]:
 _WHOLE, _SLICE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
-def _devices(fleet: Fleet) -> Iterator[Series]:
-    held: dict[tuple[int, Device], list[Pod]] = {}
+def _devices(fleet: DemoFleet) -> Iterator[DemoSeries]:
+    held: dict[tuple[int, Device], list[DemoPod]] = {}
     for pod in fleet.pods:
         for device in pod.devices:
             held.setdefault((id(pod.node), device), []).append(pod)
@@ -222,7 +222,9 @@ def _devices(fleet: Fleet) -> Iterator[Series]:
                 yield from _device(labels, times, held.get((id(node), (gpu, instance)), []), (gpu, instance), dice)
 
 
-def _device(labels: dict[str, str], times: Times, pods: list[Pod], device: Device, dice: np.random.Generator) -> Iterator[Series]:
+def _device(
+    labels: dict[str, str], times: Times, pods: list[DemoPod], device: Device, dice: np.random.Generator
+) -> Iterator[DemoSeries]:
     """One series per pod that held the device, and one for when nobody did; pods at one time report the same values."""
     values, free = np.zeros(len(times)), np.ones(len(times), dtype=bool)
     spans = []
@@ -238,6 +240,8 @@ def _device(labels: dict[str, str], times: Times, pods: list[Pod], device: Devic
         values /= 100
     for pod, span in spans:
         if span.stop > span.start:
-            yield Series({**labels, "namespace": pod.namespace, "pod": pod.name, "container": "main"}, times[span], values[span])
+            yield DemoSeries(
+                {**labels, "namespace": pod.namespace, "pod": pod.name, "container": "main"}, times[span], values[span]
+            )
     if free.any():
-        yield Series(labels, times[free], values[free])
+        yield DemoSeries(labels, times[free], values[free])

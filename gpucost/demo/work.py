@@ -13,7 +13,7 @@ from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, l
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.demo.fleet import Fleet, Pod
+    from gpucost.demo.fleet import DemoFleet, DemoPod
 
 _HOUR, _LOOK = 3600, 900
 _SWEEP, _TRAINER, _MODEL = "tokenizer-sweep", "llama-sft", "llama-3-8b-instruct"
@@ -23,7 +23,7 @@ _REASONS = (("stop", 0.91), ("length", 0.07), ("abort", 0.02))
 _TOKENS = (("vllm-prompt-tokens", 780.0), ("vllm-generation-tokens", 214.0))
 
 
-def load_work(con: DuckDBPyConnection, fleet: Fleet, source: str, cluster: str) -> None:
+def load_work(con: DuckDBPyConnection, fleet: DemoFleet, source: str, cluster: str) -> None:
     """Loads the fleet's work, as gpucost collect progress would."""
     dice = np.random.default_rng([fleet.start, 6])
     batch = ProgressBatch()
@@ -44,7 +44,7 @@ def load_work(con: DuckDBPyConnection, fleet: Fleet, source: str, cluster: str) 
     runs.finish(con, run)
 
 
-def _epochs(pod: Pod, dice: np.random.Generator) -> tuple[list[int], list[float]]:
+def _epochs(pod: DemoPod, dice: np.random.Generator) -> tuple[list[int], list[float]]:
     """When (Unix seconds) how many epochs are done. A long run crashes once, and does its last two epochs again."""
     moment, done, crashed = pod.start + int(_WARM_UP_HOURS * _HOUR), 0, False
     times, values = [moment], [0.0]
@@ -59,7 +59,7 @@ def _epochs(pod: Pod, dice: np.random.Generator) -> tuple[list[int], list[float]
     return times, values
 
 
-def _counted(batch: ProgressBatch, pod: Pod, cluster: str) -> None:
+def _counted(batch: ProgressBatch, pod: DemoPod, cluster: str) -> None:
     """A counter of finished epochs."""
     unit = next(unit for unit in ready_made() if unit.name == "training-epochs")
     labels = {"namespace": pod.namespace, "pod": pod.name, "instance": f"{pod.name}:9100"}
@@ -68,7 +68,7 @@ def _counted(batch: ProgressBatch, pod: Pod, cluster: str) -> None:
         batch.add(series_of(unit, labels, cluster), moments * 1000, np.arange(len(moments), dtype=np.float64))
 
 
-def _tokens(batch: ProgressBatch, pod: Pod, cluster: str, dice: np.random.Generator) -> None:
+def _tokens(batch: ProgressBatch, pod: DemoPod, cluster: str, dice: np.random.Generator) -> None:
     """Counters of vLLM: the day's rhythm, hardly anybody at night."""
     times = np.arange(pod.start + 300, pod.end, _LOOK, dtype=np.int64)
     hour = times % 86_400 / _HOUR
@@ -85,7 +85,7 @@ def _tokens(batch: ProgressBatch, pod: Pod, cluster: str, dice: np.random.Genera
         batch.add(series_of(units[name], labels, cluster), times * 1000, np.floor(done * each))
 
 
-def _trained(pods: list[Pod], dice: np.random.Generator) -> tuple[list[ProgressRun], ProgressBatch]:
+def _trained(pods: list[DemoPod], dice: np.random.Generator) -> tuple[list[ProgressRun], ProgressBatch]:
     """A run of the tracker per job, with the epochs that it logged."""
     batch = ProgressBatch()
     tracked = []
@@ -104,7 +104,7 @@ def _trained(pods: list[Pod], dice: np.random.Generator) -> tuple[list[ProgressR
     return tracked, batch
 
 
-def _sweep(pods: list[Pod], dice: np.random.Generator) -> list[ProgressRun]:
+def _sweep(pods: list[DemoPod], dice: np.random.Generator) -> list[ProgressRun]:
     """One run per job of the sweep, and the run that holds them."""
     if not pods:
         return []

@@ -72,7 +72,7 @@ Claim = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhatIfQuery:
     """A what-if over the store's usage. `workloads` are globs; `options` are those of the command, in its own words."""
 
     command: str
@@ -94,10 +94,10 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class WhatIfResult:
     """What a what-if said, over the period."""
 
-    question: Question
+    question: WhatIfQuery
     cost: Decimal
     saving: Decimal
 
@@ -140,7 +140,7 @@ class Candidate:
 
     finding: Finding
     claims: frozenset[Claim]
-    questions: tuple[Question, ...] = ()
+    questions: tuple[WhatIfQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ _FREE = """
 SELECT cluster, coalesce(gpu_model, '') AS gpu_model, capacity_type, bucket,
     count(DISTINCT node) AS nodes, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
     arg_max(node, cost) AS dearest
-FROM waste_facts WHERE allocation_id IS NULL GROUP BY ALL ORDER BY ALL
+FROM waste_rows WHERE allocation_id IS NULL GROUP BY ALL ORDER BY ALL
 """
 _NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
@@ -199,7 +199,7 @@ Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
 
 
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
-    """Everything that may be worth a finding, of the temporary table waste_facts and the attributed tables."""
+    """Everything that may be worth a finding, of the temporary table waste_rows and the attributed tables."""
     load_devices(con, config.activity, period)
     workloads = answer_rows(con, __name__, "workloads", {"from_ms": period.start_ms, "to_ms": period.end_ms})
     return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config.tz).all())
@@ -299,7 +299,7 @@ class _Candidates:
         for cluster, rows in by_cluster.items():
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
-            question = Question("schedule", cluster if self.many else None, options=options)
+            question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
             yield self._of_free("empty_nodes", rows, "that nobody held for long", question)
 
     def _steady(self) -> Iterator[Candidate]:
@@ -313,7 +313,7 @@ class _Candidates:
             question = self._question("reserve", rows[0], names)
             yield self._on_demand("steady_on_demand", rows, ", ".join(names), "serves around the clock", question)
 
-    def _on_demand(self, kind: str, rows: Sequence[Row], subject: str, words: str, question: Question) -> Candidate:
+    def _on_demand(self, kind: str, rows: Sequence[Row], subject: str, words: str, question: WhatIfQuery) -> Candidate:
         waste = sum(row["on_demand_gpu_ms"] for row in rows), _total(row["on_demand_cost"] for row in rows)
         return self._candidate(kind, rows, subject, waste, "on demand", words, question)
 
@@ -329,7 +329,7 @@ class _Candidates:
             if row["bucket"] == bucket and row["cost"] > 0:
                 yield self._of_free(bucket, [row], words)
 
-    def _of_free(self, kind: str, rows: Sequence[Row], words: str, *questions: Question) -> Candidate:
+    def _of_free(self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery) -> Candidate:
         gpu_ms, cost, nodes = (
             sum(row["gpu_ms"] for row in rows),
             _total(row["cost"] for row in rows),
@@ -363,7 +363,7 @@ class _Candidates:
         waste: Wasted,
         what: str,
         words: str,
-        *questions: Question,
+        *questions: WhatIfQuery,
         bucket: str = "*",
     ) -> Candidate:
         held, active, idle = (sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle"))
@@ -392,8 +392,8 @@ class _Candidates:
         claims = frozenset[Claim]((row["cluster"], row["namespace"], row["workload"], bucket) for row in rows)
         return Candidate(finding, claims, questions)
 
-    def _question(self, command: str, row: Row, workloads: tuple[str, ...], options: Options = ()) -> Question:
-        return Question(command, row["cluster"] if self.many else None, row["namespace"], workloads, options)
+    def _question(self, command: str, row: Row, workloads: tuple[str, ...], options: Options = ()) -> WhatIfQuery:
+        return WhatIfQuery(command, row["cluster"] if self.many else None, row["namespace"], workloads, options)
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.tz):%Y-%m-%d %H:%M}"
@@ -451,7 +451,7 @@ def _bound(kind: str, **figures: Any) -> Finding:
 
 def ranked(
     candidates: Iterable[Candidate],
-    answers: Mapping[Question, Answered],
+    answers: Mapping[WhatIfQuery, WhatIfResult],
     *,
     months: Decimal,
     minimum: Decimal,

@@ -1,4 +1,4 @@
--- reads: cost_hourly, allocations, allocation_traits, nodes, waste_facts, activity_devices, blocks; $from_ms, $to_ms the period
+-- reads: cost_hourly, allocations, allocation_traits, nodes, waste_rows, activity_devices, blocks; $from_ms, $to_ms the period
 -- writes: nothing; answers the workloads of the period: whose, what they held, cost and wasted by bucket, how busy they were, when services were active
 -- invariant: one row per (cluster, namespace, workload); costs are those of cost_hourly; p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held of GPUs at 0 % all the while
 WITH cells AS (
@@ -30,7 +30,7 @@ workloads AS (
 ),
 wasted AS (
     SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
-    FROM waste_facts WHERE allocation_id IS NOT NULL GROUP BY ALL
+    FROM waste_rows WHERE allocation_id IS NOT NULL GROUP BY ALL
 ),
 buckets AS (
     SELECT cluster, namespace, workload, map_from_entries(list((bucket, (gpu_ms, cost)))) AS buckets FROM wasted GROUP BY ALL

@@ -1,14 +1,14 @@
--- reads: facts
--- writes: incarnations, one row per pod of a name that some series give without its uid: (cluster, namespace, pod, node, start), the uid it has or is given, and which samples are its own; facts, those of pods without uid: each once per pod that it speaks of, clipped to it
+-- reads: state_intervals
+-- writes: incarnations, one row per pod of a name that some series give without its uid: (cluster, namespace, pod, node, start), the uid it has or is given, and which samples are its own; state_intervals, those of pods without uid: each once per pod that it speaks of, clipped to it
 -- invariant: those of one name cover all time without overlap; each ends at its own last sample. A new one begins where the start changes; where no start is exported, with another node or after ten minutes of silence; every fact about a pod of a known name has a uid
 CREATE OR REPLACE TEMP TABLE incarnations AS
 WITH names AS MATERIALIZED (
-    SELECT DISTINCT cluster, namespace, pod FROM facts
+    SELECT DISTINCT cluster, namespace, pod FROM state_intervals
     WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_')
 ),
 -- most clusters have none, and then nothing is looked for
 named AS MATERIALIZED (
-    SELECT f.* FROM facts AS f JOIN names USING (cluster, namespace, pod)
+    SELECT f.* FROM state_intervals AS f JOIN names USING (cluster, namespace, pod)
     WHERE f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time', 'kube_pod_info')
 ),
 dated AS (
@@ -54,7 +54,7 @@ SELECT cluster, namespace, pod, uid IS NULL AS is_given, from_ms, to_ms,
     coalesce(uid, concat_ws('/', namespace, pod, node, strftime(epoch_ms(start_ms), '%Y-%m-%dT%H:%M:%SZ'))) AS uid
 FROM placed;
 
-INSERT INTO facts
+INSERT INTO state_intervals
 SELECT f.* REPLACE (
     coalesce(i.uid, f.namespace || '/' || f.pod) AS uid,
     greatest(f.first_ms, i.from_ms) - (f.first_ms - f.begin_ms) AS begin_ms,
@@ -62,8 +62,8 @@ SELECT f.* REPLACE (
     least(f.last_ms, i.to_ms - 1) AS last_ms,
     least(f.last_ms, i.to_ms - 1) + (f.end_ms - f.last_ms) AS end_ms
 )
-FROM facts AS f
+FROM state_intervals AS f
 LEFT JOIN incarnations AS i
     ON i.cluster = f.cluster AND i.namespace = f.namespace AND i.pod = f.pod AND i.from_ms <= f.last_ms AND f.first_ms < i.to_ms
 WHERE f.uid IS NULL AND f.namespace IS NOT NULL AND f.pod IS NOT NULL AND starts_with(f.metric, 'kube_pod_');
-DELETE FROM facts WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_');
+DELETE FROM state_intervals WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_');

@@ -1,4 +1,4 @@
--- reads: facts, series, blocks
+-- reads: state_intervals, series, blocks
 -- writes: family_spans, per (cluster, family) the stretches in which it was heard: 'state' is anything from kube-state-metrics, else 'nodes', 'pods', 'requests', 'phases'
 -- invariant: spans of one family are further apart than 10 minutes (2.5 scrape intervals, where those are longer); begin_ms < first_ms <= last_ms < end_ms
 CREATE OR REPLACE TEMP TABLE family_spans AS
@@ -8,7 +8,7 @@ WITH samples AS (
         WHEN metric = 'kube_pod_info' THEN 'pods'
         WHEN metric = 'kube_pod_status_phase' THEN 'phases'
         WHEN metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) THEN 'requests' END]) AS family
-    FROM facts
+    FROM state_intervals
     -- what kube-state-metrics says of itself comes from another port
     WHERE starts_with(metric, 'kube_') AND NOT starts_with(metric, 'kube_state_metrics_')
     UNION ALL
@@ -17,7 +17,7 @@ WITH samples AS (
         b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms,
         b.hour::BIGINT * 3600000 + b.last_offset_ms + coalesce(b.gap_ms, 60000), 'state'
     FROM blocks AS b JOIN series AS s USING (series_id)
-    WHERE s.cluster NOT IN (SELECT cluster FROM facts WHERE starts_with(metric, 'kube_'))
+    WHERE s.cluster NOT IN (SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_'))
 ),
 runs AS (
     -- what one target tells is scraped at once: most runs of its series are the same

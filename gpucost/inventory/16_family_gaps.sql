@@ -1,9 +1,9 @@
--- reads: family_spans, facts, claim_pods, device_series, blocks, settings
+-- reads: family_spans, state_intervals, claim_pods, device_series, blocks, settings
 -- writes: family_gaps, when kube-state-metrics was heard, but told nothing of nodes, pods, requests or phases though there were some
 -- invariant: from_ms < to_ms; that there were some is proven: the same object stands at both ends, another metric tells of one within, or a pod was bound long before it was seen
 CREATE OR REPLACE TEMP TABLE family_gaps AS
 WITH gpu_pods AS (
-    SELECT DISTINCT cluster, uid FROM facts
+    SELECT DISTINCT cluster, uid FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) AND uid IS NOT NULL
 ),
 ends AS (
@@ -34,7 +34,7 @@ pod_runs AS MATERIALIZED (
     SELECT f.cluster, f.uid, f.namespace, f.pod, f.begin_ms, f.first_ms, f.last_ms,
         CASE f.metric WHEN 'kube_pod_info' THEN 'pods' WHEN 'kube_pod_status_phase' THEN 'phases' ELSE 'requests' END AS family,
         f.metric = 'kube_pod_info' AND coalesce(f.node, '') <> '' AS is_bound
-    FROM facts AS f SEMI JOIN gpu_pods AS g ON g.cluster = f.cluster AND g.uid = f.uid
+    FROM state_intervals AS f SEMI JOIN gpu_pods AS g ON g.cluster = f.cluster AND g.uid = f.uid
     WHERE f.metric SIMILAR TO 'kube_pod_(info|status_phase|(init_)?container_resource_(requests|limits))'
         AND f.cluster IN (SELECT cluster FROM gaps)
 ),
@@ -43,7 +43,7 @@ objects AS (
     UNION ALL
     SELECT cluster, 'nodes', node || ' ' || coalesce(nullif(labels['provider_id'], ''), nullif(labels['system_uuid'], ''), value::VARCHAR),
         min(first_ms), max(last_ms)
-    FROM facts
+    FROM state_intervals
     WHERE metric IN ('kube_node_info', 'kube_node_created') AND cluster IN (SELECT cluster FROM gaps)
     GROUP BY ALL
 ),
@@ -53,13 +53,13 @@ others AS (
     UNION ALL
     SELECT cluster, uid FROM claim_pods
     UNION ALL
-    SELECT cluster, uid FROM facts
+    SELECT cluster, uid FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(annotations|(init_)?container_resource_(requests|limits))' AND cluster IN (SELECT cluster FROM gaps)
 ),
 -- pods that never asked for what a GPU that worked was given to; an exporter's own are of a DaemonSet, or are named on many hosts
 strangers AS MATERIALIZED (
     SELECT f.cluster, f.namespace, f.pod, f.first_ms, f.end_ms
-    FROM facts AS f ANTI JOIN others AS o ON o.cluster = f.cluster AND o.uid = f.uid
+    FROM state_intervals AS f ANTI JOIN others AS o ON o.cluster = f.cluster AND o.uid = f.uid
     WHERE f.metric = 'kube_pod_info' AND coalesce(f.node, '') <> '' AND f.labels['created_by_kind'] NOT IN ('DaemonSet', 'Node')
         AND f.cluster IN (SELECT cluster FROM gaps WHERE family = 'requests')
 ),
@@ -91,7 +91,7 @@ witnesses AS (
 unseen AS (
     SELECT p.cluster, (min(f.value) * 1000)::BIGINT AS from_ms, p.to_ms
     FROM (SELECT cluster, uid, min(begin_ms) AS to_ms FROM pod_runs GROUP BY ALL) AS p
-    JOIN facts AS f ON f.cluster = p.cluster AND f.uid = p.uid AND f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time')
+    JOIN state_intervals AS f ON f.cluster = p.cluster AND f.uid = p.uid AND f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time')
     GROUP BY p.cluster, p.uid, p.to_ms
 )
 SELECT DISTINCT g.cluster, g.family, g.from_ms, g.to_ms

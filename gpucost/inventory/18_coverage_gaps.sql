@@ -1,15 +1,15 @@
--- reads: facts, family_spans, family_gaps, settings, expected_clusters, loads, series, declared_off, accepted_gaps, asked_hours, coverage_gaps
+-- reads: state_intervals, family_spans, family_gaps, settings, expected_clusters, loads, series, declared_off, accepted_gaps, asked_hours, coverage_gaps
 -- writes: coverage_gaps (stored), what was not seen, what was bridged, what was meant to be off, and who signed it; collected (stored), per cluster the time that counts as collected: what lies between what was not collected or off
 -- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut where a declaration or an acceptance begins or ends; intervals of one cluster neither touch nor overlap; bridged time is within
 INSERT INTO coverage_gaps BY NAME
 WITH shards AS (
     SELECT cluster, unnest(range(value::BIGINT)) AS ordinal, value::BIGINT AS shards, first_ms, end_ms
-    FROM facts
+    FROM state_intervals
     WHERE metric = 'kube_state_metrics_total_shards' AND value BETWEEN 2 AND 1000
 ),
 shards_heard AS (
     SELECT cluster, coalesce(try_cast(labels['shard_ordinal'] AS BIGINT), value::BIGINT) AS ordinal, first_ms, last_ms, end_ms
-    FROM facts
+    FROM state_intervals
     WHERE metric = 'kube_state_metrics_shard_ordinal'
 ),
 -- where the one begins or ends, the other may

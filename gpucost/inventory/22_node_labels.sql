@@ -1,4 +1,4 @@
--- reads: label_spans
+-- reads: label_history
 -- writes: node_labels, one row per (node, span of unchanged labels): the labels, and what they say of its GPUs
 -- invariant: a node's spans cover all time without overlap; labels is not empty; nodes that export none have no row
 CREATE OR REPLACE TEMP TABLE node_labels AS
@@ -6,7 +6,7 @@ WITH spans AS (
     SELECT name::UBIGINT AS node_id, from_ms, to_ms, labels,
         coalesce(labels['label_nvidia_com_gpu_product'], labels['label_cloud_google_com_gke_accelerator'],
             labels['label_amd_com_gpu_product_name'], labels['label_karpenter_k8s_aws_instance_gpu_name']) AS product
-    FROM label_spans
+    FROM label_history
     WHERE kind = 'node'
 )
 SELECT node_id, from_ms, to_ms, labels, product,

@@ -1,9 +1,9 @@
--- reads: node_lives, device_series, facts
+-- reads: node_lifetimes, device_series, state_intervals
 -- writes: node_devices, one row per activity series and node life it was measured on, with device_id for (node, UUID, MIG instance)
 -- invariant: a series stands on one name at a time; a device_id belongs to one node life
 INSERT INTO node_devices BY NAME
 WITH names AS (
-    SELECT DISTINCT cluster, node FROM node_lives
+    SELECT DISTINCT cluster, node FROM node_lifetimes
 ),
 hosts AS (
     SELECT DISTINCT cluster, host, node_label FROM device_series
@@ -31,7 +31,7 @@ lost AS MATERIALIZED (
     WHERE pod IS NOT NULL
 ),
 bound AS MATERIALIZED (
-    SELECT cluster, namespace, pod, node, first_ms, last_ms, end_ms FROM facts
+    SELECT cluster, namespace, pod, node, first_ms, last_ms, end_ms FROM state_intervals
     WHERE metric = 'kube_pod_info' AND coalesce(node, '') <> '' AND (cluster, namespace, pod) IN (SELECT (cluster, namespace, pod) FROM lost)
 ),
 device_pods AS (
@@ -44,7 +44,7 @@ device_pods AS (
 placed AS MATERIALIZED (
     SELECT p.series_id, n.node_id, n.up_from_ms, n.up_to_ms
     FROM (FROM device_places UNION ALL FROM device_pods) AS p
-    JOIN node_lives AS n USING (cluster, node)
+    JOIN node_lifetimes AS n USING (cluster, node)
 )
 SELECT d.*, p.node_id, p.up_from_ms, p.up_to_ms, hash(p.node_id, d.uuid, d.gpu_instance_id) AS device_id
 FROM device_series AS d JOIN placed AS p USING (series_id)

@@ -1,4 +1,4 @@
--- reads: node_lives, node_labels, node_devices, facts, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
+-- reads: node_lifetimes, node_labels, node_devices, state_intervals, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
 -- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs; nodes (stored), one row per node life that has GPUs
 -- invariant: in node_facts gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_traits AS
@@ -19,7 +19,7 @@ WITH labeled AS (
             l.labels['label_eks_amazonaws_com_capacity_reservation_type']) AS in_block,
         coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_eks_amazonaws_com_capacity_reservation_id'],
             l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation
-    FROM node_lives AS n
+    FROM node_lifetimes AS n
     LEFT JOIN (
         -- a GPU that was lost is still one of the node's, and paid for
         SELECT * REPLACE (max(counted) OVER (PARTITION BY node_id, unit_profile, is_mig_single) AS counted) FROM node_labels
@@ -35,7 +35,7 @@ measured AS (
 offered AS (
     SELECT n.node_id, k.vendor, k.kind, k.resource, k.size, c.size AS cores, max(f.value) AS value, bool_or(v.resource IS NOT NULL) AS virtual
     FROM labeled AS n
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     JOIN resource_kinds AS k USING (resource)
     LEFT JOIN resources AS c ON k.kind = 'core' AND c.kind = 'core' AND regexp_full_match(lower(n.instance_type), c.instance_type)

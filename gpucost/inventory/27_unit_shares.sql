@@ -1,4 +1,4 @@
--- reads: node_facts, node_labels, facts, mig_profiles, settings, resource_kinds, resources, virtual_devices
+-- reads: node_facts, node_labels, state_intervals, mig_profiles, settings, resource_kinds, resources, virtual_devices
 -- writes: unit_shares, one row per (node, span of labels, resource): which part of a physical GPU one unit of it is
 -- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares; offered_share is what a unit of the node's capacity is
 INSERT INTO unit_shares BY NAME
@@ -13,7 +13,7 @@ capacities AS (
     SELECT s.node_id, s.from_ms, f.resource, arg_max(f.value, f.last_ms) AS units
     FROM spans AS s
     JOIN node_facts AS n USING (node_id)
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < least(n.up_to_ms, s.to_ms) AND greatest(n.up_from_ms, s.from_ms) <= f.last_ms
     WHERE f.value > 0 AND f.value < 1e6
     GROUP BY ALL
@@ -22,7 +22,7 @@ requested AS (
     SELECT DISTINCT s.node_id, s.from_ms, f.resource, NULL AS units
     FROM spans AS s
     JOIN node_facts AS n USING (node_id)
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node
     WHERE f.metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)'
 ),
 offered AS (

@@ -1,11 +1,11 @@
--- reads: node_facts, facts, catalog_instances
+-- reads: node_facts, state_intervals, catalog_instances
 -- writes: node_hosts, one row per (GPU node, 'cpu' or 'memory'): the cores or bytes it has; none where neither it nor the catalog tells
 -- invariant: units > 0; empty with the cost basis `node`
 INSERT INTO node_hosts BY NAME
 WITH reported AS (
     SELECT n.node_id, f.resource AS part, max(f.value) AS units
     FROM node_facts AS n
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     WHERE is_host_resource(f.resource)
     GROUP BY ALL

@@ -1,16 +1,16 @@
--- reads: facts, node_facts, coverage_gaps
+-- reads: state_intervals, node_facts, coverage_gaps
 -- writes: node_stops (stored), bridged time before a node booted: nothing tells that it ran
 -- invariant: at most one row per node and bridged gap; it begins with the gap and ends within it
 DELETE FROM node_stops;
 INSERT INTO node_stops BY NAME
 WITH addresses AS (
-    SELECT DISTINCT cluster, node, labels['internal_ip'] AS address FROM facts WHERE metric = 'kube_node_info' AND node IS NOT NULL
+    SELECT DISTINCT cluster, node, labels['internal_ip'] AS address FROM state_intervals WHERE metric = 'kube_node_info' AND node IS NOT NULL
     UNION
     SELECT DISTINCT cluster, node, node FROM node_facts
 ),
 boots AS (
     SELECT DISTINCT f.cluster, a.node, round(f.value * 1000)::BIGINT AS boot_ms
-    FROM facts AS f
+    FROM state_intervals AS f
     JOIN addresses AS a ON a.cluster = f.cluster AND a.address = coalesce(
         f.node, f.labels['nodename'], f.labels['kubernetes_node'], regexp_replace(f.labels['instance'], ':[0-9]+$', ''))
     WHERE f.metric = 'node_boot_time_seconds'

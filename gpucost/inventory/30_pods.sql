@@ -1,9 +1,9 @@
--- reads: facts, node_devices, claim_pods
+-- reads: state_intervals, node_devices, claim_pods
 -- writes: pods, one row per pod (cluster, uid) that asks for GPUs (or for what else the cost basis charges) and was bound to a node, with the interval it held them, until when it was seen Pending and whether it failed
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
 WITH named AS (
-    SELECT * FROM facts WHERE uid IS NOT NULL
+    SELECT * FROM state_intervals WHERE uid IS NOT NULL
 ),
 asking AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, bool_or(is_accelerator(resource)) AS asks_gpus

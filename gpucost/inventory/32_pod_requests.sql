@@ -1,17 +1,17 @@
--- reads: facts
+-- reads: state_intervals
 -- writes: container_requests, one row per (container, resource): how many units it asks for; starting is true of what ends before others begin; pod_requests, one row per (pod, resource): how many units the pod holds (cores and bytes where the cost basis charges them)
 -- invariant: units > 0; units = max(sum of containers + sidecars, largest init container)
 CREATE OR REPLACE TEMP TABLE container_requests AS
 WITH requested AS (
     -- requests equal limits for these resources: whichever is exported, and however often
     SELECT cluster, uid, container, resource, metric LIKE 'kube\_pod\_init\_%' ESCAPE '\' AS init, max(value) AS units
-    FROM facts
+    FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND uid IS NOT NULL
         AND (is_accelerator(resource) OR is_unlisted(resource) OR (is_host_resource(resource) AND metric LIKE '%requests'))
     GROUP BY ALL
 ),
 sidecars AS (
-    SELECT DISTINCT cluster, uid, container FROM facts
+    SELECT DISTINCT cluster, uid, container FROM state_intervals
     WHERE metric = 'kube_pod_init_container_info' AND labels['restart_policy'] = 'Always'
 )
 SELECT a.cluster, a.uid, a.container, a.resource, a.init AND s.container IS NULL AS starting, a.units

@@ -1,4 +1,4 @@
--- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, facts, gpu_models, settings
+-- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, state_intervals, gpu_models, settings
 -- writes: pod_annotations, one row per pod on a GPU node that asks by annotations alone: devices and the part of each, cut to what the node has; pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations
 -- invariant: 0 < gpus; gpus <= units where devices are counted; is_guessed where a device's memory is not known: it counts whole
 CREATE OR REPLACE TEMP TABLE pod_annotations AS
@@ -8,7 +8,7 @@ WITH annotations AS (
         coalesce(arg_max(a.labels['annotation_gpu_fraction_num_devices'], a.last_ms), '') AS devices_text,
         coalesce(arg_max(a.labels['annotation_gpu_fraction'], a.last_ms), '') AS fraction_text,
         coalesce(arg_max(a.labels['annotation_gpu_memory'], a.last_ms), '') AS mib_text
-    FROM facts AS a
+    FROM state_intervals AS a
     JOIN pod_nodes AS p USING (cluster, uid)
     JOIN node_facts AS n USING (node_id)
     LEFT JOIN gpu_models AS m USING (gpu_model)
@@ -38,7 +38,7 @@ memories AS (
     -- what the node offers of it, over its devices: a scaled or shrunk memory shows there alone
     SELECT n.node_id, f.resource, max(f.value) / n.gpu_count AS units
     FROM node_facts AS n
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     JOIN resource_kinds AS k USING (resource)
     WHERE k.kind IN ('memory', 'total_memory') AND f.value > 0

@@ -1,4 +1,4 @@
--- reads: node_devices, series, pods, pod_nodes, node_facts, pod_requests, claim_pods, claim_series, facts, resources
+-- reads: node_devices, series, pods, pod_nodes, node_facts, pod_requests, claim_pods, claim_series, state_intervals, resources
 -- writes: claim_shares, what a pod holds by claims, one row per (pod, stretch without change, whether of slices): a device that several pods claim is split evenly among those that run
 -- invariant: from_ms < to_ms; a pod's stretches cover its life without gap or overlap; per device and moment the parts of its pods add up to the device's
 CREATE OR REPLACE TEMP TABLE claim_shares AS
@@ -20,7 +20,7 @@ allocated_devices AS (
     SELECT DISTINCT f.cluster, f.namespace AS claim_namespace, f.labels[s.claim] AS claim, f.labels[s.pool] AS pool,
         f.labels[s.pool] || ' ' || f.labels[s.device] AS device,
         compute_slices(regexp_extract(f.labels[s.device], 'mig-([0-9]+g)', 1)) AS slices, f.first_ms, f.last_ms
-    FROM facts AS f
+    FROM state_intervals AS f
     JOIN claim_series AS s ON s.metric = f.metric AND s.kind = 'device'
     JOIN resources AS r ON r.kind = 'claim' AND regexp_full_match(f.labels[s.driver], r.pattern)
     WHERE f.value > 0

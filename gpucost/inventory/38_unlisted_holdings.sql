@@ -1,11 +1,11 @@
--- reads: pods, pod_requests, node_traits, facts, collected, unlisted_holdings
+-- reads: pods, pod_requests, node_traits, state_intervals, collected, unlisted_holdings
 -- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it; unlisted_nodes, the nodes without known accelerators on which pods held what no table knows, as nodes are stored
 -- invariant: from_ms < to_ms; 0 < part <= 1; no unlisted node is in node_facts
 INSERT INTO unlisted_holdings BY NAME
 WITH offered AS (
     SELECT n.node_id, f.resource, max(f.value) AS units
     FROM node_traits AS n
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     WHERE is_unlisted(f.resource) AND f.value > 0
     GROUP BY ALL

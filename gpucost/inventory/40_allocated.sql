@@ -1,4 +1,4 @@
--- reads: pods, pod_nodes, pod_units, claim_shares, pod_requests, facts
+-- reads: pods, pod_nodes, pod_units, claim_shares, pod_requests, state_intervals
 -- writes: allocated, one row per pod that held GPUs: where, from when to when, how many, for which workload; with 0 GPUs those that the cost basis charges for cores and memory alone; allocations (stored), one row per pod that held GPUs; allocation_hosts, one row per (allocation, 'cpu' or 'memory'): the cores or bytes that it holds by request
 -- invariant: one row per (cluster, uid), and one more each time that others join or leave a claim that it shares; gpus >= 0; held_from_ms < held_to_ms; allocation_hosts has units > 0, and is empty with the cost basis `node`
 CREATE OR REPLACE TEMP TABLE allocated AS
@@ -6,17 +6,17 @@ WITH controllers AS (
     SELECT cluster, namespace, uid,
         arg_max(labels['owner_kind'], (labels['owner_is_controller'] = 'true', last_ms)) AS kind,
         arg_max(labels['owner_name'], (labels['owner_is_controller'] = 'true', last_ms)) AS name
-    FROM facts
+    FROM state_intervals
     WHERE metric = 'kube_pod_owner' AND uid IS NOT NULL AND coalesce(labels['owner_kind'], '<none>') <> '<none>'
     GROUP BY ALL
 ),
 above AS (
     SELECT cluster, namespace, 'ReplicaSet' AS kind, labels['replicaset'] AS name, labels['owner_kind'] AS owner_kind,
         labels['owner_name'] AS owner_name, last_ms
-    FROM facts WHERE metric = 'kube_replicaset_owner'
+    FROM state_intervals WHERE metric = 'kube_replicaset_owner'
     UNION ALL
     SELECT cluster, namespace, 'Job', labels['job_name'], labels['owner_kind'], labels['owner_name'], last_ms
-    FROM facts WHERE metric = 'kube_job_owner'
+    FROM state_intervals WHERE metric = 'kube_job_owner'
 ),
 parents AS (
     SELECT cluster, namespace, kind, name, arg_max(owner_kind, last_ms) AS owner_kind, arg_max(owner_name, last_ms) AS owner_name

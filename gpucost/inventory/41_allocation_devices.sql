@@ -1,9 +1,9 @@
--- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, facts, node_devices, node_facts, blocks, unit_shares
+-- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, state_intervals, node_devices, node_facts, blocks, unit_shares
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 INSERT INTO allocation_devices BY NAME
 WITH groups AS (
-    SELECT DISTINCT cluster, uid, labels['label_runai_gpu_group'] AS gpu_group FROM facts
+    SELECT DISTINCT cluster, uid, labels['label_runai_gpu_group'] AS gpu_group FROM state_intervals
     WHERE metric = 'kube_pod_labels' AND labels['label_runai_gpu_group'] IS NOT NULL
 ),
 reserving AS (

@@ -1,4 +1,4 @@
--- reads: allocated, label_spans, facts, type_rules, pods
+-- reads: allocated, label_history, state_intervals, type_rules, pods
 -- writes: allocation_traits (stored), one row per allocation: its type, when it began to run, whether it failed
 -- invariant: held_from_ms <= started_ms <= held_to_ms; docs/waste.md lists the rules in this order
 INSERT INTO allocation_traits BY NAME
@@ -15,7 +15,7 @@ WITH kinds (kind, type) AS (
 ),
 images AS (
     SELECT f.cluster, f.uid, string_agg(DISTINCT lower(coalesce(nullif(f.labels['image_spec'], ''), f.labels['image'])), ' ') AS images
-    FROM facts AS f SEMI JOIN allocated AS a ON a.cluster = f.cluster AND a.uid = f.uid
+    FROM state_intervals AS f SEMI JOIN allocated AS a ON a.cluster = f.cluster AND a.uid = f.uid
     WHERE f.metric = 'kube_pod_container_info'
     GROUP BY ALL
 ),
@@ -29,7 +29,7 @@ described AS (
         coalesce(i.images, '') AS images
     FROM allocated AS a
     LEFT JOIN (
-        FROM label_spans WHERE kind = 'pod' QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY from_ms DESC) = 1
+        FROM label_history WHERE kind = 'pod' QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY from_ms DESC) = 1
     ) AS l ON l.cluster = a.cluster AND l.name = a.uid
     LEFT JOIN images AS i ON i.cluster = a.cluster AND i.uid = a.uid
     LEFT JOIN kinds AS k ON k.kind = a.workload_kind

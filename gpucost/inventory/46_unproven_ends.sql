@@ -1,15 +1,15 @@
--- reads: allocated, facts
+-- reads: allocated, state_intervals
 -- writes: unproven_ends, one row per allocation that may have ended before its requests did: from the last sample of its phase on, or later from when one of its containers had ended
 -- invariant: held_from_ms <= from_ms < to_ms = held_to_ms; none where a terminal phase was seen, or phases were scraped to within ten minutes of the end
 INSERT INTO unproven_ends BY NAME
 WITH phases AS (
     SELECT cluster, uid, max(end_ms) AS end_ms, bool_or(labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS is_terminal
-    FROM facts
+    FROM state_intervals
     WHERE metric = 'kube_pod_status_phase' AND uid IS NOT NULL
     GROUP BY ALL
 ),
 completions AS (
-    SELECT cluster, uid, min(value) * 1000 AS at_ms FROM facts WHERE metric = 'kube_pod_completion_time' AND uid IS NOT NULL GROUP BY ALL
+    SELECT cluster, uid, min(value) * 1000 AS at_ms FROM state_intervals WHERE metric = 'kube_pod_completion_time' AND uid IS NOT NULL GROUP BY ALL
 ),
 pods AS (
     SELECT a.allocation_id, a.cluster, a.held_to_ms,

@@ -1,4 +1,4 @@
--- reads: allocated, label_spans, settings, team_globs, team_values, node_facts, bill_rows, team_categories; the variable has_team_categories
+-- reads: allocated, label_history, settings, team_globs, team_values, node_facts, bill_rows, team_categories; the variable has_team_categories
 -- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
 -- invariant: an allocation's spans cover all time since ever without overlap; team is never null
 INSERT INTO allocation_teams BY NAME
@@ -31,12 +31,12 @@ pieces AS (
         greatest(coalesce(p.from_ms, 0), coalesce(n.from_ms, 0), 0) AS from_ms,
         least(coalesce(p.to_ms, 9223372036854775807), coalesce(n.to_ms, 9223372036854775807)) AS to_ms
     FROM allocated AS a
-    LEFT JOIN label_spans AS p ON p.kind = 'pod' AND p.cluster = a.cluster AND p.name = a.uid
-    LEFT JOIN label_spans AS n ON n.kind = 'namespace' AND n.cluster = a.cluster AND n.name = a.namespace
+    LEFT JOIN label_history AS p ON p.kind = 'pod' AND p.cluster = a.cluster AND p.name = a.uid
+    LEFT JOIN label_history AS n ON n.kind = 'namespace' AND n.cluster = a.cluster AND n.name = a.namespace
     LEFT JOIN category_teams AS k USING (node_id)
 ),
 exported AS (
-    SELECT DISTINCT s.cluster FROM label_spans AS s CROSS JOIN settings AS c
+    SELECT DISTINCT s.cluster FROM label_history AS s CROSS JOIN settings AS c
     WHERE s.kind = 'namespace' AND s.labels[c.team_namespace_label] IS NOT NULL
 ),
 labeled AS (

@@ -1,4 +1,4 @@
--- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_shares, claim_series, resource_kinds, collected, node_facts, facts
+-- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_shares, claim_series, resource_kinds, collected, node_facts, state_intervals
 -- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
 INSERT INTO warnings BY NAME
@@ -50,7 +50,7 @@ WITH doubtful AS (
     JOIN pod_requests AS r USING (cluster, uid)
     JOIN resource_kinds AS k ON k.resource = r.resource AND k.devices = q.resource AND k.kind = 'total_memory'
     WHERE NOT q.is_guessed AND NOT EXISTS (
-        FROM node_facts AS f JOIN facts AS c ON c.cluster = f.cluster AND c.node = f.node AND c.metric = 'kube_node_status_capacity'
+        FROM node_facts AS f JOIN state_intervals AS c ON c.cluster = f.cluster AND c.node = f.node AND c.metric = 'kube_node_status_capacity'
         WHERE f.node_id = n.node_id AND c.resource = k.devices)
     UNION ALL
     SELECT 'hidden_fractions', r.cluster, r.uid, r.namespace, u.gpus,
@@ -71,7 +71,7 @@ WITH doubtful AS (
     ANTI JOIN (FROM pod_requests WHERE is_accelerator(resource)) AS r ON r.cluster = c.cluster AND r.uid = c.uid
     -- a claim of a network interface, say, is no matter
     WHERE NOT EXISTS (
-        FROM facts AS f JOIN claim_series AS s ON s.metric = f.metric AND s.kind = 'device'
+        FROM state_intervals AS f JOIN claim_series AS s ON s.metric = f.metric AND s.kind = 'device'
         WHERE f.cluster = c.cluster AND f.namespace = c.namespace AND f.labels[s.claim] = c.claim)
 ),
 timed AS (

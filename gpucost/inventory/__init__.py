@@ -114,8 +114,8 @@ def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, st
     `needs` are the metrics and labels that a warning tells of where they are missing: kind, metric, what is lost, what mends it.
     """
     con.execute(
-        "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM node_leftovers; "
-        "DELETE FROM pending_requests; DELETE FROM collected; DELETE FROM coverage_gaps; DELETE FROM warnings"
+        "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "
+        "DELETE FROM pending_pods; DELETE FROM collected; DELETE FROM coverage_gaps; DELETE FROM warnings"
     )
     declare(con)
     load_catalog(con)

@@ -1,11 +1,11 @@
 -- reads: nodes
--- writes: settings, facts, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams
+-- writes: settings, state_intervals, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams
 -- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, device_metric VARCHAR, device_scale DOUBLE, mig_metric VARCHAR, mig_scale DOUBLE, mig_share VARCHAR,
     max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
     team_pod_label VARCHAR);
-CREATE OR REPLACE TEMP TABLE facts (
+CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
 CREATE OR REPLACE TEMP TABLE node_devices (

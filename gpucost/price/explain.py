@@ -62,7 +62,7 @@ def _difference(more: int, less: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PricedNode:
     """A node's life and what decides its price."""
 
     node_id: int
@@ -80,7 +80,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PriceCandidate:
     """A price that fits a node at a moment, per hour of the whole node, before rates and discounts."""
 
     price_per_hour: Decimal
@@ -105,13 +105,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class NodePrice:
+class NodePriceRow:
     """The answer. Prices are in `currency`; null where nothing prices the node then, and `fix` says what would."""
 
-    node: Node
+    node: PricedNode
     at: datetime
     currency: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[PriceCandidate, ...]
     steps: tuple[Step, ...]
     price_per_hour: Decimal | None
     fix: str | None
@@ -122,7 +122,7 @@ class NodePrice:
         return None if self.price_per_hour is None else self.price_per_hour / Decimal(repr(self.node.gpu_count))
 
 
-def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None) -> NodePrice:
+def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:
     """The price of a node at a moment, its last one where `at` is None; `con` may be read-only.
 
     Raises UsageError for a name that no node, or more than one cluster has, GpucostError for a moment at which it was not up,
@@ -144,10 +144,10 @@ def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetim
         if len(rows) > 1:
             why = _why(ranks[0], ranks[place or 1], won=not place)
         holds_from, holds_to = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
-        candidates.append(Candidate(**row, holds_from=holds_from, holds_to=holds_to, wins=not place, why=why))
+        candidates.append(PriceCandidate(**row, holds_from=holds_from, holds_to=holds_to, wins=not place, why=why))
     steps, price = _steps(con, config, node.node_id, at_ms)
     fix = None if steps else _fix(con, node, at_ms)
-    return NodePrice(node, from_ms(at_ms), config.currency, tuple(candidates), steps, price, fix)
+    return NodePriceRow(node, from_ms(at_ms), config.currency, tuple(candidates), steps, price, fix)
 
 
 def shown_price(price: Decimal) -> str:
@@ -196,7 +196,7 @@ def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) ->
     return tuple(steps), final
 
 
-def _fix(con: DuckDBPyConnection, node: Node, at_ms: int) -> str | None:
+def _fix(con: DuckDBPyConnection, node: PricedNode, at_ms: int) -> str | None:
     row = con.execute(
         "SELECT fix FROM warnings WHERE code = 'unpriced_node' AND subject = coalesce($type, $model, 'unnamed type') "
         "AND from_ms <= $at AND $at < to_ms AND coalesce(cluster = $cluster, true) ORDER BY ALL LIMIT 1",
@@ -205,13 +205,13 @@ def _fix(con: DuckDBPyConnection, node: Node, at_ms: int) -> str | None:
     return row[0] if row else None
 
 
-def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str | None) -> Node:
+def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str | None) -> PricedNode:
     con.execute(
         "SELECT node_id, cluster, node, up_from_ms, up_to_ms, provider, region, zone, instance_type, capacity_type, gpu_model, "
         "gpu_count FROM nodes WHERE node = $node AND coalesce(cluster = $cluster, true) ORDER BY up_from_ms, cluster",
         {"node": name, "cluster": cluster},
     )
-    lives = [Node(up_from=from_ms(row.pop("up_from_ms")), up_to=from_ms(row.pop("up_to_ms")), **row) for row in dicts(con)]
+    lives = [PricedNode(up_from=from_ms(row.pop("up_from_ms")), up_to=from_ms(row.pop("up_to_ms")), **row) for row in dicts(con)]
     if not lives:
         raise _unknown(con, name, cluster)
     fitting = [life for life in lives if life.up_from <= at < life.up_to] if at else lives

@@ -24,7 +24,7 @@ _DECIMALS = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class HistoryQuery:
     """Whose spot price, where and when; what is None is not asked for. `stale_after_days` ends a price nobody asked for again."""
 
     instance_type: str
@@ -36,7 +36,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PriceStep:
     """A price per hour that held in [start, end)."""
 
     start: datetime
@@ -70,7 +70,7 @@ class ZoneHistory:
     on_demand_price_as_of: date | None
     discount: Decimal | None
     notes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PriceStep, ...]
 
     @property
     def place(self) -> str:
@@ -78,7 +78,7 @@ class ZoneHistory:
         return self.zone or self.region
 
 
-def history(con: DuckDBPyConnection, question: Question, now_ms: int) -> list[ZoneHistory]:
+def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> list[ZoneHistory]:
     """One history per zone (and currency), sorted by provider, region and zone.
 
     Without a period, from the first known change of any of the zones to the end of what was collected.
@@ -132,11 +132,11 @@ def _zone(
         not_covered_hours=gap_hours,
         discount=(1 - mean / on_demand).quantize(_DECIMALS) if mean is not None and on_demand else None,
         notes=tuple(notes),
-        steps=tuple(Step(from_ms(start), from_ms(end), price) for start, end, price in steps or ()),
+        steps=tuple(PriceStep(from_ms(start), from_ms(end), price) for start, end, price in steps or ()),
     )
 
 
-def _unknown(con: DuckDBPyConnection, question: Question) -> PriceError:
+def _unknown(con: DuckDBPyConnection, question: HistoryQuery) -> PriceError:
     """Says which part of the question the store knows nothing of, and what it does know."""
     rows = con.execute(
         "SELECT DISTINCT instance_type, region, zone, product FROM spot_prices WHERE instance_id = '' ORDER BY ALL"

@@ -107,7 +107,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PriceQuery:
     """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
 
     today: date
@@ -119,7 +119,7 @@ class Asked:
     all_regions: bool = False
 
 
-def listing(con: DuckDBPyConnection, name: str, query: Asked, fx: FxRates) -> Listing:
+def listing(con: DuckDBPyConnection, name: str, query: PriceQuery, fx: FxRates) -> Listing:
     """The prices of a GPU or an instance type, cheapest GPU-hour first.
 
     `con` is a store's, which may be empty; temporary tables are made on it. Other currencies are converted at today's rate of
@@ -146,7 +146,7 @@ def listing(con: DuckDBPyConnection, name: str, query: Asked, fx: FxRates) -> Li
     )
 
 
-def overview(con: DuckDBPyConnection, query: Asked, fx: FxRates) -> Overview:
+def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> Overview:
     """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 
     Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
@@ -163,7 +163,7 @@ def overview(con: DuckDBPyConnection, query: Asked, fx: FxRates) -> Overview:
     return Overview(query.today, query.currency, query.stale_after_days, options, tuple(cheapest.items()))
 
 
-def _prepare(con: DuckDBPyConnection, query: Asked) -> None:
+def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
     catalog.load_catalog(con)
     load_price_list(con)
     run_stage(con, "gpucost.price", "listed_prices", {"today": query.today})
@@ -265,7 +265,7 @@ WHERE passes($gpu_models, gpu_model) AND passes($instance_types, lower(instance_
     AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(region) GLOB r)))"""
 
 
-def _rows(con: DuckDBPyConnection, meaning: Meaning, query: Asked, fx: FxRates) -> list[ListedPrice]:
+def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery, fx: FxRates) -> list[ListedPrice]:
     """What fits, in the config's currency first, cheapest GPU-hour first; then in others, one currency after the other."""
     sqlfiles.run(con, "filters")
     parameters = {
@@ -284,7 +284,7 @@ def _rank(row: ListedPrice, currency: str) -> tuple[object, ...]:
     return (row.currency != currency, row.currency, per_gpu is None, per_gpu or row.price_per_hour, *place, *details)
 
 
-def _price(fields: dict[str, Any], query: Asked, fx: FxRates) -> ListedPrice:
+def _price(fields: dict[str, Any], query: PriceQuery, fx: FxRates) -> ListedPrice:
     on_demand, listed_currency = fields.pop("on_demand_price_per_hour"), fields.pop("currency")
     listed = price = Decimal(fields.pop("price_per_hour")).normalize()
     gpus = fields["gpu_count"] and fields["gpu_count"].normalize()
@@ -308,7 +308,7 @@ def _price(fields: dict[str, Any], query: Asked, fx: FxRates) -> ListedPrice:
     )
 
 
-def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: Asked) -> GpucostError:
+def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQuery) -> GpucostError:
     """Which word of the query leaves no price, and what there is instead."""
     anywhere = replace(query, providers=(), regions=(), purchase_options=())
     left = [row for row in _rows(con, meaning, anywhere, FxRates(query.currency, {})) if row.status == "current"]

@@ -135,7 +135,7 @@ _KEPT = Decimal("1e-9")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TcoPart:
     """One part of the price, and in words what it was reckoned from."""
 
     name: str
@@ -148,7 +148,7 @@ class Tco:
     """Prices per hour in the inputs' currency, 9 decimals; that of a GPU in use is None where no utilization was given."""
 
     inputs: Inputs
-    parts: tuple[Part, ...]
+    parts: tuple[TcoPart, ...]
     gpu_watts: Decimal
     gpu_watts_source: str  # 'given', or 'tdp' for the model's rated power
     node_watts: Decimal  # without the site's overhead
@@ -185,7 +185,7 @@ def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
         "colocation": (rated_kw * colocation / HOURS_PER_MONTH, f"{_n(rated_kw)} kW × {_n(colocation)} a month"),
         "staff": (staff / nodes / HOURS_PER_YEAR, f"{_n(staff)} a year for {_n(nodes)} nodes" if staff else "0 a year"),
     }
-    parts = tuple(Part(name, amount.quantize(_KEPT), basis) for name, (amount, basis) in reckoned.items())
+    parts = tuple(TcoPart(name, amount.quantize(_KEPT), basis) for name, (amount, basis) in reckoned.items())
     total = sum((part.price_per_hour for part in parts), none)
     per_gpu, in_use = total / inputs.gpus_per_node, inputs.utilization_percent
     return Tco(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.errors import GpucostError, IncompleteError, StoreError
-from gpucost.periods import Period, slots
+from gpucost.periods import Period, time_buckets
 from gpucost.publish import focus
 from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
@@ -35,7 +35,7 @@ from gpucost.report import Query
 from gpucost.report import build as build_report
 from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
 from gpucost.report.units import known
-from gpucost.report.units.query import UnitAsk
+from gpucost.report.units.query import UnitQuery
 from gpucost.report.waste import build as dissect
 from gpucost.resources import reports_dir
 
@@ -98,7 +98,7 @@ _COLLECT = "--collect collects what the store lacks of the month; gpucost store 
 LEDGER_BY = ("team", "cluster", "namespace", "workload", "day", "gpu_model", "capacity_type")
 
 
-class Ask(NamedTuple):
+class ChargebackQuery(NamedTuple):
     """A month (`2026-10`), as a local period and by name; `now` is the moment up to which data can be expected.
 
     A month that is over is told as of its end, whenever that is asked: the same input gives the same bytes.
@@ -122,7 +122,7 @@ class Bundle(NamedTuple):
     `waste` is the whole fleet's, also by team; `units` what units of work cost, where progress was collected.
     """
 
-    ask: Ask
+    ask: ChargebackQuery
     timezone: str
     overview: ReportView
     teams: dict[str, ReportView]
@@ -135,7 +135,7 @@ class Bundle(NamedTuple):
 
 
 def build(
-    con: DuckDBPyConnection, config: Config, ask: Ask, folder: Path, tell: Callable[[str], None] = lambda _: None
+    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None] = lambda _: None
 ) -> Bundle:
     """The bundle of a month, from an attribution that is up to date; its FOCUS files are written to `folder`.
 
@@ -168,8 +168,8 @@ def build(
         teams[team] = view(team)
     ledger = view(by=LEDGER_BY, people=False)
     tell("waste and unit costs")
-    waste = dissect(con, config, ask.period, slots(ask.period, config.tz, ()), ("team",), top=0)
-    units = known(con, UnitAsk(ask.period, ask.period_name, config.tz, config.currency))
+    waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
+    units = known(con, UnitQuery(ask.period, ask.period_name, config.tz, config.currency))
     tell("the FOCUS file")
     totals = focus.prepare(con, ask.month, config.currency)
     for kind in ("csv", "parquet"):
@@ -366,7 +366,7 @@ class InvoiceBridge:
 
 
 @dataclass(frozen=True, slots=True)
-class Focus:
+class FocusFile:
     """What the FOCUS file holds; costs by currency."""
 
     version: str
@@ -378,7 +378,7 @@ class Focus:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FigureChange:
     """A figure of the bundle before and of this one."""
 
     before: float | None
@@ -402,7 +402,7 @@ class Replaced:
 
     state: Literal["final", "estimate"]
     teams: list[TeamChange]
-    totals: dict[str, Change]
+    totals: dict[str, FigureChange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +432,7 @@ class Index(Shape):
     coverage: Coverage
     invoice: InvoiceBridge | None
     reconciliation: Account | None
-    focus: Focus
+    focus: FocusFile
     replaces: Replaced | None
     files: tuple[File, ...]
 
@@ -467,7 +467,7 @@ def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, An
         coverage=view.coverage,
         invoice=_invoice(account, teams) if account else None,
         reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)}) if account else None,
-        focus=Focus(
+        focus=FocusFile(
             version=ask.focus_version,
             charges=bundle.focus.charges,
             rows=bundle.focus.billed_rows + bundle.focus.estimated_rows,
@@ -575,7 +575,7 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
         for team in sorted({*before, *after})
     ]
     sums = {name: (previous["totals"].get(name), manifest["totals"][name]) for name in _ADJUSTED}
-    totals = {name: Change(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
+    totals = {name: FigureChange(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
     return to_dict(Replaced(previous["state"], teams, totals))
 
 

@@ -158,7 +158,7 @@ _SHORT_WORD = 16
 _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
 
 
-class Fit:
+class TableFit:
     """A table's columns, and how they share a line.
 
     Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none: for weight 1 texts
@@ -233,8 +233,8 @@ def fitted(
 ) -> tuple[list[str], list[list[Any]]]:
     """Columns and rows of a table of at most `width` characters, as far as that can be; None is as many as it takes.
 
-    Columns are left out and broken as Fit says. `figures` are the columns of figures where their values are texts already. A row
-    whose texts are broken is followed by rows with the rest of them.
+    Columns are left out and broken as TableFit says. `figures` are the columns of figures where their values are texts already.
+    A row whose texts are broken is followed by rows with the rest of them.
     """
     if width is None or natural_width(columns, rows) <= width:
         return list(columns), [list(row) for row in rows]
@@ -242,7 +242,7 @@ def fitted(
     is_text = [
         at not in figures and all(row[at] is None or isinstance(row[at], str) for row in rows) for at in range(len(columns))
     ]
-    fit = Fit(columns, texts, is_text, weights)
+    fit = TableFit(columns, texts, is_text, weights)
     shown = fit.shown(width)
     widths = fit.widths(shown, width)
     lines: list[list[Any]] = []

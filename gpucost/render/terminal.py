@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from gpucost.render.formatting import cell, coverage_lines, item_value, remark_of, share_of, sum_text, value_of, with_arrow
-from gpucost.render.rows import GAP, Fit, folded, sum_of
+from gpucost.render.rows import GAP, TableFit, folded, sum_of
 from gpucost.render.view import Column, Coverage, Figure, Figures, Items, Line, Notice, Page, Series, Table, Texts, Value
 
 _BAR = "Cost ░ idle"
@@ -197,7 +197,7 @@ class _Terminal:
         columns, series, currency = table.columns, self.page.series, self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [[with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
-        fit = Fit(
+        fit = TableFit(
             [column.title for column in columns],
             texts,
             [column.unit == "text" for column in columns],
@@ -323,7 +323,7 @@ def _grid(*columns: GridColumn, show_header: bool = False, gap: int = GAP) -> Gr
     return Grid(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style="")
 
 
-def _layout(fit: Fit, room: int, choices: list[Charts]) -> tuple[list[int], Charts]:
+def _layout(fit: TableFit, room: int, choices: list[Charts]) -> tuple[list[int], Charts]:
     """The columns to show, and the first of `choices` for which no name is broken, and no column left out but heavy ones."""
     usual = fit.shown(room)
     needed = {index for index in usual if fit.weights[index] < _HEAVY}

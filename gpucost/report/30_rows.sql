@@ -1,4 +1,4 @@
--- reads: report_facts; $by is the list of dimensions to group by, $most limits the rows
+-- reads: cost_rows; $by is the list of dimensions to group by, $most limits the rows
 -- writes: nothing; answers one row per kind and combination of the dimensions asked for, the dearest first, other dimensions null
 -- invariant: with any $by the measures add up to the same totals
 WITH sums AS (
@@ -19,7 +19,7 @@ WITH sums AS (
         sum(unallocated_cost)                                                                                AS unallocated_cost,
         sum(not_collected_cost)                                                                              AS not_collected_cost,
         sum(estimated_cost)                                                                                  AS estimated_cost
-    FROM report_facts AS f
+    FROM cost_rows AS f
     GROUP BY ALL
 )
 SELECT kind, unnest(keys), * EXCLUDE (kind, keys)

@@ -1,6 +1,6 @@
 -- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters filter (empty: all)
 -- writes: nothing; answers one row per price source of the nodes that the pods asked for ran on, weighed by what those pods cost
--- invariant: node_cost over all sources is cost over report_facts; capacity is the GPU time held, for want of a cost to weigh by
+-- invariant: node_cost over all sources is cost over cost_rows; capacity is the GPU time held, for want of a cost to weigh by
 SELECT
     h.price_source          AS source,
     sum(c.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,

@@ -1,9 +1,9 @@
--- reads: warnings, report_facts, report_node_cells, nodes; $from, $to bound the period, $clusters filters (empty: all), $narrowed: only some pods are asked for
+-- reads: warnings, cost_rows, report_node_cells, nodes; $from, $to bound the period, $clusters filters (empty: all), $narrowed: only some pods are asked for
 -- writes: nothing; answers the warnings that concern the report, each once
 -- invariant: a warning without a time or a cluster concerns every period and every cluster; with $narrowed one on a node, a kind of node or a namespace concerns the pods asked for only where they ran on it or in it
 WITH used AS (
     SELECT DISTINCT n.cluster, n.node, coalesce(n.instance_type, n.gpu_model, 'unnamed type') AS kind_of_node, f.namespace
-    FROM (SELECT DISTINCT node_id, namespace FROM report_facts WHERE $narrowed) AS f JOIN nodes AS n USING (node_id)
+    FROM (SELECT DISTINCT node_id, namespace FROM cost_rows WHERE $narrowed) AS f JOIN nodes AS n USING (node_id)
 ),
 -- node, kind of node and namespace in one list: what a warning's subject is called
 names AS (

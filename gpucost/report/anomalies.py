@@ -12,7 +12,7 @@ from typing import Literal
 from gpucost.periods import Period
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
-from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, Days, Level, Series, levels, weekday_factors
+from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, levels, weekday_factors
 from gpucost.report.rows import ZERO
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
@@ -44,7 +44,7 @@ class Anomaly:
     `score` is the excess in robust standard deviations, from `basis_days` days. `part` is None for workloads or where none tells.
     """
 
-    series: Series
+    series: CostSeries
     day: date
     direction: Literal["above", "below"]
     cost: Decimal
@@ -141,7 +141,7 @@ def _is_news(anomaly: Anomaly) -> bool:
     return (series.workload[-1] or "").partition("/")[0] in _LASTING if series.workload else series.level != "unallocated"
 
 
-def _judged(days: Days, series: Series, costs: Mapping[date, Decimal], candidates: frozenset[date]) -> Iterator[Anomaly]:
+def _judged(days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date]) -> Iterator[Anomaly]:
     begun = days.first(series)
     known = {day: float(costs.get(day, ZERO)) for day in days.complete if day >= begun}
     factors = weekday_factors(known)
@@ -174,13 +174,13 @@ def _spread(strayed: Sequence[float]) -> float:
     return max(MAD_TO_SIGMA * median(sizes), sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA)
 
 
-def _part(days: Days, series: Series, day: date, sign: int) -> Part | None:
+def _part(days: Days, series: CostSeries, day: date, sign: int) -> Part | None:
     """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest."""
     earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
     changes = [
         Part(other.workload, costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)))
         for other, costs in days.costs.items()
-        if other.workload is not None and (series.level == "fleet" or series == Series("team", other.team))
+        if other.workload is not None and (series.level == "fleet" or series == CostSeries("team", other.team))
     ]
     largest = max(changes, key=lambda part: part.change * sign, default=None)
     return largest if largest and largest.change * sign > 0 else None

@@ -14,7 +14,7 @@ from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
 from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage, ratio
-from gpucost.report.forecast import Days, Forecast, Series, forecast
+from gpucost.report.forecast import CostSeries, Days, Forecast, forecast
 from gpucost.report.sections import unmeasured
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -
 def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: Sequence[date]) -> BudgetState:
     row = next((row for row in view.rows if row.kind == "allocated" and row.keys["team"] == budget.team), None)
     measures = view.totals if budget.team is None else row.measures if row else None
-    expected = forecast(days, Series("team", budget.team) if budget.team else Series("fleet"), month)
+    expected = forecast(days, CostSeries("team", budget.team) if budget.team else CostSeries("fleet"), month)
     amount = budget_amount(config, budget, month[0])
     targets = _targets(config, budget, measures)
     missed = [f"{target.name.replace('_', ' ')} is missed" for target in targets if target.status == "missed"]

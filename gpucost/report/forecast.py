@@ -29,7 +29,7 @@ HISTORY_DAYS = 56
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class CostSeries:
     """Whose costs these are. `workload` is (team, cluster, namespace, workload); None for what is none."""
 
     level: Level
@@ -43,9 +43,9 @@ class Days:
 
     all: tuple[date, ...]
     complete: tuple[date, ...]
-    costs: dict[Series, dict[date, Decimal]]
+    costs: dict[CostSeries, dict[date, Decimal]]
 
-    def first(self, series: Series) -> date:
+    def first(self, series: CostSeries) -> date:
         """The first day on which `series` cost anything; what was before is not its pattern."""
         return min((day for day, cost in self.costs.get(series, {}).items() if cost), default=self.all[0])
 
@@ -56,21 +56,21 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     The fleet's are what its nodes cost, GPUs that nobody held or saw included; where the report is narrowed, what its rows cost.
     A day that was collected and without any node cost nothing; one that any cluster misses a part of is unknown, signed or not.
     """
-    costs: dict[Series, dict[date, Decimal]] = defaultdict(lambda: defaultdict(lambda: ZERO))
+    costs: dict[CostSeries, dict[date, Decimal]] = defaultdict(lambda: defaultdict(lambda: ZERO))
     for row in view.rows:
         if row.kind == "shared" or row.keys["day"] is None:
             continue
         day = date.fromisoformat(row.keys["day"])
         cost, team = row.own_cost, row.keys["team"]
-        costs[Series("fleet")][day] += cost
+        costs[CostSeries("fleet")][day] += cost
         if row.unallocated:
-            costs[Series("unallocated")][day] += cost
+            costs[CostSeries("unallocated")][day] += cost
         if row.unallocated or row.not_collected:
             continue
-        costs[Series("team", team)][day] += cost
+        costs[CostSeries("team", team)][day] += cost
         if "workload" in row.keys:
             named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
-            costs[Series("workload", team, named)][day] += cost
+            costs[CostSeries("workload", team, named)][day] += cost
     over = max(now, view.coverage.collected_to or now)
     missing = [gap for gap in view.coverage.gaps if gap.kind in ("not_collected", "partial")]
     every = tuple(local_days(view.period, tz))
@@ -213,7 +213,7 @@ class Forecast(Shape):
     `open_days` are those of the month that are not collected in full, `history_days` those that the forecast was made from.
     """
 
-    series: Series
+    series: CostSeries
     to_date: Annotated[Decimal, Field(alias="cost_to_date")]
     expected: Annotated[Decimal | None, Field(alias="forecast")]
     low: Annotated[Decimal | None, Field(alias="forecast_low")]
@@ -251,7 +251,7 @@ class ForecastAnswer(Shape):
     FLAT = ("period",)
 
 
-def forecast(days: Days, series: Series, month: Sequence[date]) -> Forecast:
+def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     """The forecast of the days of `month`, from the last HISTORY_DAYS complete days of `days` (docs/budgets.md).
 
     A day ahead costs the smoothed level times its weekday's factor, a day missed in between the median of those around it; a day

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
-from gpucost.periods import Period, Slot, is_whole_days, slots, within
+from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
 from gpucost.store import sqlfiles
@@ -53,15 +53,15 @@ def filters(query: Query) -> dict[str, Any]:
 
 # The period cut at the local months, days or hours that are asked for.
 _SLOTS = """
-CREATE OR REPLACE TEMP TABLE report_slots AS
+CREATE OR REPLACE TEMP TABLE time_buckets AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
     unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
 
 
-def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[Slot], *, by_day: bool) -> None:
-    """Make report_slots of the period's parts, and say to the views where it lies, and whether sums of days will do."""
+def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *, by_day: bool) -> None:
+    """Make time_buckets of the period's parts, and say to the views where it lies, and whether sums of days will do."""
     sqlfiles.run(con, "filters")
-    con.execute(_SLOTS, {name: [getattr(part, name) for part in parts] for name in Slot.__slots__})
+    con.execute(_SLOTS, {name: [getattr(part, name) for part in parts] for name in TimeBucket.__slots__})
     con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
     con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
     con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
@@ -86,12 +86,12 @@ WHERE NOT getvariable('report_by_day') AND from_ms >= getvariable('report_from_m
 
 
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
-    """Make the tables and views on the query's period: report_slots, report_cost_cells, report_node_cells, report_facts."""
+    """Make the tables and views on the query's period: time_buckets, report_cost_cells, report_node_cells, cost_rows."""
     by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
-    cut(con, query.period, slots(query.period, tz, query.dimensions), by_day=by_day)
+    cut(con, query.period, time_buckets(query.period, tz, query.dimensions), by_day=by_day)
     con.execute(_COST_CELLS)
     con.execute(_NODE_CELLS)
-    run_stage(con, PACKAGE, "20_facts", filters(query) | {"by": list(query.dimensions)})
+    run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
 
 
 def rows_by(con: DuckDBPyConnection, by: Sequence[str], most: int = _ALL) -> list[Row]:
@@ -123,7 +123,7 @@ def workload_counts(con: DuckDBPyConnection) -> dict[str, int]:
     (counts,) = dicts(
         con.execute(
             "SELECT count(DISTINCT (cluster, namespace, workload)) AS workloads, count(DISTINCT cluster) AS clusters,"
-            " count(DISTINCT namespace) AS namespaces FROM report_facts WHERE kind = 'allocated'"
+            " count(DISTINCT namespace) AS namespaces FROM cost_rows WHERE kind = 'allocated'"
         )
     )
     return counts
@@ -141,7 +141,7 @@ def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]
     )
 
 
-# By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over report_facts.
+# By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over cost_rows.
 _NODES = """
 SELECT h.price_source AS source,
     sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
@@ -244,7 +244,7 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
             if name not in names:
                 message = f"no {dimension} {name!r} held GPUs {within(query.period_name)}"
                 raise GpucostError(message, _there_are(dimension, nearest(name, sorted(names))))
-    if not con.execute("FROM report_facts LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
+    if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(
             f"nothing {within(query.period_name)} passes all of these filters together", "leave one of the filters out"
         )

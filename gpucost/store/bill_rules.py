@@ -142,11 +142,11 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges
     and nothing says which of them is the newer, and where others supersede only some of the bills that a file holds.
     """
-    bills = dicts(con.execute("FROM bills_told"))
+    bills = dicts(con.execute("FROM known_bill_rows"))
     if len({bill["file"] for bill in bills}) < 2:
         return {}
     winners: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for pair in dicts(sqlfiles.run(con, "bills_twins")):
+    for pair in dicts(sqlfiles.run(con, "duplicate_bills")):
         # Files of one run: what each is of is its name, and which account's bill its rows say.
         a, b = (telling(pair, side, is_whole=False, digest=pair[f"{side}_source"], account="") for side in ("a", "b"))
         said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])

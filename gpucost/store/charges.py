@@ -79,7 +79,7 @@ def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: s
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BillLoad:
     """Loose files whose bills are all in the store as they were loaded."""
 
     digest: str
@@ -87,14 +87,14 @@ class Load:
     providers: frozenset[str]
 
 
-def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[Load]:
+def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
     """The loads of loose files that are among those of these digests, and of which no other load replaced anything since."""
     con.execute(
         "SELECT digest, any_value(file_digests), list(DISTINCT provider) FROM bills "
         "WHERE len(file_digests) > 0 AND list_has_all($1, file_digests) GROUP BY digest HAVING count(*) = any_value(load_bills)",
         [list(digests)],
     )
-    return [Load(digest, frozenset(of), frozenset(whose)) for digest, of, whose in con.fetchall()]
+    return [BillLoad(digest, frozenset(of), frozenset(whose)) for digest, of, whose in con.fetchall()]
 
 
 def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
@@ -126,8 +126,8 @@ def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
     They are mapped once, into where they stay: what they replace and whether they stand is judged of what is written.
     """
     sqlfiles.run(con, "bill_macros")
-    sqlfiles.run(con, "bills_incoming", {"source": files.source, "format": files.format})
-    numbers = [row[0] for row in con.execute("SELECT bill_id FROM bills_incoming").fetchall()]
+    sqlfiles.run(con, "incoming_bills", {"source": files.source, "format": files.format})
+    numbers = [row[0] for row in con.execute("SELECT bill_id FROM incoming_bills").fetchall()]
     if len(numbers) == 1:
         con.execute(_INSERT_ROWS_OF_ONE, numbers)
     else:
@@ -139,7 +139,7 @@ def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
 _INSERT_ROWS = """INSERT INTO bill_rows BY NAME
 SELECT b.bill_id, c.* EXCLUDE (provider, billing_period, is_invoiced, format)
 FROM charges_read AS c
-JOIN bills_incoming AS b
+JOIN incoming_bills AS b
   ON b.provider = c.provider AND b.billing_account_id = coalesce(c.billing_account_id, '') AND b.billing_period = c.billing_period
  AND b.told_format IS NOT DISTINCT FROM c.format"""
 # Without looking each row's bill up, a tenth of the time less.
@@ -149,22 +149,22 @@ SELECT $1::INTEGER AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced,
 _INCOMING = """CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT b.provider, b.billing_period, b.told_format AS format, r.*
 FROM bill_rows AS r
-JOIN bills_incoming AS b USING (bill_id)"""
+JOIN incoming_bills AS b USING (bill_id)"""
 _INSERT_BILL = """INSERT INTO bills BY NAME
 SELECT bill_id, provider, source, format, billing_account_id, billing_period, is_final, rows,
        $is_whole AS is_whole, $digest AS digest, $file_digests AS file_digests, map($stamps, $stamped) AS file_stamps,
-       (SELECT count(*) FROM bills_incoming)::INTEGER AS load_bills,
+       (SELECT count(*) FROM incoming_bills)::INTEGER AS load_bills,
        (SELECT max(load_id) FROM loads) AS load_id, $loaded_at AS loaded_at
-FROM bills_incoming
+FROM incoming_bills
 WHERE bill_id = $bill_id"""
 _WINDOW = """SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end))
 FROM incoming
 WHERE billing_period = $1 AND provider = $2"""
 # Rows without a line item id have no digest and are never among them.
 _DELETE_REPEATED = """DELETE FROM bill_rows
-WHERE bill_id IN (SELECT bill_id FROM bills_incoming)
+WHERE bill_id IN (SELECT bill_id FROM incoming_bills)
   AND row_digest IN (SELECT row_digest FROM bill_rows WHERE list_contains($1, bill_id) AND row_digest IS NOT NULL)"""
-_COUNT_ROWS = """UPDATE bills_incoming AS b
+_COUNT_ROWS = """UPDATE incoming_bills AS b
 SET rows = (SELECT count(*) FROM bill_rows AS r WHERE r.bill_id = b.bill_id)"""
 _AMOUNTS = """SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost)
 FROM bill_rows
@@ -172,29 +172,29 @@ WHERE bill_id IN (SELECT unnest($1))
 GROUP BY ALL
 ORDER BY ALL"""
 # A row that names no provider or no month belongs to no bill.
-_LACKING = """FROM bills_told SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
+_LACKING = """FROM known_bill_rows SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
     UNION ALL (FROM incoming AS c SELECT 1 WHERE charge_lack(c) IS NOT NULL LIMIT 1)"""
 
 
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
     """Removes what was written last, before it is judged."""
-    con.execute("DELETE FROM bill_rows WHERE bill_id IN (SELECT bill_id FROM bills_incoming)")
+    con.execute("DELETE FROM bill_rows WHERE bill_id IN (SELECT bill_id FROM incoming_bills)")
 
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
     """Whose charges the rows written last are."""
-    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM bills_incoming").fetchall()}
+    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM incoming_bills").fetchall()}
 
 
 def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
     """Lets the bills that were written last stand, and removes those that they replace, or the other way; one result per bill."""
-    new = dicts(con.execute("FROM bills_incoming ORDER BY bill_id"))
+    new = dicts(con.execute("FROM incoming_bills ORDER BY bill_id"))
     amounts = _amounts(con, [bill["bill_id"] for bill in new])
     results = {bill["bill_id"]: _result(bill, amounts) for bill in new}
     replaced: list[tuple[int, int]] = []
     known: set[int] = set()
-    is_any_known = con.execute("SELECT 1 FROM bills SEMI JOIN bills_incoming USING (provider, billing_period) LIMIT 1").fetchall()
-    for pair in dicts(sqlfiles.run(con, "bills_met")) if is_any_known else []:
+    is_any_known = con.execute("SELECT 1 FROM bills SEMI JOIN incoming_bills USING (provider, billing_period) LIMIT 1").fetchall()
+    for pair in dicts(sqlfiles.run(con, "overlapping_bills")) if is_any_known else []:
         number, common = pair["new_id"], pair["common"]
         result = results[number]
         known.add(pair["old_id"])
@@ -232,7 +232,7 @@ def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: d
         return
     con.execute(_COUNT_ROWS)
     amounts = _amounts(con, list(results))
-    for bill_id, left in con.execute("SELECT bill_id, rows FROM bills_incoming").fetchall():
+    for bill_id, left in con.execute("SELECT bill_id, rows FROM incoming_bills").fetchall():
         result = results[bill_id]
         if result.loaded:
             result.repeated, result.rows, result.amounts = result.rows - left, left, amounts[bill_id]
@@ -274,7 +274,7 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[
         log_load(con, 0, "bill", result.source, window, rows=result.rows)
         con.execute(_INSERT_BILL, entry | {"bill_id": bill_id})
     if {str(row[0]) for row in con.execute("SELECT DISTINCT format FROM bills").fetchall()} >= PAIR:
-        sqlfiles.run(con, "bill_pairs")
+        sqlfiles.run(con, "bill_overlap")
 
 
 _RESULT = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows")

@@ -325,7 +325,7 @@ class Threshold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadAnswer:
     """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
     `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. `is_partial`: the server
@@ -338,11 +338,11 @@ class Answer:
     values: NDArray[np.float64]
     is_partial: bool = False
 
-    def only(self, keep: NDArray[np.bool_]) -> Answer:
+    def only(self, keep: NDArray[np.bool_]) -> ReadAnswer:
         """The same without some samples."""
         if keep.all():
             return self
-        return Answer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial)
+        return ReadAnswer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ class SampleWindow:
     cluster_label: str
     default_cluster: str
     activity: Mapping[str, Threshold]
-    answers: Sequence[Answer]
+    answers: Sequence[ReadAnswer]
     kind: str = "prometheus"
 
 
@@ -422,7 +422,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     return LoadResult(rows, new, by_metric, metrics)
 
 
-def _by_metric(answer: Answer) -> Iterator[tuple[str, Answer]]:
+def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:
     """An answer's samples by metric; servers answer for one."""
     names = [labels["__name__"] for labels in answer.series]
     metrics = sorted(set(names))
@@ -435,11 +435,11 @@ class Valid(NamedTuple):
     """The valid samples of a metric's answer. `seen` marks series with any sample in the window, valid or not."""
 
     metric: str
-    answer: Answer
+    answer: ReadAnswer
     seen: NDArray[np.bool_]
 
 
-def _valid(metric: str, answer: Answer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]) -> Valid:
+def _valid(metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]) -> Valid:
     """The samples inside the window that can be true; the others are added to `dropped`, by metric, epoch hour and reason."""
     answer = answer.only((answer.ts_ms >= window.from_ms) & (answer.ts_ms < window.to_ms))
     seen = np.zeros(len(answer.series), dtype=np.bool_)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.cost import Block, charge, positions
+from gpucost.whatif.cost import CostBlock, charge, positions
 from gpucost.whatif.fleet import (
     GPUS,
     HOURS,
@@ -35,7 +35,7 @@ _EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BurstPlace:
     """Somewhere that the work could run: its spot price per GPU-hour. `zone` and `region` are '' where there is none."""
 
     provider: str
@@ -52,26 +52,26 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BurstWork:
     """Work of one GPU model in one place. `gpus` are those of a node, of which `starts` wait for their data and instance.
 
     `today` is what it costs now; None: what the primary's spot price makes of it.
     """
 
     name: str
-    primary: Place
+    primary: BurstPlace
     gpu_hours: float
     gpus: float
     starts: float
-    places: tuple[Place, ...]
+    places: tuple[BurstPlace, ...]
     today: Decimal | None = None
 
-    def per_node(self, place: Place) -> Decimal:
+    def per_node(self, place: BurstPlace) -> Decimal:
         return place.price_per_gpu_hour * Decimal(repr(self.gpus))
 
-    def nodes(self, place: Place, wait_minutes: float) -> Block:
+    def nodes(self, place: BurstPlace, wait_minutes: float) -> CostBlock:
         """What it takes in that place, each start waiting so long on a node that is paid already."""
-        return Block(self.gpu_hours / self.gpus + self.starts * wait_minutes / 60, self.per_node(place), self.gpus)
+        return CostBlock(self.gpu_hours / self.gpus + self.starts * wait_minutes / 60, self.per_node(place), self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Moving:
     ] = 5.0
     given: Collection[str] = ()
 
-    def price_per_gb(self, work: Work, place: Place) -> Decimal:
+    def price_per_gb(self, work: BurstWork, place: BurstPlace) -> Decimal:
         if self.egress_price_per_gb is not None:
             return self.egress_price_per_gb
         return _EGRESS_PRICES["same" if place.provider == work.primary.provider else "other"]
@@ -140,7 +140,7 @@ class DescribedWork:
 class _Elsewhere:
     """The work in a place: what it costs there, all counted, and on its nodes alone; and the verdict."""
 
-    place: Place
+    place: BurstPlace
     position: Position
     nodes_cost: Decimal
     percent: float  # of what it costs at the primary's spot price
@@ -151,7 +151,7 @@ class _Elsewhere:
 class _Case:
     """A work with its `gb` of the data: at its primary's spot price, as it is paid today, and elsewhere, cheapest first."""
 
-    work: Work
+    work: BurstWork
     gb: Decimal
     primary: Position
     today: Position
@@ -165,7 +165,7 @@ class _Case:
 
 
 def answer(
-    works: Sequence[Work],
+    works: Sequence[BurstWork],
     moving: Moving,
     *,
     currency: str,
@@ -218,11 +218,11 @@ def answer(
     )  # fmt: skip
 
 
-def _cases(works: Sequence[Work], moving: Moving, currency: str) -> Scenario[list[_Case]]:
+def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenario[list[_Case]]:
     whole = sum(work.gpu_hours for work in works)
     shares = {work.name: work.gpu_hours / whole if whole else 0.0 for work in works}  # of the data, by GPU-hours
     data = {name: moving.egress_gb * Decimal(repr(share)) for name, share in shares.items()}
-    groups: dict[str, list[Block]] = {}
+    groups: dict[str, list[CostBlock]] = {}
     for work in works:
         groups[work.name] = [work.nodes(work.primary, 0.0)]
         # of all its starts, and for its data
@@ -248,7 +248,7 @@ def _cases(works: Sequence[Work], moving: Moving, currency: str) -> Scenario[lis
     return cases
 
 
-def _record(work: Work, one: _Elsewhere) -> dict[str, Value]:
+def _record(work: BurstWork, one: _Elsewhere) -> dict[str, Value]:
     place = one.place
     return {
         "work": work.name,
@@ -314,8 +314,8 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet, spot_of: Mapping[tuple[str, str, str], Place], places_of: Mapping[str, Sequence[Place]]
-) -> Scenario[tuple[tuple[Work, ...], tuple[str, ...]]]:
+    fleet: Fleet, spot_of: Mapping[tuple[str, str, str], BurstPlace], places_of: Mapping[str, Sequence[BurstPlace]]
+) -> Scenario[tuple[tuple[BurstWork, ...], tuple[str, ...]]]:
     """The pods of a fleet as work by (provider, region, GPU model), and what of it cannot be compared.
 
     The primary's spot price is what the fleet's own spot nodes cost there; `spot_of`, by these three, where it has none.
@@ -339,11 +339,11 @@ def works_of(
         name = " ".join(word for word in (model, provider, region, f"on {kind}") if word)
         primary, on_spot = spot_of.get((provider, region, model)), (provider, region, model, "spot")
         if paid[on_spot] and hours[on_spot]:
-            primary = Place(provider, region, paid[on_spot] / Decimal(repr(hours[on_spot])), "store: mean spot price paid")
+            primary = BurstPlace(provider, region, paid[on_spot] / Decimal(repr(hours[on_spot])), "store: mean spot price paid")
         if primary is None or not primary.price_per_gpu_hour:
             findings.append(f"{name}: the primary's spot price is not known; {paid[key]:,.2f} stays where it is.")
             continue
         most = max(pod.gpus for pod in pods)
         others = tuple(place for place in places_of.get(model, ()) if (place.provider, place.region) != (provider, region))
-        works.append(Work(name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, paid[key]))
+        works.append(BurstWork(name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, paid[key]))
     return tuple(works), tuple(findings)

@@ -12,7 +12,7 @@ from typing import Annotated
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.cost import Block, kept, positions
+from gpucost.whatif.cost import CostBlock, kept, positions
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.fleet import (
     ACTIVE_HOURS_PER_DAY,
@@ -189,11 +189,11 @@ def _splits(
     own: Own, cloud: Price, curve: Curve, levels: Sequence[int], currency: str, lead: float
 ) -> Scenario[tuple[Position, dict[int, _Split]]]:
     """All in the cloud, and each number of own nodes."""
-    groups = {"cloud": [Block(curve.node_hours, cloud.per_node_hour, own.gpus)]}
+    groups = {"cloud": [CostBlock(curve.node_hours, cloud.per_node_hour, own.gpus)]}
     for nodes in levels:
-        peaks = Block(max(0.0, curve.node_hours - curve.used(nodes)), cloud.per_node_hour, own.gpus)
-        groups[f"{nodes} whole"] = [Block(nodes * curve.hours, own.price, own.gpus), peaks]
-        groups[f"{nodes} running"] = [Block(nodes * curve.hours, own.running_price, own.gpus), peaks]
+        peaks = CostBlock(max(0.0, curve.node_hours - curve.used(nodes)), cloud.per_node_hour, own.gpus)
+        groups[f"{nodes} whole"] = [CostBlock(nodes * curve.hours, own.price, own.gpus), peaks]
+        groups[f"{nodes} running"] = [CostBlock(nodes * curve.hours, own.running_price, own.gpus), peaks]
     costs = yield from positions(currency, groups)
     splits = {}
     for nodes in levels:

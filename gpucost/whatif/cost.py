@@ -117,7 +117,7 @@ _LONGEST_HOURS = 730
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CostBlock:
     """`node_hours` of nodes with `gpus` GPUs each, all of them in use or at least paid, at one price per node-hour."""
 
     node_hours: float
@@ -130,12 +130,12 @@ def kept(price: Decimal) -> Decimal:
     return price.quantize(_KEPT)
 
 
-def charge(amount_per_part: Decimal, parts: float = 1) -> Block:
+def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:
     """Money that is no node's (data moved, say): `parts` hours of something without GPUs, at that much each."""
-    return Block(parts, amount_per_part, 0.0)
+    return CostBlock(parts, amount_per_part, 0.0)
 
 
-def positions(currency: str, groups: Mapping[str, Iterable[Block]]) -> Scenario[dict[str, Position]]:
+def positions(currency: str, groups: Mapping[str, Iterable[CostBlock]]) -> Scenario[dict[str, Position]]:
     """What each named group of blocks costs."""
     named = {name: list(blocks) for name, blocks in groups.items()}
     costs = yield [sum((_fleet(str(number), block) for number, block in enumerate(blocks)), Fleet()) for blocks in named.values()]
@@ -150,7 +150,7 @@ def positions(currency: str, groups: Mapping[str, Iterable[Block]]) -> Scenario[
     }
 
 
-def _fleet(name: str, block: Block) -> Fleet:
+def _fleet(name: str, block: CostBlock) -> Fleet:
     """The block as one node that stands for many: its hours grow no longer than a month, so that the stages stay fast."""
     several = max(1, math.ceil(block.node_hours / _LONGEST_HOURS))
     price = Price(kept(block.price) * several, "option")

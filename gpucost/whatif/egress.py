@@ -11,7 +11,7 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.cost import Block, charge, positions
+from gpucost.whatif.cost import CostBlock, charge, positions
 from gpucost.whatif.fleet import DAYS, DAYS_COUNTED, HOURS_PER_MONTH, NODES, Fleet, Option, Scenario
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
@@ -124,7 +124,7 @@ def answer(
     The cache is for data where it costs less; the rest goes on being downloaded.
     """
     per_start, kept_months = transfer.gb_per_start, Decimal(repr(hours)) / HOURS_PER_MONTH
-    groups: dict[str, list[Block]] = {}
+    groups: dict[str, list[CostBlock]] = {}
     for one in downloads:
         groups[f"{one.name} today"] = [charge(per_start * transfer.price_per_gb, one.starts)]
         # fetching each version once, keeping it, and reading it at each start

@@ -29,7 +29,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class GpuModel:
     """A GPU model; None where the catalog does not know. `mig_slices` is 0 where it cannot be cut. `as_of` dates the facts."""
 
     name: str
@@ -45,10 +45,10 @@ class Model:
 class Facts:
     """Models by name, and names by spelling."""
 
-    models: dict[str, Model]
+    models: dict[str, GpuModel]
     aliases: dict[str, str] = field(default_factory=dict)
 
-    def model(self, spelling: str, option: str = "--gpu-model") -> Model:
+    def model(self, spelling: str, option: str = "--gpu-model") -> GpuModel:
         """The model that `spelling` means. Raises UsageError, naming the nearest."""
         plain = re.sub(r"[^a-z0-9]", "", spelling.lower())
         name = self.aliases.get(re.sub(r"^(nvidia|tesla)+", "", plain), spelling)
@@ -75,7 +75,7 @@ def load_facts(con: DuckDBPyConnection) -> Facts:
     for model, *profile in con.execute(_PROFILES).fetchall():
         profiles[model].append(Profile(*profile))
     models = {
-        name: Model(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source))
+        name: GpuModel(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source))
         for name, memory, tflops, vendor, slices, source in con.execute(_MODELS).fetchall()
     }
     return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))

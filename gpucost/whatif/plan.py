@@ -19,7 +19,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Node, Pod, Price, Scenario
-from gpucost.whatif.share import Item, pack, slots
+from gpucost.whatif.share import PackedPod, pack, slots
 from gpucost.whatif.spot.simulate import Work, exact
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
@@ -401,7 +401,7 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
             "leave out that step, or margin_percent and headroom_percent say otherwise",
         )
     single = {node.name: node for node in nodes if abs(node.gpus - 1) < _ROUNDING}
-    items = [Item(name, busy, 0.0, node.from_ms, node.to_ms) for name, node in single.items()]
+    items = [PackedPod(name, busy, 0.0, node.from_ms, node.to_ms) for name, node in single.items()]
     shared = []
     for gpu in pack(items, slots(activity=free, memory_mib=None, ways=step.ways)):
         first = single[gpu.items[0].key]

@@ -16,7 +16,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
-from gpucost.whatif.cost import Block, kept, positions
+from gpucost.whatif.cost import CostBlock, kept, positions
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.fleet import (
     ACTIVE_HOURS_PER_DAY,
@@ -240,7 +240,7 @@ COMMITTABLE = ("on_demand", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ReservedUse:
     """Instances of one type in use that no commitment covers yet, their price on demand, and what they could be committed at."""
 
     instance_type: str
@@ -250,9 +250,9 @@ class Use:
     offers: Offers = field(default_factory=dict)
     covered_hours: float = 0.0
 
-    def blocks(self, usage: float = 1.0) -> list[Block]:
+    def blocks(self, usage: float = 1.0) -> list[CostBlock]:
         """On demand, where usage is `usage` of today's."""
-        return [Block(self.curve.node_hours * usage, self.on_demand.per_node_hour, self.gpus)]
+        return [CostBlock(self.curve.node_hours * usage, self.on_demand.per_node_hour, self.gpus)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +262,13 @@ class Family:
     provider: str
     region: str
     name: str
-    uses: tuple[Use, ...]
+    uses: tuple[ReservedUse, ...]
 
     def __str__(self) -> str:
         return " ".join(word for word in (self.provider, self.region, self.name) if word)
 
     @property
-    def smallest(self) -> Use:
+    def smallest(self) -> ReservedUse:
         return min(self.uses, key=lambda use: (use.on_demand.per_node_hour, use.instance_type))
 
     @property
@@ -305,7 +305,7 @@ def families_of(
         if node.capacity_type in COMMITTABLE:
             instance_type = node.instance_type or node.gpu_model or "unknown"
             by_type[node.provider or "", node.region or "", instance_type, node.gpus].append(node)
-    families: dict[Key, list[Use]] = defaultdict(list)
+    families: dict[Key, list[ReservedUse]] = defaultdict(list)
     for (provider, region, instance_type, gpus), nodes in sorted(by_type.items(), key=lambda item: item[0]):
         spans = [(node.from_ms, node.to_ms, 1.0) for node in nodes]
         if is_narrowed:
@@ -318,7 +318,7 @@ def families_of(
         curve = counted(spans, period.start_ms, period.end_ms)
         covered = existing.covered.get((provider, region, instance_type.lower()))
         left = curve.less(covered) if covered else curve
-        use = Use(instance_type, gpus, price, left, offers, round(curve.node_hours - left.node_hours, 6))
+        use = ReservedUse(instance_type, gpus, price, left, offers, round(curve.node_hours - left.node_hours, 6))
         families[provider, region, family_name(instance_type)].append(use)
     return tuple(Family(*key, tuple(uses)) for key, uses in families.items())
 
@@ -346,7 +346,7 @@ class Pool:
     Several sizes of a family are one pool for savings plans and CUDs: each counts as its price on demand against the smallest's.
     """
 
-    use: Use
+    use: ReservedUse
     terms: Terms
     committed: Price
     level: int = 0
@@ -364,13 +364,13 @@ class Pool:
         """The level that costs least where usage is `usage` of today's."""
         return self.use.curve.scaled(usage).best_level(self.break_even)
 
-    def blocks(self, usage: float) -> list[Block]:
+    def blocks(self, usage: float) -> list[CostBlock]:
         """The committed nodes in all hours, and what they do not hold by the hour, where usage is `usage` of today's."""
         curve = self.use.curve.scaled(usage)
         rest = max(0.0, curve.node_hours - curve.used(self.level))
         return [
-            Block(self.level * curve.hours, self.price, self.use.gpus),
-            Block(rest, self.use.on_demand.per_node_hour, self.use.gpus),
+            CostBlock(self.level * curve.hours, self.price, self.use.gpus),
+            CostBlock(rest, self.use.on_demand.per_node_hour, self.use.gpus),
         ]
 
     def gain(self, usage: float) -> float:
@@ -399,7 +399,7 @@ class Choice:
     family: Family
     terms: Terms
     pools: tuple[Pool, ...]
-    left_out: tuple[Use, ...]
+    left_out: tuple[ReservedUse, ...]
 
     @classmethod
     def best(cls, family: Family, terms: Terms) -> Choice:
@@ -442,9 +442,9 @@ class Choice:
         known = [time for time in hours if time is not None]
         return round(max(known) / HOURS_PER_MONTH, 6) if hours and len(known) == len(hours) else None
 
-    def blocks(self, usage: float = 1.0) -> list[Block]:
+    def blocks(self, usage: float = 1.0) -> list[CostBlock]:
         """What is paid where usage is `usage` of today's."""
-        parts: tuple[Pool | Use, ...] = (*self.pools, *self.left_out)
+        parts: tuple[Pool | ReservedUse, ...] = (*self.pools, *self.left_out)
         return [block for part in parts for block in part.blocks(usage)]
 
     def at_levels(self, level: Callable[[Pool], int]) -> Choice:
@@ -595,7 +595,7 @@ def _best_note(chosen: dict[str, Choice]) -> str:
 
 def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
     """For each family and fall of usage: what is paid with the commitment held, and with what would have been best then."""
-    groups: dict[str, list[Block]] = {}
+    groups: dict[str, list[CostBlock]] = {}
     for choice in chosen:
         for fall in FALLS:
             usage, name = 1 - fall / 100, f"{choice.family} -{fall}"

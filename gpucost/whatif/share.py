@@ -30,7 +30,7 @@ from gpucost.whatif.fleet import (
     Scenario,
     node_price,
 )
-from gpucost.whatif.gpu_specs import Facts, Model, Profile
+from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
 class Method(StrEnum):
@@ -45,7 +45,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PackedPod:
     """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included."""
 
     key: str
@@ -56,19 +56,19 @@ class Item:
 
 
 # Whether a GPU can hold all of these at once.
-Fits = Callable[[Sequence[Item]], bool]
+Fits = Callable[[Sequence[PackedPod]], bool]
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedPool:
     """A GPU that is shared in [from_ms, to_ms): every item that was on it, and while packing those that still are."""
 
     from_ms: int
     to_ms: int
-    items: list[Item] = field(default_factory=list)
-    held: list[Item] = field(default_factory=list)
+    items: list[PackedPod] = field(default_factory=list)
+    held: list[PackedPod] = field(default_factory=list)
 
-    def at(self, moment_ms: int) -> list[Item]:
+    def at(self, moment_ms: int) -> list[PackedPod]:
         """The items on it at a moment."""
         return [item for item in self.items if item.from_ms <= moment_ms < item.to_ms]
 
@@ -82,14 +82,14 @@ def slots(*, activity: float, memory_mib: float | None, ways: int) -> Fits:
     )
 
 
-def pack(items: Iterable[Item], fits: Fits) -> list[Shared]:
+def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
     """First fit in order of time, and among those that begin at once the largest first; a GPU is given back once it is empty.
 
     What fits no empty GPU is left out: ask `fits([item])` before. With items that all last equally long this is first fit
     decreasing, at most 11/9 of the least number of GPUs plus 6/9 (Dósa 2007) where one measure decides.
     """
-    done: list[Shared] = []
-    opened: list[Shared] = []
+    done: list[SharedPool] = []
+    opened: list[SharedPool] = []
     now: int | None = None
     last: tuple[float, float] | None = None
     first = 0
@@ -109,7 +109,7 @@ def pack(items: Iterable[Item], fits: Fits) -> list[Shared]:
         if first == len(opened):
             if not fits([item]):
                 continue
-            opened.append(Shared(item.from_ms, item.to_ms))
+            opened.append(SharedPool(item.from_ms, item.to_ms))
         gpu = opened[first]
         gpu.held.append(item)
         gpu.items.append(item)
@@ -127,7 +127,7 @@ def peak(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
     return most, at
 
 
-def profile_for(model: Model, activity: float, memory_mib: float) -> Profile | None:
+def profile_for(model: GpuModel, activity: float, memory_mib: float) -> Profile | None:
     """The smallest profile with this share of the GPU's compute (0-1) and this memory; None where only a whole GPU has it.
 
     Profiles with media extensions (+me) are left out: one GPU has a single one.
@@ -143,20 +143,20 @@ def profile_for(model: Model, activity: float, memory_mib: float) -> Profile | N
     return min(fitting, key=lambda p: (p.compute_slices, p.memory_slices), default=None)
 
 
-def _profiles(model: Model, items: Sequence[Item]) -> Counter[Profile]:
+def _profiles(model: GpuModel, items: Sequence[PackedPod]) -> Counter[Profile]:
     """How many of which profiles the items need, but for those that need a whole GPU."""
     profiles = (profile_for(model, item.activity, item.memory_mib) for item in items)
     return Counter(profile for profile in profiles if profile is not None)
 
 
-def layouts(model: Model) -> Fits:
+def layouts(model: GpuModel) -> Fits:
     """Whether a GPU of this model can be cut into the profiles that all of the items need.
 
     Slices of compute and of memory are counted, and each profile's most per GPU: instances begin where their profile allows
     (NVIDIA MIG user guide, "MIG device profiles"), and with these counts the layouts of every model in the catalog have room.
     """
 
-    def fits(items: Sequence[Item]) -> bool:
+    def fits(items: Sequence[PackedPod]) -> bool:
         """Whether one GPU takes all of them at once."""
         counts = _profiles(model, items)
         return (
@@ -170,7 +170,7 @@ def layouts(model: Model) -> Fits:
     return fits
 
 
-def layout_name(model: Model, items: Sequence[Item]) -> str:
+def layout_name(model: GpuModel, items: Sequence[PackedPod]) -> str:
     """`2 x 1g.5gb + 1 x 3g.20gb`."""
     counts = sorted((profile.name, count) for profile, count in _profiles(model, items).items())
     return " + ".join(f"{count} x {name}" for name, count in counts)
@@ -232,20 +232,20 @@ class Sizing:
         """The activity of a pod above which no two of them share a GPU."""
         return (100 - self.headroom_percent) / 2 / self.margin
 
-    def item(self, key: str, pod: Pod, level: Level) -> Item:
+    def item(self, key: str, pod: Pod, level: Level) -> PackedPod:
         """What a pod of this level needs: for MIG the headroom is part of the slice, for slots it is part of the GPU."""
         needs = (level.high * self.margin, (level.high_memory_mib or 0.0) * self.margin)
         activity, memory = (need / self.free for need in needs) if self.is_mig else needs
-        return Item(key, activity, memory, pod.from_ms, pod.to_ms)
+        return PackedPod(key, activity, memory, pod.from_ms, pod.to_ms)
 
-    def fits(self, model: Model | None) -> Fits:
+    def fits(self, model: GpuModel | None) -> Fits:
         """What a GPU of the model holds; None, a model unknown, has no memory to go by and cannot be cut."""
         if self.is_mig:
             return layouts(model) if model else lambda _: False
         memory = model.memory_mib * self.free if model and model.memory_mib else None
         return slots(activity=self.free, memory_mib=memory, ways=self.ways)
 
-    def part(self, item: Item, model: Model | None) -> float:
+    def part(self, item: PackedPod, model: GpuModel | None) -> float:
         """The share of its GPU that an item is billed: its slice's, or one slot's."""
         if not self.is_mig or model is None:
             return 1 / self.ways
@@ -299,8 +299,8 @@ class _Pool(NamedTuple):
     model: str
     capacity_type: str
     team: str
-    known: Model | None
-    gpus: list[Shared]
+    known: GpuModel | None
+    gpus: list[SharedPool]
     pods: dict[str, Pod]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpucost.store.metrics import Answer, SampleWindow
+from gpucost.store.metrics import ReadAnswer, SampleWindow
 
 START_S = 1_790_812_800  # 2026-10-01T00:00Z
 GPUS_PER_NODE = 8
@@ -38,7 +38,7 @@ class Fleet:
                 at += length
         return spans
 
-    def states(self) -> Answer:
+    def states(self) -> ReadAnswer:
         """kube-state-metrics' series, first and last sample each."""
         series: list[dict[str, str]] = []
         rows: list[tuple[int, int, float]] = []
@@ -69,9 +69,9 @@ class Fleet:
             put("kube_pod_completion_time", pod, stop, stop, stop)
             put("kube_pod_status_phase", {**pod, "phase": "Succeeded"}, 1, stop, stop)
         index, at, value = zip(*rows, strict=True)
-        return Answer(series, np.array(index, np.int32), np.array(at, np.int64), np.array(value, np.float64))
+        return ReadAnswer(series, np.array(index, np.int32), np.array(at, np.int64), np.array(value, np.float64))
 
-    def activity(self) -> tuple[Answer, NDArray[np.int32]]:
+    def activity(self) -> tuple[ReadAnswer, NDArray[np.int32]]:
         """DCGM_FI_DEV_GPU_UTIL of every GPU, one series per pod on it; and each sample's GPU."""
         rng = np.random.default_rng(1)
         series, index, times = [], [], []
@@ -88,10 +88,10 @@ class Fleet:
         at, which = np.concatenate(times), np.concatenate(index)
         busy = (at // 1_200_000 + which) % 3 > 0  # two thirds of all 20-minute stretches are busy
         values = np.where(busy, rng.integers(5, 101, len(at)), rng.integers(0, 5, len(at))).astype(np.float64)
-        return Answer(series, which, at, values), which
+        return ReadAnswer(series, which, at, values), which
 
 
-def window(fleet: Fleet, answers: list[Answer]) -> SampleWindow:
+def window(fleet: Fleet, answers: list[ReadAnswer]) -> SampleWindow:
     """All of the fleet's time as one window."""
     return SampleWindow(
         source="bench", run_id=1, from_ms=START_S * 1000, to_ms=(START_S + fleet.days * 86_400) * 1000, cluster_label="cluster",

@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "what rounding leaves goes to the smallest share",
-        "gpucost/attribute/51_amounts.sql",
+        "gpucost/attribute/51_allocated_costs.sql",
         "ORDER BY round(s.share, 12) DESC, s.uid",
         "ORDER BY round(s.share, 12), s.uid",
         (f"{EXACT}::test_what_rounding_leaves_goes_to_the_largest_share",),

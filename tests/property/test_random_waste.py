@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.config.model import Waste
+from gpucost.config.model import WasteSettings
 from gpucost.periods import Period
 from tests.property.fleets import books, by_basis, fleets
 from tests.replay.cases.words import HEADER
@@ -75,7 +75,7 @@ def _check(data: st.DataObject, fleet: Fleet, share: float) -> None:
         prices = folder / "prices.csv"
         prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
         config = write_config(fleet, folder, prices)
-        config = config.model_copy(update={"waste": Waste(forgotten_after="1h", target_utilization=share)})
+        config = config.model_copy(update={"waste": WasteSettings(forgotten_after="1h", target_utilization=share)})
         store = load(fleet, scrape(fleet, lean=True), config)
         period = Period(*(datetime.fromtimestamp(second, UTC) for second in (fleet["start"], fleet["end"])))
         pipeline.attribute(config, store, period)

@@ -22,16 +22,16 @@ CLAIMS = st.lists(
         {
             "team": st.sampled_from(["a", "b", "c", None]),
             "allocation_id": st.integers(1, 4),
-            "slot": st.integers(0, 3),
+            "time_bucket": st.integers(0, 3),
             "cost": COSTS,
             "gpu_ms": st.integers(0, 10**9),
         }
     ),
     min_size=1,
     max_size=12,
-    unique_by=lambda claim: (claim["team"], claim["allocation_id"], claim["slot"]),
+    unique_by=lambda claim: (claim["team"], claim["allocation_id"], claim["time_bucket"]),
 )
-POTS = st.lists(st.tuples(AMOUNTS, st.sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3)
+POOLS = st.lists(st.tuples(AMOUNTS, st.sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3)
 
 
 @pytest.fixture(scope="module")
@@ -41,24 +41,24 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-@given(pots=POTS)
-def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pots: list[tuple[Decimal, str, list[dict[str, Any]]]]) -> None:
+@given(pools=POOLS)
+def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pools: list[tuple[Decimal, str, list[dict[str, Any]]]]) -> None:
     con.execute(
-        "CREATE OR REPLACE TEMP TABLE report_claims (pot BIGINT, split VARCHAR, amount DECIMAL(38, 9), team VARCHAR, "
-        "node_id UBIGINT, allocation_id UBIGINT, slot BIGINT, cost DECIMAL(38, 9), gpu_ms DECIMAL(38, 9))"
+        "CREATE OR REPLACE TEMP TABLE report_claims (pool BIGINT, split VARCHAR, amount DECIMAL(38, 9), team VARCHAR, "
+        "node_id UBIGINT, allocation_id UBIGINT, time_bucket BIGINT, cost DECIMAL(38, 9), gpu_ms DECIMAL(38, 9))"
     )
     claims = [
-        (pot, split, amount, claim["team"], 1, *(claim[name] for name in ("allocation_id", "slot", "cost", "gpu_ms")))
-        for pot, (amount, split, told) in enumerate(pots)
+        (pool, split, amount, claim["team"], 1, *(claim[name] for name in ("allocation_id", "time_bucket", "cost", "gpu_ms")))
+        for pool, (amount, split, told) in enumerate(pools)
         for claim in told
     ]
     marks = ", ".join("(?, ?, ?, ?, ?, ?, ?, ?, ?)" for _ in claims)
     con.execute(f"INSERT INTO report_claims VALUES {marks}", [value for claim in claims for value in claim])  # noqa: S608
-    run_stage(con, "gpucost.report.sharing", "60_slot_shares")
-    rows = con.execute("SELECT pot, team, allocation_id, slot, amount FROM report_slot_shares").fetchall()
+    run_stage(con, "gpucost.report.sharing", "60_pool_shares")
+    rows = con.execute("SELECT pool, team, allocation_id, time_bucket, amount FROM pool_shares").fetchall()
     assert len(rows) == len(claims)
-    for pot, (amount, split, told) in enumerate(pots):
-        mine = [row for row in rows if row[0] == pot]
+    for pool, (amount, split, told) in enumerate(pools):
+        mine = [row for row in rows if row[0] == pool]
         assert sum(row[-1] for row in mine) == amount
         assert all(row[-1] * amount >= 0 for row in mine)
         by_team = {team: sum(row[-1] for row in mine if row[1] == team) for team in {row[1] for row in mine}}

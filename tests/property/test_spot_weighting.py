@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.periods import Period, from_ms
-from gpucost.price.history import Question, history
+from gpucost.price.history import HistoryQuery, history
 from gpucost.store.connection import Store
 from gpucost.store.prices import SpotPrice, load
 
@@ -52,7 +52,7 @@ def test_histories_weigh_as_a_plain_calculation_does(facts: dict[int, Decimal], 
             for part in range(parts):  # in overlapping batches, in any order
                 load(con, rows[part:] + rows[: part + 1])
         with store.read() as con:
-            question = Question("p3.2xlarge", period=Period(from_ms(T0), from_ms(T0 + SPAN)))
+            question = HistoryQuery("p3.2xlarge", period=Period(from_ms(T0), from_ms(T0 + SPAN)))
             (zone,) = history(con, question, NOW)
     steps, cost, covered = plain(facts)
     assert [(step.start, step.end, step.price_per_hour) for step in zone.steps] == [

@@ -15,7 +15,7 @@ from tests.replay.kube import kube_state
 from tests.replay.series import Clock, Recorder, Series, clock
 
 if TYPE_CHECKING:
-    from gpucost.store.metrics import Answer
+    from gpucost.store.metrics import ReadAnswer
 
 # Replicas never scrape in step.
 _KSM_LAG, _PROMETHEUS_LAG = 0.31, 0.43
@@ -69,9 +69,9 @@ def _escaped(text: str) -> str:
     return re.sub(r'(["\\])', r"\\\1", text).replace("\n", r"\n")
 
 
-def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[Answer]:
+def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[ReadAnswer]:
     """The samples in [from_ms, to_ms) as a collector hands them to the store: one answer per metric."""
-    from gpucost.store.metrics import Answer
+    from gpucost.store.metrics import ReadAnswer
 
     by_metric: dict[str, list[Series]] = {}
     for one in series:
@@ -83,7 +83,7 @@ def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[Answer]:
             if high > low:
                 kept.append((one.labels, one.times[low:high], one.values[low:high]))
         if kept:
-            yield Answer(
+            yield ReadAnswer(
                 series=[labels for labels, _, _ in kept],
                 series_index=np.repeat(np.arange(len(kept), dtype=np.int32), [len(t) for _, t, _ in kept]),
                 ts_ms=np.concatenate([t for _, t, _ in kept]),

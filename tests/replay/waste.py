@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from gpucost.config.model import Config
-from gpucost.periods import MS_PER_HOUR, Period, slots
+from gpucost.periods import MS_PER_HOUR, Period, time_buckets
 from gpucost.report import waste
 from gpucost.store.connection import Store
 
@@ -26,7 +26,7 @@ _HOURS = """
 def anatomy(config: Config, store: Store, period: Period, *by: str) -> waste.Waste:
     """The anatomy of waste of an attributed store."""
     with store.read() as con:
-        return waste.build(con, config, period, slots(period, config.tz, by), by)
+        return waste.build(con, config, period, time_buckets(period, config.tz, by), by)
 
 
 def check_waste(config: Config, store: Store, period: Period) -> None:
@@ -37,7 +37,7 @@ def check_waste(config: Config, store: Store, period: Period) -> None:
         gpu_ms, idle_ms, unmeasured_ms, unavailable_ms = con.execute(_HOURS, span).fetchall()[0]
     whole, by_hour = anatomy(config, store, period), anatomy(config, store, period, "cluster", "node", "hour")
     paid: dict[tuple[str | None, str | None, int], Decimal] = defaultdict(Decimal)
-    starts = {slot.hour: slot.from_ms for slot in slots(period, config.tz, ("hour",))}
+    starts = {slot.hour: slot.from_ms for slot in time_buckets(period, config.tz, ("hour",))}
     for row in by_hour.rows:
         assert row.cost >= 0 and row.gpu_hours > -1e-9
         paid[row.keys["cluster"], row.keys["node"], starts[row.keys["hour"]]] += row.cost

@@ -15,7 +15,7 @@ from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.report import units
-from gpucost.report.units.query import UnitAsk, UnitView
+from gpucost.report.units.query import UnitQuery, UnitView
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values
@@ -91,5 +91,5 @@ def asked(
 ) -> UnitView:
     """The answer of `build` for these hours of the day."""
     period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))
-    ask = UnitAsk(period, "the day", config.tz, config.currency, **filters)
+    ask = UnitQuery(period, "the day", config.tz, config.currency, **filters)
     return pipeline.unit_costs(config, store, ask, build)

@@ -18,7 +18,7 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.progress.mappings import mappings
 from gpucost.collect.progress.prometheus import collect_progress
-from gpucost.config.model import PrometheusSource, Unit
+from gpucost.config.model import PrometheusSource, UnitSettings
 from gpucost.periods import Period
 from gpucost.report import units
 from gpucost.store.connection import Store
@@ -94,7 +94,7 @@ def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
     prices.write_text(BOOK)
     with prometheus_over_text(write, tmp_path / "prometheus") as url:
         config = write_config(described(), tmp_path, prices, url, cluster="main")
-        config = config.model_copy(update={"units": [Unit(name="mine", unit="epoch", metric="my_epochs")]})
+        config = config.model_copy(update={"units": [UnitSettings(name="mine", unit="epoch", metric="my_epochs")]})
         store = Store(config.store)
         pipeline.collect(config, store, DAY)
         for source in config.prometheus:
@@ -133,7 +133,7 @@ def test_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
         config = write_config(described(), tmp_path, prices, url, cluster="main")
         store = Store(config.store)
         pipeline.collect(config, store, DAY)
-        unit = Unit(name="mine", unit="epoch", metric="my_epochs")
+        unit = UnitSettings(name="mine", unit="epoch", metric="my_epochs")
         collect_progress(PrometheusSource(url=url, cluster="main"), store, [unit], DAY)
     view = asked(config, store, hours=(0, HOURS))
     assert [(row["epoch"], row["status"], row["cost"]) for row in view.rows] == [

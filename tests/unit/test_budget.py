@@ -19,11 +19,11 @@ from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.report.anomalies import anomalies
 from gpucost.report.budget import check
-from gpucost.report.forecast import Days, Series, days_of, forecast
+from gpucost.report.forecast import CostSeries, Days, days_of, forecast
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import HOUR, OCTOBER, UTC_ZONE, sample, stored
 
-FLEET = Series("fleet")
+FLEET = CostSeries("fleet")
 SEPTEMBER = date(2026, 9, 1)
 D = Decimal
 
@@ -35,7 +35,7 @@ def month_of(first: date, count: int) -> list[date]:
 OCTOBER_DAYS = month_of(date(2026, 10, 1), 31)
 
 
-def days(costs: dict[date, Decimal], every: list[date], series: Series = FLEET) -> Days:
+def days(costs: dict[date, Decimal], every: list[date], series: CostSeries = FLEET) -> Days:
     return Days(tuple(every), tuple(sorted(costs)), {series: costs})
 
 
@@ -120,8 +120,8 @@ def test_a_day_beyond_its_pattern_is_told_with_the_money() -> None:
     assert anomalies(days(known, every), OCTOBER_DAYS, D(65)) == []
 
 
-def work(name: str, team: str = "research") -> Series:
-    return Series("workload", team, (team, "prod", "ml", name))
+def work(name: str, team: str = "research") -> CostSeries:
+    return CostSeries("workload", team, (team, "prod", "ml", name))
 
 
 def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
@@ -130,15 +130,18 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     steady = dict.fromkeys(every, D(300))
     collapsed = {day: cost for day, cost in steady.items() if day != gone}
     costs = {
-        Series("team", "research"): {day: D(900) if day != gone else D(300) for day in every},
+        CostSeries("team", "research"): {day: D(900) if day != gone else D(300) for day in every},
         work("Deployment/serve"): collapsed,
         work("Job/train"): collapsed,
         work("Deployment/other"): steady,
-        Series("unallocated"): collapsed,
-        Series("team", "vision"): steady,
+        CostSeries("unallocated"): collapsed,
+        CostSeries("team", "vision"): steady,
     }
     found = anomalies(Days(tuple(every), tuple(every), costs), OCTOBER_DAYS, D(50))
-    assert [(one.series, one.excess) for one in found] == [(Series("team", "research"), -600), (work("Deployment/serve"), -300)]
+    assert [(one.series, one.excess) for one in found] == [
+        (CostSeries("team", "research"), -600),
+        (work("Deployment/serve"), -300),
+    ]
     assert all((one.day, one.direction, one.score < -3.5) == (gone, "below", True) for one in found)
     part = found[0].part
     assert part is not None
@@ -163,7 +166,7 @@ def test_a_few_percent_above_what_never_changed_are_no_news_and_the_first_days_h
 
 def test_a_job_that_runs_now_and_then_has_no_pattern() -> None:
     every = month_of(SEPTEMBER, 61)
-    job = Series("workload", "research", ("research", "prod", "ml", "Job/eval"))
+    job = CostSeries("workload", "research", ("research", "prod", "ml", "Job/eval"))
     costs = {day: D(500) for day in (every[0], every[20], every[50])}
     assert anomalies(Days(tuple(every), tuple(every), {job: costs}), OCTOBER_DAYS, D(1)) == []
 
@@ -186,9 +189,9 @@ def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path
     found = days_of(view, UTC_ZONE, MID_OCTOBER)
     assert view.node_totals is not None
     assert sum(found.costs[FLEET].values()) == view.node_totals.node_cost
-    assert sum(found.costs[Series("unallocated")].values()) == view.node_totals.unallocated_cost
+    assert sum(found.costs[CostSeries("unallocated")].values()) == view.node_totals.unallocated_cost
     assert found.complete == tuple(OCTOBER_DAYS[:20])
-    assert found.first(Series("team", "vision")) == date(2026, 10, 1)
+    assert found.first(CostSeries("team", "vision")) == date(2026, 10, 1)
 
 
 def test_a_day_with_a_gap_is_not_complete(tmp_path: Path) -> None:
@@ -218,7 +221,7 @@ def budgets(*rows: dict[str, object], **more: object) -> Config:
 
 def test_states_of_budgets(store: Path) -> None:
     by_day = days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
-    spent = sum(by_day.costs[Series("team", "research")].values())
+    spent = sum(by_day.costs[CostSeries("team", "research")].values())
     config = budgets(
         {"team": "research", "amount": spent},
         {"team": "research", "amount": spent - D("0.01")},

@@ -18,7 +18,7 @@ from gpucost.cli.app import app
 from gpucost.cli.prices import listing_notes
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
-from gpucost.price.listing import Asked, listing
+from gpucost.price.listing import PriceQuery, listing
 from gpucost.store.connection import scratch_store
 
 TODAY = date(2026, 11, 22)
@@ -69,7 +69,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-ASKED_OF_ALL = Asked(TODAY, "USD", 90, all_regions=True)
+ASKED_OF_ALL = PriceQuery(TODAY, "USD", 90, all_regions=True)
 FX = FxRates("USD", {})
 
 
@@ -103,7 +103,7 @@ def test_what_people_rent_has_a_price_an_age_and_a_source(
 
 @pytest.mark.parametrize("name", ["H100", "H200", "B200", "MI300X", "v5e", "v6e"])
 def test_a_gpu_is_sold_by_several(con: duckdb.DuckDBPyConnection, name: str) -> None:
-    rows = listing(con, name, Asked(TODAY, "USD", 90), FX).rows
+    rows = listing(con, name, PriceQuery(TODAY, "USD", 90), FX).rows
     assert len(rows) >= 4 and all(row.price_per_gpu_hour and row.source for row in rows)
 
 
@@ -132,19 +132,19 @@ def test_what_nobody_sells_on_demand_says_how_it_is_sold(tmp_path: Path, monkeyp
 
 
 def test_what_has_a_price_on_demand_is_not_called_unsold(con: duckdb.DuckDBPyConnection) -> None:
-    found = listing(con, "a4-highgpu-8g", Asked(TODAY, "USD", 90), FX)
+    found = listing(con, "a4-highgpu-8g", PriceQuery(TODAY, "USD", 90), FX)
     assert "on_demand" in {row.purchase_option for row in found.rows}
     assert found.not_sold_on_demand == ()
 
 
 def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:
-    found = listing(con, "p5.48xlarge", Asked(TODAY, "USD", 90), FX)
+    found = listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90), FX)
     assert found.rows[0].is_stale and found.cheapest_fresh is not None and not found.cheapest_fresh.is_stale
     (remark,) = (words for words in listing_notes(found) if words.startswith("the first price"))
     assert "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years" in remark
-    assert listing(con, "p5.48xlarge", Asked(TODAY, "USD", 90, purchase_options=("on_demand",)), FX).cheapest_fresh is None
+    assert listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90, purchase_options=("on_demand",)), FX).cheapest_fresh is None
 
 
 def test_a_name_that_nobody_has_is_no_type(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(GpucostError, match="no GPU or instance type"):
-        listing(con, "p99.xlarge", Asked(TODAY, "USD", 90), FX)
+        listing(con, "p99.xlarge", PriceQuery(TODAY, "USD", 90), FX)

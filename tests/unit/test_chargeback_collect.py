@@ -50,7 +50,7 @@ def priced(store: Path, spot: tuple[str, date | None], on_demand: tuple[str, dat
 
 def wanting(store: Path) -> list[tuple[str, str]]:
     with Store(store).read() as con:
-        return price.wanting(con, MONTH, NOW, 90)
+        return price.missing_price_sources(con, MONTH, NOW, 90)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect.base import CollectResult, Dropped, FailedWindow, Finding, MissingTime
+from gpucost.collect.base import CollectResult, Dropped, FailedWindow, MissingSpan, SourceFinding
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period
@@ -85,9 +85,9 @@ def test_a_server_that_is_not_configured(asked: Asked) -> None:
 def test_what_is_missing_is_said_with_the_fix(asked: Asked) -> None:
     result = asked.results[0]
     result.resumed = 2
-    result.findings = [Finding("warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics")]
+    result.findings = [SourceFinding("warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics")]
     result.dropped = [Dropped("DCGM_FI_DEV_GPU_UTIL", "sentinel", 3), Dropped("DCGM_FI_DEV_FB_USED", "sentinel", 4)]
-    result.findings += [Finding("warning", "gap", "kube-state-metrics was silent")] * 7
+    result.findings += [SourceFinding("warning", "gap", "kube-state-metrics was silent")] * 7
     out, err = collect()
     assert "went on after 2 windows" in out
     assert "warning: kube_pod_info is not exported\n    fix: scrape kube-state-metrics" in err
@@ -107,8 +107,8 @@ def test_a_run_that_loads_nothing_says_so_under_q(asked: Asked) -> None:
 
 
 def test_a_closed_day_that_stays_incomplete_ends_with_4(asked: Asked) -> None:
-    silent = MissingTime("home", HOUR, "kube-state-metrics was silent", ("nodes", "pods"))
-    asked.results[0].incomplete = [silent, MissingTime("home", HOUR, "partial")]
+    silent = MissingSpan("home", HOUR, "kube-state-metrics was silent", ("nodes", "pods"))
+    asked.results[0].incomplete = [silent, MissingSpan("home", HOUR, "partial")]
     lines = [
         "error: main: lost for good: cluster home from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h):"
         " kube-state-metrics was silent (nodes, pods)",

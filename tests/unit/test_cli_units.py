@@ -14,7 +14,7 @@ from gpucost.cli.unit import document
 from gpucost.periods import Period
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render
-from gpucost.report.units.query import UnitAsk, UnitView
+from gpucost.report.units.query import UnitQuery, UnitView
 from tests.replay.work import counter, put, stored, training
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
@@ -34,7 +34,7 @@ def table(view: UnitView, width: int | None = None, most: int | None = None) -> 
 
 
 def test_the_price_of_the_unit_is_never_left_out() -> None:
-    ask = UnitAsk(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
+    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
     view = UnitView("s", "Cost per million tokens", ask, [TOKENS], {"cost": Decimal("2624.98")}, {}, {"rows": tuple(TOKENS)})
     narrow = table(view, 80)
     assert "Per million" in narrow and "$0.6837" in narrow and "3,012,918,480" not in narrow
@@ -45,7 +45,7 @@ def test_the_price_of_the_unit_is_never_left_out() -> None:
 
 def test_only_the_dearest_rows_are_listed_where_there_are_many() -> None:
     rows = [{"name": f"job-{number}", "status": None, "cost": Decimal(number)} for number in range(9, 0, -1)]
-    ask = UnitAsk(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
+    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("name", "status", "cost")})
     text = table(view, most=2)
     assert "job-8" in text and "job-7" not in text and "and 7 more" in text
@@ -64,7 +64,7 @@ def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
 
 
 def test_moments_are_local_in_tables_and_utc_elsewhere() -> None:
-    ask = UnitAsk(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
+    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
     rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
     assert "2026-10-13 00:30" in table(view)

@@ -26,7 +26,7 @@ from gpucost.config.model import Mlflow, PrometheusSource
 from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
-from gpucost.store.metrics import Answer
+from gpucost.store.metrics import ReadAnswer
 from tests.loopback import Quiet, serving
 from tests.unit.mutations import mutations
 
@@ -65,7 +65,7 @@ def read(text: bytes, draw: random.Random) -> list[tuple[dict[str, str], int, fl
     return rows_of(reader.finish())
 
 
-def rows_of(answer: Answer) -> list[tuple[dict[str, str], int, float]]:
+def rows_of(answer: ReadAnswer) -> list[tuple[dict[str, str], int, float]]:
     columns = zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
     return [(dict(answer.series[i]), t, v) for i, t, v in columns]
 

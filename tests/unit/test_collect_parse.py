@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpucost.collect.prometheus.failures import TooMuch
 from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, samples
-from gpucost.store.metrics import Answer
+from gpucost.store.metrics import ReadAnswer
 
 
 def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, after: dict[str, Any] | None = None) -> bytes:
@@ -22,14 +22,14 @@ def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, aft
     return json.dumps({"status": "success", **(before or {}), "data": data, **(after or {})}, separators=(",", ":")).encode()
 
 
-def read(text: bytes, size: int = 1 << 20) -> Answer:
+def read(text: bytes, size: int = 1 << 20) -> ReadAnswer:
     reader = MatrixReader("m", LabelCache())
     for at in range(0, len(text), size):
         reader.feed(text[at : at + size])
     return reader.finish()
 
 
-def flat(answer: Answer) -> list[tuple[dict[str, str], int, float]]:
+def flat(answer: ReadAnswer) -> list[tuple[dict[str, str], int, float]]:
     return [
         (dict(answer.series[i]), int(t), v)
         for i, t, v in zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)

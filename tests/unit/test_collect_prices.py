@@ -13,7 +13,7 @@ import pytest
 from gpucost.collect.prices.aws import accelerated, plan_price, product_prices
 from gpucost.collect.prices.azure import item_prices, without_placeholders
 from gpucost.collect.prices.base import gpu_model, is_region_of, known_types, one_of_each
-from gpucost.collect.prices.gcp import Unit, family_of, unit_price
+from gpucost.collect.prices.gcp import PriceUnit, family_of, unit_price
 from gpucost.errors import SourceError
 from gpucost.store.connection import Store
 from gpucost.store.prices import ComponentPrice, InstanceType, ListPrice, ProviderPrices, load_prices, node_regions
@@ -27,41 +27,51 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("description", "group", "usage", "unit"),
     [
-        ("A2 Instance Core running in Americas", "CPU", "OnDemand", Unit("cpu", "a2")),
-        ("A3Plus Instance Ram running in Tokyo", "RAM", "OnDemand", Unit("memory_gib", "a3plus")),
-        ("A3Ultra Instance Core running in Iowa", "CPU", "OnDemand", Unit("cpu", "a3ultra")),
-        ("Spot Preemptible G2 Instance Core running in Las Vegas", "CPU", "Preemptible", Unit("cpu", "g2", "spot")),
-        ("Commitment v1: A2 Cpu in Americas for 1 Year", "CPU", "Commit1Yr", Unit("cpu", "a2", "cud", 1)),
-        ("Commitment v1: G2 Ram in Tokyo for 3 Years", "RAM", "Commit3Yr", Unit("memory_gib", "g2", "cud", 3)),
-        ("Commitment v1: Cpu in Americas for 3 Years", "CPU", "Commit3Yr", Unit("cpu", "n1", "cud", 3)),
-        ("N1 Predefined Instance Ram running in Americas", "N1Standard", "OnDemand", Unit("memory_gib", "n1")),
-        ("Nvidia Tesla A100 GPU running in Americas", "GPU", "OnDemand", Unit("gpu", "A100-SXM4-40GB")),
-        ("Nvidia Tesla A100 80GB GPU running in Netherlands", "GPU", "OnDemand", Unit("gpu", "A100-SXM4-80GB")),
+        ("A2 Instance Core running in Americas", "CPU", "OnDemand", PriceUnit("cpu", "a2")),
+        ("A3Plus Instance Ram running in Tokyo", "RAM", "OnDemand", PriceUnit("memory_gib", "a3plus")),
+        ("A3Ultra Instance Core running in Iowa", "CPU", "OnDemand", PriceUnit("cpu", "a3ultra")),
+        ("Spot Preemptible G2 Instance Core running in Las Vegas", "CPU", "Preemptible", PriceUnit("cpu", "g2", "spot")),
+        ("Commitment v1: A2 Cpu in Americas for 1 Year", "CPU", "Commit1Yr", PriceUnit("cpu", "a2", "cud", 1)),
+        ("Commitment v1: G2 Ram in Tokyo for 3 Years", "RAM", "Commit3Yr", PriceUnit("memory_gib", "g2", "cud", 3)),
+        ("Commitment v1: Cpu in Americas for 3 Years", "CPU", "Commit3Yr", PriceUnit("cpu", "n1", "cud", 3)),
+        ("N1 Predefined Instance Ram running in Americas", "N1Standard", "OnDemand", PriceUnit("memory_gib", "n1")),
+        ("Nvidia Tesla A100 GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "A100-SXM4-40GB")),
+        ("Nvidia Tesla A100 80GB GPU running in Netherlands", "GPU", "OnDemand", PriceUnit("gpu", "A100-SXM4-80GB")),
         (
             "Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Tokyo",
             "GPU",
             "Preemptible",
-            Unit("gpu", "T4", "spot"),
+            PriceUnit("gpu", "T4", "spot"),
         ),
-        ("Nvidia Tesla V100 GPU running in Taiwan", "GPU", "OnDemand", Unit("gpu", "V100-SXM2-16GB")),
-        ("Nvidia L4 GPU running in Virginia", "GPU", "OnDemand", Unit("gpu", "L4")),
-        ("H200 141GB GPU running in Americas", "GPU", "OnDemand", Unit("gpu", "H200")),
-        ("RTX 6000 96GB running in Iowa", "GPU", "OnDemand", Unit("gpu", "RTX-PRO-6000")),
-        ("Nvidia H100 80GB GPU running in Americas", "GPU", "OnDemand", Unit("gpu", "H100-80GB-HBM3")),
-        ("Nvidia H100 80GB Mega GPU running in Americas", "GPU", "OnDemand", Unit("gpu", "H100-80GB-HBM3-Mega")),
-        ("Nvidia H100 80GB Plus GPU running in Americas", "GPU", "OnDemand", Unit("gpu", "H100-80GB-HBM3-Mega")),
-        ("Commitment v1: Nvidia H100 80GB GPU in Iowa for 3 Year", "GPU", "Commit3Yr", Unit("gpu", "H100-80GB-HBM3", "cud", 3)),
-        ("A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand", Unit("gpu", "B200")),
-        ("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand", Unit("gpu", "B200", "spot")),
-        ("SSD backed Local Storage", "LocalSSD", "OnDemand", Unit("local_ssd_gib", "")),
-        ("SSD backed Local Storage in Bangkok", "LocalSSD", "OnDemand", Unit("local_ssd_gib", "")),
+        ("Nvidia Tesla V100 GPU running in Taiwan", "GPU", "OnDemand", PriceUnit("gpu", "V100-SXM2-16GB")),
+        ("Nvidia L4 GPU running in Virginia", "GPU", "OnDemand", PriceUnit("gpu", "L4")),
+        ("H200 141GB GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H200")),
+        ("RTX 6000 96GB running in Iowa", "GPU", "OnDemand", PriceUnit("gpu", "RTX-PRO-6000")),
+        ("Nvidia H100 80GB GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3")),
+        ("Nvidia H100 80GB Mega GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3-Mega")),
+        ("Nvidia H100 80GB Plus GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3-Mega")),
+        (
+            "Commitment v1: Nvidia H100 80GB GPU in Iowa for 3 Year",
+            "GPU",
+            "Commit3Yr",
+            PriceUnit("gpu", "H100-80GB-HBM3", "cud", 3),
+        ),
+        ("A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "B200")),
+        (
+            "Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas",
+            "GPU",
+            "OnDemand",
+            PriceUnit("gpu", "B200", "spot"),
+        ),
+        ("SSD backed Local Storage", "LocalSSD", "OnDemand", PriceUnit("local_ssd_gib", "")),
+        ("SSD backed Local Storage in Bangkok", "LocalSSD", "OnDemand", PriceUnit("local_ssd_gib", "")),
         (
             "SSD backed Local Storage attached to Spot Preemptible VMs running in Paris",
             "LocalSSD",
             "OnDemand",
-            Unit("local_ssd_gib", "", "spot"),
+            PriceUnit("local_ssd_gib", "", "spot"),
         ),
-        ("Commitment v1: Local SSD in Iowa for 1 Year", "LocalSSD", "Commit1Yr", Unit("local_ssd_gib", "", "cud", 1)),
+        ("Commitment v1: Local SSD in Iowa for 1 Year", "LocalSSD", "Commit1Yr", PriceUnit("local_ssd_gib", "", "cud", 1)),
         ("Commitment v1: C4D Local SSD in Americas for 3 Year", "LocalSSD", "Commit3Yr", None),
         ("A2 Custom Instance Core running in Americas", "CPU", "OnDemand", None),
         ("A2 Sole Tenancy Instance Core running in Americas", "CPU", "OnDemand", None),
@@ -73,7 +83,7 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
         ("Committed Use Discount Premium for E2 Instance Core running in Iowa", "CPU", "CmtCudPremium", None),
     ],
 )
-def test_what_a_sku_of_google_prices(description: str, group: str, usage: str, unit: Unit | None) -> None:
+def test_what_a_sku_of_google_prices(description: str, group: str, usage: str, unit: PriceUnit | None) -> None:
     from google.cloud.billing_v1.types import Sku
 
     measure = "GiBy.h" if " Ram " in description else ""
@@ -107,7 +117,13 @@ def test_names_of_families_and_components() -> None:
         "g2",
     ]
     names = [
-        unit.component for unit in (Unit("cpu", "a2"), Unit("memory_gib", "a2"), Unit("gpu", "L4"), Unit("local_ssd_gib", ""))
+        unit.component
+        for unit in (
+            PriceUnit("cpu", "a2"),
+            PriceUnit("memory_gib", "a2"),
+            PriceUnit("gpu", "L4"),
+            PriceUnit("local_ssd_gib", ""),
+        )
     ]
     assert names == ["a2/cpu", "a2/memory_gib", "gpu/L4", "local_ssd_gib"]
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.collect import prices
 from gpucost.collect.base import NoCredentials
-from gpucost.collect.prices import PriceResult, Replaced
+from gpucost.collect.prices import PriceResult, ReplacedPrices
 from gpucost.errors import SourceError
 
 DAY = date(2026, 11, 21)
@@ -69,11 +69,11 @@ def test_all_clouds_by_default(asked: Asked) -> None:
 
 def test_what_was_replaced_is_shown_largest_change_first(asked: Asked) -> None:
     about = {"region": "us-east-1", "currency": "USD", "old_price_as_of": date(2025, 6, 4)}
-    cut = Replaced(
+    cut = ReplacedPrices(
         instance_type="p5.48xlarge", purchase_option="on_demand", term_years=0, payment_option="", offering="",
         new_price_per_hour=Decimal("55.040000000000"), old_price_per_hour=Decimal("98.32"), **about,
     )  # fmt: skip
-    plan = Replaced(
+    plan = ReplacedPrices(
         instance_type="g5.xlarge", purchase_option="savings_plan", term_years=3, payment_option="no_upfront", offering="compute",
         new_price_per_hour=Decimal(11), old_price_per_hour=Decimal(10), **about,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from gpucost import inventory
 from gpucost.config.model import Config
 from gpucost.store import schema
 from gpucost.store.connection import scratch_store
-from gpucost.whatif.cost import Block, charge, costs_of, evaluate, positions
+from gpucost.whatif.cost import CostBlock, charge, costs_of, evaluate, positions
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario
 from tests.unit.whatif_costs import answered, stage_cost
 
@@ -114,6 +114,10 @@ def test_scenarios_run_once_and_what_they_wait_for_is_costed_together() -> None:
 
 
 def test_positions_of_blocks() -> None:
-    groups = {"base": [Block(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)], "nothing": [], "none": [Block(0, Decimal(1))]}
+    groups = {
+        "base": [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)],
+        "nothing": [],
+        "none": [CostBlock(0, Decimal(1))],
+    }
     found = answered(positions("USD", groups))
     assert [(one.cost, one.gpu_hours, one.node_hours) for one in found.values()] == [(2005, 8000, 1000), (0, 0, 0), (0, 0, 0)]

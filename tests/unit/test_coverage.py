@@ -31,7 +31,7 @@ from gpucost.render.schema import schema as schema_of
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
-from gpucost.report.forecast import Series, days_of
+from gpucost.report.forecast import CostSeries, days_of
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
 from tests.unit.test_coverage_time import Told
@@ -421,8 +421,8 @@ def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
     made.unseen(OCTOBER + 250 * HOUR, 1)
     found = days_of(asked(made, tmp_path, "team", "day"), UTC_ZONE, NOW)
     assert [day.day for day in found.all if day not in found.complete] == [5, 8]
-    assert found.costs[Series("fleet")][found.all[10]] == D("24.48")
-    assert found.all[10] not in found.costs[Series("unallocated")]
+    assert found.costs[CostSeries("fleet")][found.all[10]] == D("24.48")
+    assert found.all[10] not in found.costs[CostSeries("unallocated")]
 
 
 @pytest.mark.usefixtures("as_filled")

@@ -20,7 +20,7 @@ from gpucost.cli import waste
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.demo.build import build
-from gpucost.findings import Answered, Candidate, Claim, Finding, Findings, Question, open_hours, ranked
+from gpucost.findings import Candidate, Claim, Finding, Findings, WhatIfQuery, WhatIfResult, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
 from gpucost.render.schema import columns_of, table
@@ -152,7 +152,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    question = Question("reserve", namespace="inference", workloads=("Deployment/chat-api",))
+    question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     (answer,) = evaluate(partial(costs_of, demo), [waste._commit(demo, MONTH, question)])
     assert answer.saving > 0
     said = _said(run, question.words(("--month", "2026-02")))
@@ -180,7 +180,7 @@ def test_every_format_tells_the_same(found: Findings) -> None:
 
 
 def _candidate(
-    kind: str, *claims: Claim, waste: int = 100, questions: tuple[Question, ...] = (), subject: str = "s"
+    kind: str, *claims: Claim, waste: int = 100, questions: tuple[WhatIfQuery, ...] = (), subject: str = "s"
 ) -> Candidate:
     finding = Finding(
         rank=0,
@@ -206,13 +206,13 @@ def _candidate(
     return Candidate(finding, frozenset(claims), questions)
 
 
-def _ranked(candidates: list[Candidate], saved: dict[Question, int], minimum: int = 50, months: int = 1) -> Findings:
-    answers = {question: Answered(question, Decimal(1000), Decimal(saving)) for question, saving in saved.items()}
+def _ranked(candidates: list[Candidate], saved: dict[WhatIfQuery, int], minimum: int = 50, months: int = 1) -> Findings:
+    answers = {question: WhatIfResult(question, Decimal(1000), Decimal(saving)) for question, saving in saved.items()}
     return ranked(candidates, answers, months=Decimal(months), minimum=Decimal(minimum), period=("--month", "2026-02"))
 
 
 def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -> None:
-    ask, other = Question("schedule"), Question("spot")
+    ask, other = WhatIfQuery("schedule"), WhatIfQuery("spot")
     whole, part = ("c", "n", "w", "*"), ("c", "n", "w", "data_stall")
     notebook = _candidate("idle_notebook", whole, questions=(ask,))
     spot, stall = _candidate("on_demand_training", whole, questions=(other,)), _candidate("data_stall", part)
@@ -226,7 +226,7 @@ def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -
 
 
 def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts() -> None:
-    share, size = Question("share"), Question("rightsize")
+    share, size = WhatIfQuery("share"), WhatIfQuery("rightsize")
     found = _ranked(
         [
             _candidate("data_stall", ("c", "n", "a", "data_stall")),
@@ -246,15 +246,15 @@ def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts
 
 
 def test_half_a_month_of_saving_counts_twice() -> None:
-    ask = Question("schedule")
-    answers = {ask: Answered(ask, Decimal(1), Decimal(30))}
+    ask = WhatIfQuery("schedule")
+    answers = {ask: WhatIfResult(ask, Decimal(1), Decimal(30))}
     one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
     found = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
     assert [(int(f.saving), int(f.saving_per_month)) for f in found.findings] == [(30, 60)]
 
 
 def test_words_are_safe_for_a_shell() -> None:
-    question = Question("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
     words = question.words(("--month", "2026-02"))
     assert shlex.split(words) == [
         "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",

@@ -11,9 +11,9 @@ from decimal import Decimal
 import pytest
 
 from gpucost.report.anomalies import anomalies
-from gpucost.report.forecast import Days, Series, forecast
+from gpucost.report.forecast import CostSeries, Days, forecast
 
-FLEET = Series("fleet")
+FLEET = CostSeries("fleet")
 DAYS, FIRST = 120, 60  # the month begins after sixty days
 MONTH = 30
 

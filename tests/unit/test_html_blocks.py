@@ -20,7 +20,7 @@ from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.periods import Period
 from gpucost.report.units import known
-from gpucost.report.units.query import UnitAsk
+from gpucost.report.units.query import UnitQuery
 from gpucost.report.waste import BUCKETS
 from tests.asked_once import ask_findings_once
 from tests.html_pages import october, sample_store
@@ -101,7 +101,7 @@ def test_unit_costs_are_those_of_the_commands(run: Run, narrowed: tuple[str, ...
 def test_a_fleet_without_progress_has_no_unit_costs(tmp_path: Path) -> None:
     query = october()
     with duckdb.connect(str(sample_store(tmp_path)), read_only=True) as con:
-        assert known(con, UnitAsk(query.period, query.period_name, Config().tz, "USD")) == ()
+        assert known(con, UnitQuery(query.period, query.period_name, Config().tz, "USD")) == ()
 
 
 def test_findings_are_those_of_the_command(run: Run) -> None:

@@ -18,7 +18,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.report.queue import Queue, quantile, queues
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from gpucost.store.metrics import Answer, SampleWindow, load_window
+from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
 
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 GPU = "nvidia.com/gpu"
@@ -37,7 +37,7 @@ def _hold(value: float, start: float = 0.0, end: float = 24.0) -> list[tuple[flo
 def _load(path: Path, series: Sequence[tuple[dict[str, str], Points]], days: int = 1) -> Store:
     store = Store(path / "q.duckdb")
     start, end = DAY.start_ms, DAY.start_ms + days * 24 * MS_PER_HOUR
-    answer = Answer(
+    answer = ReadAnswer(
         series=[labels for labels, _ in series],
         series_index=np.repeat(np.arange(len(series), dtype=np.int32), [len(points) for _, points in series]),
         ts_ms=np.array([start + round(hour * MS_PER_HOUR) for _, points in series for hour, _ in points], dtype=np.int64),

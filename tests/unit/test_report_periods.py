@@ -9,7 +9,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gpucost.errors import UsageError
-from gpucost.periods import Period, is_month, iso, local_midnight, month_period, name_of, parse_instant, parse_period, slots
+from gpucost.periods import (
+    Period,
+    is_month,
+    iso,
+    local_midnight,
+    month_period,
+    name_of,
+    parse_instant,
+    parse_period,
+    time_buckets,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = ZoneInfo("Asia/Kolkata")
@@ -92,7 +102,7 @@ def test_skipped_midnight_is_the_first_instant_of_its_day() -> None:
 def test_slots_cover_the_period_without_gap(tz: ZoneInfo, by: tuple[str, ...]) -> None:
     start = datetime(2011, 12, 28, 5, 20, tzinfo=UTC)  # Apia skipped the 30th
     period = Period(start, start + timedelta(days=120, hours=3))
-    parts = slots(period, tz, by)
+    parts = time_buckets(period, tz, by)
     assert parts[0].from_ms == period.start_ms
     assert parts[-1].to_ms == period.end_ms
     assert all(one.to_ms == next_one.from_ms for one, next_one in pairwise(parts))
@@ -102,15 +112,15 @@ def test_slots_cover_the_period_without_gap(tz: ZoneInfo, by: tuple[str, ...]) -
 
 
 def test_days_of_a_clock_change_have_23_and_25_hours() -> None:
-    march = slots(month_period(date(2026, 3, 1), BERLIN), BERLIN, ("day",))
-    october = slots(month_period(date(2026, 10, 1), BERLIN), BERLIN, ("day",))
+    march = time_buckets(month_period(date(2026, 3, 1), BERLIN), BERLIN, ("day",))
+    october = time_buckets(month_period(date(2026, 10, 1), BERLIN), BERLIN, ("day",))
     hours = {part.day: (part.to_ms - part.from_ms) // 3_600_000 for part in march + october}
     assert [hours.get(day) for day in ("2026-03-28", "2026-03-29", "2026-10-25")] == [24, 23, 25]
 
 
 def test_the_hour_that_clocks_show_twice_is_two_hours() -> None:
     day = Period(local_midnight(date(2026, 10, 25), BERLIN), local_midnight(date(2026, 10, 26), BERLIN))
-    names = [part.hour for part in slots(day, BERLIN, ("hour",))]
+    names = [part.hour for part in time_buckets(day, BERLIN, ("hour",))]
     assert len(names) == 25
     assert "2026-10-25T02:00:00+02:00" in names
     assert "2026-10-25T02:00:00+01:00" in names
@@ -118,7 +128,7 @@ def test_the_hour_that_clocks_show_twice_is_two_hours() -> None:
 
 def test_hours_half_an_hour_off_are_cut_at_local_midnight() -> None:
     day = Period(local_midnight(date(2026, 10, 2), KOLKATA), local_midnight(date(2026, 10, 3), KOLKATA))
-    names = [part.hour for part in slots(day, KOLKATA, ("hour",))]
+    names = [part.hour for part in time_buckets(day, KOLKATA, ("hour",))]
     assert names[:2] == ["2026-10-02T00:00:00+05:30", "2026-10-02T00:30:00+05:30"]
     assert len(names) == 25
 

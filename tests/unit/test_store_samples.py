@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
-from gpucost.store.metrics import Answer, LoadResult, SampleWindow, Threshold, load_window
+from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 T0 = 472_222 * MS_PER_HOUR
@@ -21,14 +21,16 @@ MINUTE = 60_000
 Points = Sequence[tuple[int, float]]
 
 
-def answer(*series: tuple[dict[str, str], Points]) -> Answer:
+def answer(*series: tuple[dict[str, str], Points]) -> ReadAnswer:
     index = np.concatenate([np.full(len(points), i, np.int32) for i, (_, points) in enumerate(series)])
     flat = [point for _, points in series for point in points]
     times = np.array([t for t, _ in flat], np.int64)
-    return Answer([labels for labels, _ in series], index, times, np.array([v for _, v in flat], np.float64))
+    return ReadAnswer([labels for labels, _ in series], index, times, np.array([v for _, v in flat], np.float64))
 
 
-def load(store: Store, answers: list[Answer], hours: tuple[int, int] = (0, 4), idle: float = 5, source: str = "p") -> LoadResult:
+def load(
+    store: Store, answers: list[ReadAnswer], hours: tuple[int, int] = (0, 4), idle: float = 5, source: str = "p"
+) -> LoadResult:
     window = SampleWindow(
         source,
         1,
@@ -245,7 +247,7 @@ def test_eight_bit_samples_take_less_than_a_byte(store: Store) -> None:
     )
     values = np.where(level == 0, 0, np.clip(level + rng.integers(-6, 7, (gpus, count)), 0, 100)).astype(np.float64)
     times = T0 + 15_000 + np.arange(count) * MINUTE
-    many = Answer(
+    many = ReadAnswer(
         [gpu(f"GPU-{i}") for i in range(gpus)],
         np.repeat(np.arange(gpus, dtype=np.int32), count),
         np.tile(times, gpus),

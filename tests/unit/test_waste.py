@@ -15,7 +15,7 @@ from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config
 from gpucost.config.model import Waste as Limits
-from gpucost.periods import Period, slots
+from gpucost.periods import Period, time_buckets
 from gpucost.report import waste
 from gpucost.report.waste import Filters, Waste
 from gpucost.store.connection import Store
@@ -284,7 +284,7 @@ def test_cores_and_memory_without_a_gpu_are_a_bucket_of_their_own(tmp_path: Path
 def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
     config, store, period = everything
     with store.read() as con:
-        told = waste.build(con, config, period, slots(period, config.tz, ()), (), Filters(clusters=("wide",)))
+        told = waste.build(con, config, period, time_buckets(period, config.tz, ()), (), Filters(clusters=("wide",)))
     works = {work.namespace: work for work in told.workloads}
     wide, narrow = works["train"], works["other"]
     assert (wide.gpus_requested, wide.gpus_measured, wide.gpus_never_used) == (3, 3, 1)
@@ -300,7 +300,7 @@ def test_filters_and_dimensions(everything: Stored) -> None:
     config, store, period = everything
     by = ("workload_type", "namespace")
     with store.read() as con:
-        by_type = waste.build(con, config, period, slots(period, config.tz, by), by, Filters(clusters=("named",)))
+        by_type = waste.build(con, config, period, time_buckets(period, config.tz, by), by, Filters(clusters=("named",)))
     assert {(row.bucket, row.keys["workload_type"], row.keys["namespace"], row.gpu_hours) for row in by_type.rows} == {
         ("active", "training", "train", 3.0),
         ("data_stall", "training", "train", 1.0),

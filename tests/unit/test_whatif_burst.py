@@ -15,24 +15,24 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.burst import Moving, Place, Work, answer, works_of
+from gpucost.whatif.burst import BurstPlace, BurstWork, Moving, answer, works_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.unit.whatif_costs import answered, plain_cost
 
 pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
-HOME = Place("aws", "us-east-1", Decimal(1), "test")
+HOME = BurstPlace("aws", "us-east-1", Decimal(1), "test")
 
 
-def ask(*places: Place, today: Decimal | None = None, **changes: Any) -> Answer:
+def ask(*places: BurstPlace, today: Decimal | None = None, **changes: Any) -> Answer:
     moving = Moving(**{"at_most_percent": 70.0, "egress_gb": Decimal(0), "wait_minutes": 0.0} | changes)
-    work = Work("the work", HOME, 800, 8.0, 2, places, today)
+    work = BurstWork("the work", HOME, 800, 8.0, 2, places, today)
     return answered(answer((work,), moving, currency="USD", period="a test"), plain_cost)
 
 
-def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place:
-    return Place(provider, region, Decimal(price), "test")
+def place(price: str, provider: str = "aws", region: str = "us-west-2") -> BurstPlace:
+    return BurstPlace(provider, region, Decimal(price), "test")
 
 
 def run(*words: str) -> dict[str, Any]:

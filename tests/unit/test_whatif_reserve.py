@@ -22,8 +22,8 @@ from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.reserve import (
     Existing,
     Family,
+    ReservedUse,
     Terms,
-    Use,
     answer,
     families_of,
     family_name,
@@ -43,11 +43,11 @@ def offer(price: str, terms: Terms = ONE_YEAR) -> tuple[Terms, Price]:
     return terms, Price(Decimal(price), "option")
 
 
-def use(levels: list[float], *offers: tuple[Terms, Price], on_demand: str = "10", kind: str = "p5.48xlarge") -> Use:
-    return Use(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), dict(offers))
+def use(levels: list[float], *offers: tuple[Terms, Price], on_demand: str = "10", kind: str = "p5.48xlarge") -> ReservedUse:
+    return ReservedUse(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), dict(offers))
 
 
-def ask(*uses: Use, **options: Any) -> Any:
+def ask(*uses: ReservedUse, **options: Any) -> Any:
     family = Family("aws", "us-east-1", family_name(uses[0].instance_type), uses)
     return answered(answer((family,), NONE, currency="USD", period="a test", **options), plain_cost)
 

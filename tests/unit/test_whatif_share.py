@@ -13,7 +13,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import share
 from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts
-from gpucost.whatif.share import Item, Method, Sizing, layout_name, layouts, pack, peak, profile_for, slots
+from gpucost.whatif.share import Method, PackedPod, Sizing, layout_name, layouts, pack, peak, profile_for, slots
 from tests.unit.whatif_costs import answered, ask, assert_refused, stage_cost
 
 H = MS_PER_HOUR
@@ -72,7 +72,7 @@ def test_wrong_usage(words: str, message: str) -> None:
 
 items = st.lists(
     st.builds(
-        lambda n, activity, memory, begin, length: Item(str(n), activity, memory, begin, begin + length),
+        lambda n, activity, memory, begin, length: PackedPod(str(n), activity, memory, begin, begin + length),
         st.integers(0, 10**9),
         st.floats(0, 1),
         st.floats(0, 50_000),
@@ -85,7 +85,7 @@ items = st.lists(
 
 
 @given(items, st.integers(1, 8))
-def test_a_packing_never_exceeds_a_gpu(wanted: list[Item], ways: int) -> None:
+def test_a_packing_never_exceeds_a_gpu(wanted: list[PackedPod], ways: int) -> None:
     fits = slots(activity=0.8, memory_mib=32_768, ways=ways)
     gpus = pack(wanted, fits)
     for gpu in gpus:
@@ -100,7 +100,7 @@ def test_a_packing_never_exceeds_a_gpu(wanted: list[Item], ways: int) -> None:
 
 
 @given(items, st.sampled_from([A100, "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
-def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, wanted: list[Item], name: str) -> None:
+def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, wanted: list[PackedPod], name: str) -> None:
     model = facts.models[name]
     for gpu in pack(wanted, layouts(model)):
         for moment in {item.from_ms for item in gpu.items}:
@@ -117,8 +117,8 @@ def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     model = facts.models[A100]
     fits = layouts(model)
 
-    def of(*slices: int) -> list[Item]:
-        return [Item(str(number), count / 7) for number, count in enumerate(slices)]
+    def of(*slices: int) -> list[PackedPod]:
+        return [PackedPod(str(number), count / 7) for number, count in enumerate(slices)]
 
     assert all(fits(of(*layout)) for layout in ((3, 3), (4, 3), (3, 2, 2), (1,) * 7, (2, 2, 2, 1)))
     assert not any(fits(of(*layout)) for layout in ((3, 3, 1), (4, 4), (1,) * 8, (2, 2, 2, 2)))
@@ -127,7 +127,7 @@ def test_layouts_that_nvidia_lists(facts: Facts) -> None:
 
 def test_first_fit_decreasing() -> None:
     sizes = [0.3, 0.5, 0.4, 0.7, 0.5, 0.6]
-    assert len(pack([Item(str(n), size) for n, size in enumerate(sizes)], slots(activity=1.0, memory_mib=None, ways=9))) == 3
+    assert len(pack([PackedPod(str(n), size) for n, size in enumerate(sizes)], slots(activity=1.0, memory_mib=None, ways=9))) == 3
 
 
 def test_peak() -> None:

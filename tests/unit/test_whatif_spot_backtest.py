@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
-from gpucost.whatif.spot.market import Changes
+from gpucost.whatif.spot.market import PriceChanges
 from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
 from tests.unit.whatif_costs import answered as evaluated
@@ -34,10 +34,10 @@ Prices = dict[str, list[tuple[int, Decimal]]]
 pytestmark = pytest.mark.usefixtures("stages_together")
 
 
-def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> Changes:
+def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> PriceChanges:
     """Steps as (hour, price)."""
     at = tuple(hour * MS_PER_HOUR for hour, _ in steps)
-    return Changes("r", zone, at, tuple(Decimal(price) for _, price in steps), until * MS_PER_HOUR)
+    return PriceChanges("r", zone, at, tuple(Decimal(price) for _, price in steps), until * MS_PER_HOUR)
 
 
 def price_at(steps: list[tuple[int, Decimal]], at: int) -> Decimal:

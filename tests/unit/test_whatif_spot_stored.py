@@ -13,8 +13,8 @@ from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.answer import advise
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Changes, Market, Place
-from gpucost.whatif.spot.simulate import Options, Question, Target, Work, exact, gangs
+from gpucost.whatif.spot.market import Market, Place, PriceChanges
+from gpucost.whatif.spot.simulate import SimulationOptions, SimulationQuery, Target, Work, exact, gangs
 from tests.unit.whatif_costs import answered
 
 HOUR = MS_PER_HOUR
@@ -31,18 +31,20 @@ def node(name: str, hours: int, price: str, capacity_type: str = "on_demand", gp
     )  # fmt: skip
 
 
-def question(fleet: Fleet, market: Market | None = None, *, is_narrowed: bool = False, price: str | None = None) -> Question:
-    return Question(
+def question(
+    fleet: Fleet, market: Market | None = None, *, is_narrowed: bool = False, price: str | None = None
+) -> SimulationQuery:
+    return SimulationQuery(
         fleet, "a period", "a team", is_narrowed, market or Market("USD"), TYPICAL, None, Decimal(price) if price else None
     )
 
 
 def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> None:
     fleet = Fleet((node("a", 10, "20"),), (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1"),))
-    own = Changes("us-east-1", "us-east-1a", (-HOUR, 4 * HOUR), (Decimal(6), Decimal(9)), 100 * HOUR)
-    other = Changes("us-east-1", "us-east-1b", (-HOUR,), (Decimal(1),), 100 * HOUR)
+    own = PriceChanges("us-east-1", "us-east-1a", (-HOUR, 4 * HOUR), (Decimal(6), Decimal(9)), 100 * HOUR)
+    other = PriceChanges("us-east-1", "us-east-1b", (-HOUR,), (Decimal(1),), 100 * HOUR)
     market = Market("USD", history={"p4d.24xlarge": [("aws", other), ("aws", own)]})
-    answer = answered(stored.answer(Options(runs=100), question(fleet, market)))
+    answer = answered(stored.answer(SimulationOptions(runs=100), question(fleet, market)))
     assert answer.today.cost == 200
     assert float(answer.scenario.cost) == pytest.approx((4 * 6 + 6 * 9) * exact(Work(0.1, 0.5)), rel=1e-9)
     assert answer.figures["spot_price"] == pytest.approx(7.8)
@@ -53,8 +55,8 @@ def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list()
     fleet = Fleet((node("a", 10, "20"),))
     listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "*", Price(Decimal(3), "catalog", "2025-01-01"))]}
     own = {("p4d.24xlarge", "spot"): Decimal(4)}
-    history = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]}
-    late = {"p4d.24xlarge": [("aws", Changes("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]}
+    history = {"p4d.24xlarge": [("aws", PriceChanges("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]}
+    late = {"p4d.24xlarge": [("aws", PriceChanges("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]}
     for market, price, expected in (
         (Market("USD", listed), None, 30),
         (Market("USD", listed, late, own), None, 40),  # history that begins too late prices nothing
@@ -62,24 +64,26 @@ def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list()
         (Market("USD", listed, history, own), "6", 60),
     ):
         # nobody holds a GPU, so no work is lost
-        assert answered(stored.answer(Options(runs=100), question(fleet, market, price=price))).scenario.cost == expected
+        assert (
+            answered(stored.answer(SimulationOptions(runs=100), question(fleet, market, price=price))).scenario.cost == expected
+        )
 
 
 def test_reserved_nodes_stay_and_the_reverse_takes_spot_nodes_back() -> None:
     fleet = Fleet((node("a", 10, "20"), node("b", 10, "11", "reserved"), node("c", 10, "7", "spot")))
-    there = answered(stored.answer(Options(runs=100), question(fleet, price="6")))
+    there = answered(stored.answer(SimulationOptions(runs=100), question(fleet, price="6")))
     assert there.today.cost == 380
     assert there.scenario.cost == 240
     assert there.figures["moved_nodes"] == 1
-    back = answered(stored.answer(Options(runs=100, to=Target.on_demand), question(fleet, price="20")))
+    back = answered(stored.answer(SimulationOptions(runs=100, to=Target.on_demand), question(fleet, price="20")))
     assert back.scenario.cost == 510
     with pytest.raises(GpucostError, match="bought as reserved"):
-        answered(stored.answer(Options(), question(Fleet((node("b", 10, "11", "reserved"),)), price="6")))
+        answered(stored.answer(SimulationOptions(), question(Fleet((node("b", 10, "11", "reserved"),)), price="6")))
 
 
 def test_a_team_pays_its_share_of_nodes_that_others_hold_too() -> None:
     fleet = Fleet((node("a", 10, "20"),), (Pod("a", "Job/train", 2, 0, 5 * HOUR, uid="1"),))
-    answer = answered(stored.answer(Options(runs=100), question(fleet, price="10", is_narrowed=True)))
+    answer = answered(stored.answer(SimulationOptions(runs=100), question(fleet, price="10", is_narrowed=True)))
     assert answer.today.cost == 25
     assert answer.today.node_hours == pytest.approx(1.25)
     assert answer.figures["moved_gpu_hours"] == 10
@@ -97,7 +101,7 @@ def test_a_workload_over_several_nodes_stops_when_any_of_them_does() -> None:
     )
     fleet = Fleet(nodes, pods)
     assert gangs(fleet) == {("default", "default", "Job/gang"): 2, ("default", "default", "Job/one"): 1}
-    answer = answered(stored.answer(Options(runs=100), question(fleet, price="10")))
+    answer = answered(stored.answer(SimulationOptions(runs=100), question(fleet, price="10")))
     one = 1 + (exact(Work(0.1, 0.5)) - 1) / 2
     assert float(answer.scenario.cost) == pytest.approx(100 * (2 * exact(Work(0.1, 0.5, nodes=2)) + one), rel=1e-9)
 
@@ -108,7 +112,7 @@ def test_savings_add_up_by_suitability() -> None:
         Pod("a", "Deployment/api", 2, 0, 10 * HOUR, uid="2"),
         Pod("a", "StatefulSet/jupyter-ann", 1, 0, 10 * HOUR, uid="3"),
     )
-    answer = answered(stored.answer(Options(runs=100), question(Fleet((node("a", 10, "20"),), pods), price="10")))
+    answer = answered(stored.answer(SimulationOptions(runs=100), question(Fleet((node("a", 10, "20"),), pods), price="10")))
     savings = answer.figures["saving_by_suitability"]
     assert set(savings) == {"yes", "no", "risky", "unallocated"}
     assert sum(savings.values()) == answer.saving

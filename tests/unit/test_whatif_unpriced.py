@@ -16,7 +16,7 @@ from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
-from gpucost.whatif.spot.simulate import Options, Question
+from gpucost.whatif.spot.simulate import SimulationOptions, SimulationQuery
 from tests.unit.whatif_costs import answered, stage_cost
 
 HOUR = MS_PER_HOUR
@@ -57,17 +57,17 @@ def test_a_stretch_without_a_price_costs_nothing(segments: list[dict[str, Any]],
     assert found.nodes[0].is_priced == (cost in (200, 130))
 
 
-def question(found: Fleet) -> Question:
-    return Question(found, "a period", "all", False, Market("USD"), Rate(0.1, "test"), None, Decimal(5))
+def question(found: Fleet) -> SimulationQuery:
+    return SimulationQuery(found, "a period", "all", False, Market("USD"), Rate(0.1, "test"), None, Decimal(5))
 
 
 def test_what_is_not_priced_does_not_move_to_spot() -> None:
     known = fleet(priced(0, 10)).nodes[0]
-    answer = answered(stored.answer(Options(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b"))))))
+    answer = answered(stored.answer(SimulationOptions(runs=100), question(Fleet((known, replace(fleet().nodes[0], name="b"))))))
     assert 0 < answer.saving < answer.today.cost == 200
     assert any("what p4d.24xlarge cost now is not known" in finding for finding in answer.findings)
     with pytest.raises(GpucostError, match="not known"):
-        answered(stored.answer(Options(runs=100), question(fleet())))
+        answered(stored.answer(SimulationOptions(runs=100), question(fleet())))
 
 
 def test_what_is_not_priced_is_no_offer() -> None:

@@ -17,7 +17,7 @@ from gpucost.collect.bill.gcp_google import is_loopback
 from gpucost.collect.bill.manifest import Manifest
 from gpucost.collect.bill.opening import Entry, Tree, records
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, Passing, asked_again, retry_after
+from gpucost.http import PASSING, TransientError, retry, retry_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,8 +109,8 @@ class QueryTree(Tree):
 
     def _page(self, client: CostManagementClient, month: str, link: str | None) -> dict[str, Any]:
         try:
-            text = asked_again(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
-        except Passing as error:
+            text = retry(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
+        except TransientError as error:
             raise SourceError(f"{self.name}: {error}", "try again later: the API answers few questions a minute") from None
         if not text:
             return {"properties": {"columns": [], "rows": []}}
@@ -142,7 +142,7 @@ class QueryTree(Tree):
             if passing is not None:
                 raise passing from None
             if isinstance(error.__context__, (ServiceRequestError, ServiceResponseError)):
-                raise Passing(f"no answer: {line(error.__context__)}") from None
+                raise TransientError(f"no answer: {line(error.__context__)}") from None
             raise
 
     def _check(self, response: HttpResponse) -> None:
@@ -177,9 +177,9 @@ class _Nobody:
         raise NotImplementedError("no server on loopback asks who is there")
 
 
-def _passing(error: BaseException | None) -> Passing | None:
+def _passing(error: BaseException | None) -> TransientError | None:
     status = getattr(error, "status_code", None)
     if status not in PASSING:
         return None
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    return Passing(f"throttled or failing, again and again: HTTP {status}", retry_after(headers))
+    return TransientError(f"throttled or failing, again and again: HTTP {status}", retry_after(headers))

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.catalog import load_catalog
-from gpucost.collect.base import Finding
+from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
 from gpucost.engine import dicts
 from gpucost.errors import DataError, GpucostError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.collect.bill.opening import Entry, Tree
     from gpucost.store.bill_files import RawFile, Staged
-    from gpucost.store.charges import BillResult, Load
+    from gpucost.store.charges import BillLoad, BillResult
     from gpucost.store.connection import Store
 
 # The mapped rows with the columns that not every mapping has: `format`, null where a mapping does not tell formats apart by
@@ -67,7 +67,7 @@ def write_rows(
     files: charges.BillFiles,
     *,
     across_files: bool = True,
-) -> list[Finding]:
+) -> list[SourceFinding]:
     """Writes the charges of staged files to the store that `con` is open on, each once, and answers what the format finds worth
     saying.
 
@@ -89,7 +89,7 @@ def write_rows(
             raise _unread(con, known)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    findings = [Finding(*row) for row in con.execute(formats.sql_text(known.findings)).fetchall()] if known.findings else []
+    findings = [SourceFinding(*row) for row in con.execute(formats.sql_text(known.findings)).fetchall()] if known.findings else []
     ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
     return findings + repeated_rows(repeated, "of these files")
 
@@ -102,17 +102,19 @@ def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
     return DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
 
 
-def repeated_rows(count: int, where: str) -> list[Finding]:
+def repeated_rows(count: int, where: str) -> list[SourceFinding]:
     """What to say of rows that were left out: the same charges stand `where`."""
     if not count:
         return []
     said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
-    return [Finding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")]
+    return [
+        SourceFinding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")
+    ]
 
 
 def write_loose(
     con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
-) -> tuple[list[Finding], dict[str, str]]:
+) -> tuple[list[SourceFinding], dict[str, str]]:
     """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
     findings = write_rows(con, known, staged, files, across_files=False)
     if len(staged) < 2:
@@ -204,7 +206,7 @@ class BillRun:
     """What a run came to: one result per bill, findings, and what failed (nothing of that was loaded)."""
 
     results: list[BillResult] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SourceFinding] = field(default_factory=list)
     errors: list[GpucostError] = field(default_factory=list)
 
 
@@ -449,7 +451,7 @@ class _Run:
                 self.run.errors.append(error)
                 self._leave(len(group.staged) - 1)
 
-    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, Load, list[BillResult]]]:
+    def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, BillLoad, list[BillResult]]]:
         """What the store has of just these files, read by the rules of today, as this command would load it."""
         if self.force or not self.store.exists:
             return []
@@ -513,7 +515,9 @@ class _Run:
             )
         return charges.replace(con, files, force=self.force)
 
-    def _tell(self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[Finding], *, is_named: bool) -> None:
+    def _tell(
+        self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[SourceFinding], *, is_named: bool
+    ) -> None:
         """What became of the bills. What is left out fails where its file was named, and is told of where a directory was."""
         if not results:
             empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
@@ -585,7 +589,7 @@ class _Run:
         return self._serial
 
     def _find(self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None) -> None:
-        self.run.findings.append(Finding(level, code, message, fix))
+        self.run.findings.append(SourceFinding(level, code, message, fix))
 
 
 def _below(key: str, root: str) -> bool:

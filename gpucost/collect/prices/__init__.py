@@ -31,7 +31,7 @@ _SAME = Decimal("0.0005")
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedPrices:
     """A price that a new one of the same thing takes the place of, both per hour of the whole instance."""
 
     region: str
@@ -61,7 +61,7 @@ class PriceResult:
     prices: int = 0
     priced_types: int = 0
     components: int = 0
-    replaced: tuple[Replaced, ...] = ()
+    replaced: tuple[ReplacedPrices, ...] = ()
     unchanged: int = 0
     skipped: NoCredentials | None = None
     error: GpucostError | None = None
@@ -121,14 +121,14 @@ def collect_prices(
     return results
 
 
-def _compared(store: Store, answer: ProviderPrices) -> tuple[tuple[Replaced, ...], int]:
+def _compared(store: Store, answer: ProviderPrices) -> tuple[tuple[ReplacedPrices, ...], int]:
     """What of the store and the catalog the prices in `answer` replace, and how many stand there already."""
     with store.read() if store.exists else scratch_store() as con:
         load_catalog(con)
         columns = columns_of(ListPrice, answer.prices)
         del columns["source"], columns["effective_start"]
         rows = answer_rows(con, __name__, "replaced_prices", {"provider": answer.provider, **columns})
-    known = [Replaced(**row) for row in rows if row["old_price_per_hour"]]
+    known = [ReplacedPrices(**row) for row in rows if row["old_price_per_hour"]]
     changed = sorted((price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change))
     return tuple(changed), len(known) - len(changed)
 

@@ -43,7 +43,7 @@ MEGA = "-Mega"
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class PriceUnit:
     """What one vCPU, GiB or GPU is, and how it is bought: the key of a unit price within a region.
 
     `part` is 'cpu', 'memory_gib', 'gpu' or 'local_ssd_gib'; `of` the machine family ('a2', 'a3plus'), or the GPU model.
@@ -66,7 +66,7 @@ class Unit:
 class UnitPrice:
     """The price of a unit per hour, in each of `regions`. `whole` where it covers its share of the whole machine."""
 
-    unit: Unit
+    unit: PriceUnit
     regions: tuple[str, ...]
     price_per_hour: Decimal
     currency: str
@@ -89,7 +89,7 @@ def unit_price(sku: Sku) -> UnitPrice | None:
     if priced is None:
         return None
     started = info.effective_time.date() if info.effective_time else None
-    unit = Unit(part, of, option, term)
+    unit = PriceUnit(part, of, option, term)
     return UnitPrice(unit, tuple(sku.service_regions), *priced, started, whole="gpu slice" in words.lower())
 
 
@@ -143,7 +143,7 @@ _BOUGHT = (("on_demand", 0), ("spot", 0), ("cud", 1), ("cud", 3))
 # GPUs are attached to N1 machines of any size: their parts are kept, though the catalog holds no such machine.
 _BESIDE = {"n1"}
 
-Units = Mapping[str, Mapping[Unit, UnitPrice]]
+Units = Mapping[str, Mapping[PriceUnit, UnitPrice]]
 
 
 def by_region(prices: Iterable[UnitPrice]) -> Units:
@@ -155,7 +155,7 @@ def by_region(prices: Iterable[UnitPrice]) -> Units:
     return {region: newest(sold, lambda price: price.unit) for region, sold in regions.items()}
 
 
-def machine_prices(region: str, units: Mapping[Unit, UnitPrice]) -> Iterator[ListPrice]:
+def machine_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Iterator[ListPrice]:
     """What each machine of the catalog costs in a region. One of whose parts is not sold there has no price there."""
     for machine in known_types("gcp").values():
         for option, term in _BOUGHT:
@@ -177,7 +177,7 @@ def machine_prices(region: str, units: Mapping[Unit, UnitPrice]) -> Iterator[Lis
             )
 
 
-def component_prices(region: str, units: Mapping[Unit, UnitPrice]) -> Iterator[ComponentPrice]:
+def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Iterator[ComponentPrice]:
     """What the parts of machines with GPUs cost in a region; none where no GPU is sold there."""
     if not any(unit.part == "gpu" for unit in units):
         return
@@ -202,18 +202,18 @@ def family_of(machine: str) -> str:
 
 
 def _parts(
-    machine: KnownType, option: str, term: int, units: Mapping[Unit, UnitPrice]
+    machine: KnownType, option: str, term: int, units: Mapping[PriceUnit, UnitPrice]
 ) -> Iterator[tuple[Decimal, UnitPrice | None]]:
     """How much of which part a machine is made of; None where a part is not sold that way."""
     family = family_of(machine.instance_type)
-    gpu = units.get(Unit("gpu", machine.gpu_model + (MEGA if family == "a3plus" else ""), option, term))
+    gpu = units.get(PriceUnit("gpu", machine.gpu_model + (MEGA if family == "a3plus" else ""), option, term))
     yield machine.gpu_count, gpu
     if gpu is not None and gpu.whole:
         return
-    yield machine.vcpus, units.get(Unit("cpu", family, option, term))
-    yield machine.memory_gib, units.get(Unit("memory_gib", family, option, term))
+    yield machine.vcpus, units.get(PriceUnit("cpu", family, option, term))
+    yield machine.memory_gib, units.get(PriceUnit("memory_gib", family, option, term))
     if machine.local_ssd_gib:
-        yield machine.local_ssd_gib, units.get(Unit("local_ssd_gib", "", option, term))
+        yield machine.local_ssd_gib, units.get(PriceUnit("local_ssd_gib", "", option, term))
 
 
 COMPUTE_ENGINE = "services/6F81-5844-456A"

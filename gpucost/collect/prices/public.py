@@ -13,7 +13,7 @@ import requests
 
 from gpucost.collect.prices.base import again
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, Passing, TooLarge, asked_again, beginning, chunks, hold, retry_after
+from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, hold, retry, retry_after
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
@@ -50,9 +50,9 @@ class PublicList:
                 parsed = json.loads(content, parse_float=Decimal)
                 complete = whole(parsed)
             except (ValueError, KeyError, TypeError) as error:
-                raise Passing(f"half an answer, cut off or no answer of {self._what} at all") from error
+                raise TransientError(f"half an answer, cut off or no answer of {self._what} at all") from error
             if not complete:
-                raise Passing("half an answer: items are missing from a page")
+                raise TransientError("half an answer: items are missing from a page")
             return parsed
 
         return self._retried(ask)
@@ -76,17 +76,17 @@ class PublicList:
                         elif (kept := keep(dict(zip(names, fields, strict=True)))) is not None:
                             rows.append(kept)
                 except (csv.Error, ValueError, UnicodeDecodeError) as error:
-                    raise Passing(f"half an answer, or no answer of {self._what} at all: {_line(error)}") from error
+                    raise TransientError(f"half an answer, or no answer of {self._what} at all: {_line(error)}") from error
             if not names:
-                raise Passing(f"half an answer, cut off or no answer of {self._what} at all")
+                raise TransientError(f"half an answer, cut off or no answer of {self._what} at all")
             return rows
 
         return self._retried(ask)
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
         try:
-            return asked_again(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
-        except Passing as error:
+            return retry(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
+        except TransientError as error:
             raise SourceError(f"{self._provider}: {error}", f"wait a while, then {self.again}") from error
 
     @contextmanager
@@ -99,16 +99,16 @@ class PublicList:
         except TooLarge as error:
             raise SourceError(f"{self._provider}: {self._what} is longer than it may be", self._setting) from error
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-            raise Passing(f"half an answer, the connection broke off: {_line(error)}") from error
+            raise TransientError(f"half an answer, the connection broke off: {_line(error)}") from error
         except (requests.ConnectionError, requests.Timeout) as error:
-            raise Passing(f"cannot be reached, or the connection broke off: {_line(error)}") from error
+            raise TransientError(f"cannot be reached, or the connection broke off: {_line(error)}") from error
         except requests.RequestException as error:
             raise SourceError(f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is") from error
 
     def _check(self, answer: requests.Response) -> None:
         if answer.status_code in PASSING:
             reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
-            raise Passing(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
+            raise TransientError(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
         if answer.status_code in (401, 403):
             raise SourceError(
                 f"{self._provider}: {self._what} is refused (HTTP {answer.status_code})",

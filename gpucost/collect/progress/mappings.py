@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from gpucost.collect.prometheus.queries import one_of
-from gpucost.config.model import Config, Unit
+from gpucost.config.model import Config, UnitSettings
 from gpucost.store.progress import ProgressSeries
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 UNITS = ("epoch", "request", "prompt_token", "generation_token", "batch_item")
 
 
-def mappings(config: Config) -> list[Unit]:
+def mappings(config: Config) -> list[UnitSettings]:
     """The mappings of the configuration, and the ready-made ones whose names it does not use."""
     own = {unit.name for unit in config.units}
     return [*config.units, *(unit for unit in ready_made() if unit.name not in own)]
 
 
-def ready_made() -> list[Unit]:
+def ready_made() -> list[UnitSettings]:
     """The mappings that gpucost brings, from mappings.toml."""
     text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
-    return [Unit.model_validate(item) for item in tomllib.loads(text)["units"]]
+    return [UnitSettings.model_validate(item) for item in tomllib.loads(text)["units"]]
 
 
 def unit_of(text: str) -> str:
@@ -37,13 +37,13 @@ def unit_of(text: str) -> str:
     return text[:-1] if text.endswith("s") and text[:-1] in UNITS else text
 
 
-def selector(unit: Unit) -> str:
+def selector(unit: UnitSettings) -> str:
     """The PromQL selector of a mapping by metric."""
     matchers = [one_of(label, values) for label, values in unit.match.items()]
     return f"{unit.metric}{{{','.join(matchers)}}}"
 
 
-def series_of(unit: Unit, labels: Mapping[str, str], cluster: str) -> ProgressSeries:
+def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> ProgressSeries:
     """What one series of a mapping is about. Labels that an exporter had to rename (`exported_*`) win, as for GPUs."""
 
     def label(*names: str | None) -> str:

@@ -75,10 +75,8 @@ class MlflowClient:
         token = ""
         while True:
             try:
-                answer = http.asked_again(
-                    lambda: self._page(method, path, page), attempts=5, initial=self._pause, longest_wait=60.0
-                )
-            except http.Passing as error:
+                answer = http.retry(lambda: self._page(method, path, page), attempts=5, initial=self._pause, longest_wait=60.0)
+            except http.TransientError as error:
                 raise SourceError(error.message, _LATER) from None
             yield from answer.get(key) or []
             before, token = token, str(answer.get("next_page_token") or "")
@@ -99,25 +97,25 @@ class MlflowClient:
             fix = "name its CA: [mlflow.tls] ca_file = …"
             raise SourceError(f"{self._url}: no encrypted connection that is trusted", fix) from None
         except requests.Timeout:
-            raise http.Passing(f"{self._url} did not answer within {self._seconds:g} s") from None
+            raise http.TransientError(f"{self._url} did not answer within {self._seconds:g} s") from None
         except http.TooLarge:
             raise SourceError(f"{self._url} answers with more than {_LARGEST_MIB} MiB", _ADDRESS) from None
         except Garbled:
             raise self.not_mlflow() from None
         except requests.ConnectionError:
-            raise http.Passing(f"nothing answers at {self._url}") from None
+            raise http.TransientError(f"nothing answers at {self._url}") from None
         except requests.RequestException as error:
             raise SourceError(f"{self._url} cannot be asked: {type(error).__name__}", _ADDRESS) from None
         if not isinstance(answer, dict):
             raise self.not_mlflow()
         return answer
 
-    def _refused(self, response: requests.Response, path: str) -> SourceError | http.Passing:
+    def _refused(self, response: requests.Response, path: str) -> SourceError | http.TransientError:
         url, status = self._url, response.status_code
         if status in (401, 403):
             return SourceError(f"{url} refuses the credentials (HTTP {status})", _LOGIN)
         if status in (408, 429) or status >= 500:
-            return http.Passing(f"{url} answered HTTP {status}", http.retry_after(response.headers))
+            return http.TransientError(f"{url} answered HTTP {status}", http.retry_after(response.headers))
         if status in (301, 302, 303, 307, 308):
             return SourceError(f"{url} redirects elsewhere (a login page?)", _ADDRESS)
         try:

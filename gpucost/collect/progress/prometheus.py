@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from gpucost.collect.base import CollectResult, Finding, Progress, period_of
+from gpucost.collect.base import CollectResult, Progress, SourceFinding, period_of
 from gpucost.collect.progress.mappings import selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import ServerCollector, open_client, server_warnings
@@ -16,41 +16,41 @@ from gpucost.collect.prometheus.failures import TooMuch
 from gpucost.errors import SourceError
 from gpucost.periods import Period, to_ms
 from gpucost.store import runs
-from gpucost.store.metrics import Answer, LoadResult, MetricSamples
+from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 
 if TYPE_CHECKING:
     import duckdb
 
-    from gpucost.config.model import PrometheusSource, Unit
+    from gpucost.config.model import PrometheusSource, UnitSettings
     from gpucost.store.connection import Store
     from gpucost.store.runs import Span
 
 _QUERY_STEP = "60s"
 
 
-class ProgressCollector(ServerCollector[list[tuple["Unit", Answer]]]):
+class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]):
     """One server's metrics of work, by the mappings whose metrics it has."""
 
     kind: ClassVar[str] = "progress"
 
-    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[Unit]) -> None:
+    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[UnitSettings]) -> None:
         super().__init__(source, store, client)
         self._units = units
 
-    def keep_known(self, spans: list[Span]) -> list[Unit]:
+    def keep_known(self, spans: list[Span]) -> list[UnitSettings]:
         """Leaves out mappings whose metrics the server does not have; those that are left."""
         names = self._client.label_values("__name__", spans[0][0], spans[-1][1])
         if names is not None:
             self._units = [unit for unit in self._units if unit.query is not None or unit.metric in names]
         return self._units
 
-    def fetch(self, span: Span) -> list[tuple[Unit, Answer]]:
+    def fetch(self, span: Span) -> list[tuple[UnitSettings, ReadAnswer]]:
         """All mappings' samples in one window."""
         return [(unit, answer) for unit in self._units for answer in self._fetch(unit, span)]
 
     def write(
-        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[Unit, Answer]]
+        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[UnitSettings, ReadAnswer]]
     ) -> LoadResult | None:
         """Replaces what the store has of this server's work in the window."""
         work = ProgressBatch()
@@ -70,13 +70,13 @@ class ProgressCollector(ServerCollector[list[tuple["Unit", Answer]]]):
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
         return LoadResult(loaded.values, loaded.new_series, dropped, metrics)
 
-    def _fetch(self, unit: Unit, span: Span) -> list[Answer]:
+    def _fetch(self, unit: UnitSettings, span: Span) -> list[ReadAnswer]:
         name = unit.metric or unit.name
 
         def query(length: int) -> str:
             return f"{selector(unit)}[{length}ms]" if unit.query is None else f"({unit.query})[{length}ms:{_QUERY_STEP}]"
 
-        def too_much(_: Span, error: TooMuch) -> list[Answer]:
+        def too_much(_: Span, error: TooMuch) -> list[ReadAnswer]:
             raise SourceError(f"one hour of {name} is more than the server will answer: {error.message}", error.fix) from None
 
         return self._matrices(name, query, span, too_much)
@@ -85,7 +85,7 @@ class ProgressCollector(ServerCollector[list[tuple["Unit", Answer]]]):
 def collect_progress(
     source: PrometheusSource,
     store: Store,
-    units: list[Unit],
+    units: list[UnitSettings],
     period: Period | None,
     progress: Progress | None = None,
     now: datetime | None = None,
@@ -109,6 +109,6 @@ def collect_progress(
         if not known:
             message = f"{source.url} has none of the metrics of work that gpucost knows"
             fix = "name yours under [[units]] in gpucost.toml; see docs/units.md"
-            result.findings.append(Finding("note", "no_units", message, fix))
+            result.findings.append(SourceFinding("note", "no_units", message, fix))
         result.findings += server_warnings(source, client)
         return result

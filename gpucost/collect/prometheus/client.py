@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import requests
 
 from gpucost import http
-from gpucost.collect.base import SourceGone
+from gpucost.collect.base import SourceUnavailable
 from gpucost.collect.prometheus.failures import Down, TooMuch, lost, not_json, partial, refused, too_large, unreadable
 from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, remarks, whole_json
 from gpucost.errors import SourceError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect
 
     from gpucost.config.model import PrometheusSource
-    from gpucost.store.metrics import Answer
+    from gpucost.store.metrics import ReadAnswer
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -140,10 +140,10 @@ class PrometheusClient:
         self._stop.set()
         self._session.close()
 
-    def matrix(self, metric: str, query: str, at_ms: int) -> Answer:
-        """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceGone where nobody answers."""
+    def matrix(self, metric: str, query: str, at_ms: int) -> ReadAnswer:
+        """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceUnavailable where nobody answers."""
 
-        def read() -> Answer:
+        def read() -> ReadAnswer:
             mib = self._source.max_response_mib
             reader = MatrixReader(metric, self.cache, max(_MOST_SAMPLES, 4 * self._source.max_samples))
             try:
@@ -154,7 +154,7 @@ class PrometheusClient:
                         raise not_json(self._source)
                     for chunk in http.chunks(response, mib << 20):
                         if self._stop.is_set():
-                            raise SourceGone("the run was ended")
+                            raise SourceUnavailable("the run was ended")
                         reader.feed(chunk)
             except http.TooLarge:
                 raise TooMuch(f"{self._source.url} answers with more than {mib} MiB") from None
@@ -179,7 +179,7 @@ class PrometheusClient:
         return self._retried(read, path)
 
     def value(self, query: str, at_ms: int) -> float | None:
-        """The one value that a query gives at a moment; None where it gives none. Raises TooMuch, SourceError or SourceGone."""
+        """The one value of a query at a moment; None where it has none. Raises TooMuch, SourceError or SourceUnavailable."""
 
         def read() -> float | None:
             result = self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"})
@@ -240,11 +240,11 @@ class PrometheusClient:
             with self._lock:
                 self.warnings.update(lines)
 
-    def _refused(self, response: requests.Response, path: str) -> SourceError | http.Passing:
+    def _refused(self, response: requests.Response, path: str) -> SourceError | http.TransientError:
         error = refused(self._source, response, path)
         if response.status_code == 400 and any(name in error.message for name in WHOLE | RAW):
             self._session.params = {}  # Google's server refuses parameters that it doesn't know
-            return http.Passing(error.message, 0.0, error.fix)
+            return http.TransientError(error.message, 0.0, error.fix)
         return error
 
     def _send(self, form: dict[str, str]) -> requests.Response:
@@ -257,12 +257,10 @@ class PrometheusClient:
         limits = asdict(self._retries)
         try:
             # closing ends a pause
-            return http.asked_again(
-                lambda: self._guarded(read, path), longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits
-            )
+            return http.retry(lambda: self._guarded(read, path), longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits)
         except Down as error:
-            raise SourceGone(error.message, error.fix) from None
-        except http.Passing as error:
+            raise SourceUnavailable(error.message, error.fix) from None
+        except http.TransientError as error:
             raise SourceError(f"{error.message} (tried {self._retries.attempts} times)", error.fix) from None
 
     def _guarded(self, read: Callable[[], _T], path: str) -> _T:
@@ -270,7 +268,7 @@ class PrometheusClient:
         from prometheus_api_client.exceptions import PrometheusApiClientException
 
         if self._stop.is_set():
-            raise SourceGone("the run was ended")
+            raise SourceUnavailable("the run was ended")
         self._last.response = None
         try:
             return read()

@@ -17,10 +17,10 @@ from gpucost.collect.base import (
     Batch,
     Collector,
     CollectResult,
-    Finding,
-    MissingTime,
+    MissingSpan,
     Progress,
     ProgressState,
+    SourceFinding,
     default_spans,
     halves,
     intersect,
@@ -51,7 +51,7 @@ from gpucost.collect.prometheus.queries import (
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
-from gpucost.store.metrics import Answer, LoadResult, SampleWindow, Threshold, load_window
+from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window
 from gpucost.store.usage import MEMORY_METRIC
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class ServerCollector(Collector[Batch]):
         return default_spans(month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far)
 
     def _matrices(
-        self, metric: str, query: Callable[[int], str], span: Span, too_much: Callable[[Span, TooMuch], list[Answer]]
-    ) -> list[Answer]:
+        self, metric: str, query: Callable[[int], str], span: Span, too_much: Callable[[Span, TooMuch], list[ReadAnswer]]
+    ) -> list[ReadAnswer]:
         """What `query` of so many milliseconds answers, in parts where that is too much; `too_much` answers for an hour."""
         start, end = span
         try:
@@ -127,12 +127,12 @@ def open_client(
         client.close()
 
 
-def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[Finding]:
+def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[SourceFinding]:
     """What the server warned of in this run."""
-    return [Finding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+    return [SourceFinding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
 
 
-class PrometheusCollector(ServerCollector[list[Answer]]):
+class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
     """One server's samples. `names` are the metric names that it has; None where it does not tell."""
 
     kind: ClassVar[str] = "prometheus"
@@ -221,9 +221,9 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
             counts = [self._config.max_samples * _PROBE_MINUTES / 60]
         self._resize(max(counts) * 60 / _PROBE_MINUTES)
 
-    def fetch(self, span: Span) -> list[Answer]:
+    def fetch(self, span: Span) -> list[ReadAnswer]:
         """All selectors' raw samples in one window."""
-        answers: list[Answer] = []
+        answers: list[ReadAnswer] = []
         # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
         namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
         for selector in self._selectors:
@@ -244,7 +244,7 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
                     gpu_nodes.update(_nodes(part))
         return answers
 
-    def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[Answer]) -> LoadResult | None:
+    def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]) -> LoadResult | None:
         """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
 
         An empty window waits for a later one that holds something, and is logged with it: it may lie past the newest
@@ -276,7 +276,7 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
             end = newest + 1
         return load_window(con, self._window(run_id, (start, end), batch))
 
-    def _window(self, run_id: int, span: Span, answers: list[Answer]) -> SampleWindow:
+    def _window(self, run_id: int, span: Span, answers: list[ReadAnswer]) -> SampleWindow:
         return SampleWindow(
             source=self.source,
             run_id=run_id,
@@ -297,8 +297,8 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
         self._per_hour = per_hour
         self.window_hours = int(self._config.max_samples / per_hour) if per_hour else 24
 
-    def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[Answer]:
-        def too_much(hour: Span, error: TooMuch) -> list[Answer]:
+    def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[ReadAnswer]:
+        def too_much(hour: Span, error: TooMuch) -> list[ReadAnswer]:
             if not sharded:
                 return [answer for shard in selector.shards() for answer in self._fetch(shard, name, hour, sharded=True)]
             raise SourceError(
@@ -317,7 +317,7 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
         with self.store.read() as con:
             silences = runs.find_silences(con, self.source, start, heard_until) if start < heard_until else []
             result.gaps = [
-                MissingTime(silence.cluster, period_of(silence[1:]), "no GPU was measured")
+                MissingSpan(silence.cluster, period_of(silence[1:]), "no GPU was measured")
                 for silence in silences
                 if intersect([silence[1:]], result.spans) and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
             ]
@@ -327,7 +327,7 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
             result.findings += self._newest()
         result.findings += server_warnings(self._config, self._client)
 
-    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[Finding]:
+    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[SourceFinding]:
         nothing = not result.metrics and not result.dropped
         if nothing and self.data_from_ms is not None and result.asked.end_ms <= self.data_from_ms:
             return [self._before_retention(self.data_from_ms)]
@@ -335,16 +335,18 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
         runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
         codes = {finding.code for finding in findings}
         lacks = [lack for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes]
-        findings += [Finding(lack.level, lack.code, lack.message, lack.fix) for lack in lacks]
+        findings += [SourceFinding(lack.level, lack.code, lack.message, lack.fix) for lack in lacks]
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             findings.append(self._before_retention(result.not_collected.end_ms))
         return findings
 
-    def _before_retention(self, data_from_ms: int) -> Finding:
+    def _before_retention(self, data_from_ms: int) -> SourceFinding:
         lost = f"{self.source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
-        return Finding("warning", "before_retention", lost, "collect every day, before the server forgets: the README says how")
+        return SourceFinding(
+            "warning", "before_retention", lost, "collect every day, before the server forgets: the README says how"
+        )
 
-    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[Finding]:
+    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[SourceFinding]:
         """Exporters that were silent in this run, and whether they are to be installed or this time alone is lost."""
         source, seen = self.source, set(result.metrics)
 
@@ -366,21 +368,23 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
             is_there = at_other_times(*_ALWAYS_THERE)
             silent = f"{source} holds no sample of {KSM} in this period"
             silent += ", though at other times; that time is lost" if is_there else ""
-            findings.append(Finding("warning", "no_kube_state_metrics", silent, None if is_there else KSM_FIX))
+            findings.append(SourceFinding("warning", "no_kube_state_metrics", silent, None if is_there else KSM_FIX))
         elif REQUESTS not in seen and ever(REQUESTS):
-            findings.append(Finding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
+            findings.append(SourceFinding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
         device, mig = self._activity.device_metric, self._activity.mig_metric
         spoiled = sorted({device, mig} & {dropped.metric for dropped in result.dropped})
         if seen & {device, mig}:
             return findings
         if spoiled:
-            findings.append(Finding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"))
+            findings.append(
+                SourceFinding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample")
+            )
             return findings
         is_there = at_other_times(device, mig)
         neither = f"{source} has neither {device} nor {mig}" + (" in this period, though at other times" if is_there else "")
-        return [*findings, Finding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", None if is_there else DCGM_FIX)]
+        return [*findings, SourceFinding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", None if is_there else DCGM_FIX)]
 
-    def _newest(self) -> list[Finding]:
+    def _newest(self) -> list[SourceFinding]:
         """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
         newest_ms = self.newest_ms or self._newest_on_server()
         if newest_ms is None or self._now_ms - newest_ms <= _LATE_MS:
@@ -391,7 +395,7 @@ class PrometheusCollector(ServerCollector[list[Answer]]):
             f"{self.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
         )
         fix = f"is {iso(self._now.replace(microsecond=0))} the right time? else see why it lags"
-        return [Finding("warning", "newest_sample", newest, fix)]
+        return [SourceFinding("warning", "newest_sample", newest, fix)]
 
     def _newest_on_server(self) -> int | None:
         """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
@@ -449,14 +453,14 @@ def collect_prometheus(
         return result
 
 
-def _namespaces(answers: list[Answer]) -> set[str]:
+def _namespaces(answers: list[ReadAnswer]) -> set[str]:
     """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
     keys = ("exported_namespace", "namespace", "pod_namespace")
     labels = [labels for answer in answers for labels in answer.series]
     return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
 
 
-def _count(answers: list[Answer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
+def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
     """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
     start, end = span
     hours = range(start // MS_PER_HOUR, -(-end // MS_PER_HOUR))
@@ -470,6 +474,6 @@ def _count(answers: list[Answer], span: Span) -> tuple[dict[int, int], int | Non
     return dict(zip(hours, counts.tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
 
 
-def _nodes(answers: list[Answer]) -> set[str]:
+def _nodes(answers: list[ReadAnswer]) -> set[str]:
     """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
     return {labels["node"] for answer in answers for labels in answer.series if labels.get("node")}

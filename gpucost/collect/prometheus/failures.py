@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-from gpucost.collect.base import SourceGone
+from gpucost.collect.base import SourceUnavailable
 from gpucost.errors import SourceError
-from gpucost.http import Passing, beginning, one_line, retry_after
+from gpucost.http import TransientError, beginning, one_line, retry_after
 
 if TYPE_CHECKING:
     from gpucost.config.model import PrometheusSource
@@ -36,15 +36,15 @@ class TooMuch(SourceError):
     """The server will not answer that much at once: ask for less."""
 
 
-class Unauthorized(SourceGone):
+class Unauthorized(SourceUnavailable):
     """The server wants credentials, or others than it was given."""
 
 
-class Down(Passing):
+class Down(TransientError):
     """Nothing answered at all."""
 
 
-def lost(source: PrometheusSource, error: Exception) -> SourceError | Passing:
+def lost(source: PrometheusSource, error: Exception) -> SourceError | TransientError:
     """What a request that got no whole answer failed by."""
     url = source.url
     # what urllib3 met, without the URL that its message quotes: any word may stand in that
@@ -53,9 +53,9 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError | Passing:
         return _no_handshake(url, reason.upper())
     is_connection = isinstance(error, requests.ConnectionError)
     if is_connection and "NameResolutionError" in reason:
-        return SourceGone(f"cannot resolve host {urlsplit(url).hostname}", "correct url in [prometheus] of gpucost.toml")
+        return SourceUnavailable(f"cannot resolve host {urlsplit(url).hostname}", "correct url in [prometheus] of gpucost.toml")
     if isinstance(error, requests.Timeout) or (is_connection and ("ReadTimeoutError" in reason or "Read timed out" in reason)):
-        return Passing(
+        return TransientError(
             f"{url} did not answer within {source.timeout_seconds:g} s, or not in full in {source.max_response_seconds:g} s",
             fix="raise max_response_seconds or timeout_seconds, or lower max_samples, in [prometheus] of gpucost.toml",
         )
@@ -63,13 +63,13 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError | Passing:
         fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
         return Down(f"nothing answers at {url}", fix=fix)
     if is_connection:
-        return Passing(f"{url} closed the connection in the middle of an answer", fix=_LATER)
+        return TransientError(f"{url} closed the connection in the middle of an answer", fix=_LATER)
     if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-        return Passing(f"{url} broke off in the middle of an answer", fix=_LATER)
+        return TransientError(f"{url} broke off in the middle of an answer", fix=_LATER)
     return SourceError(f"{url} cannot be asked: {type(error).__name__}")
 
 
-def _no_handshake(url: str, reason: str) -> SourceError | Passing:
+def _no_handshake(url: str, reason: str) -> SourceError | TransientError:
     """`reason` is OpenSSL's: its own verdict on the server's certificate, or an alert that the server sent."""
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         fix = "name its CA: [prometheus.tls] ca_file = …, in gpucost.toml"
@@ -78,23 +78,23 @@ def _no_handshake(url: str, reason: str) -> SourceError | Passing:
         return SourceError(f"{url} does not speak TLS", "use http:// in url, in [prometheus] of gpucost.toml")
     if "ALERT" in reason:
         fix = "set cert_file and key_file in [prometheus.tls] of gpucost.toml"
-        return SourceGone(f"{url} wants a client certificate that it trusts", fix)
+        return SourceUnavailable(f"{url} wants a client certificate that it trusts", fix)
     if "EOF" in reason:
-        return Passing(f"{url} closed the encrypted connection", fix=_LATER)
+        return TransientError(f"{url} closed the encrypted connection", fix=_LATER)
     return SourceError(
         f"{url}: no encrypted connection can be made", "set url in [prometheus] of gpucost.toml: http, or another port?"
     )
 
 
-def unreadable(source: PrometheusSource, error: Exception) -> Passing:
+def unreadable(source: PrometheusSource, error: Exception) -> TransientError:
     """What an answer means that ends too early, or can't be read."""
-    return Passing(f"{source.url}: {one_line(str(error))}", fix=_LATER)
+    return TransientError(f"{source.url}: {one_line(str(error))}", fix=_LATER)
 
 
-def partial(source: PrometheusSource, warnings: list[str]) -> Passing:
+def partial(source: PrometheusSource, warnings: list[str]) -> TransientError:
     """What an answer means of which the server says that it is not all that there is."""
     fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
-    return Passing(f"{source.url} gave a partial answer: {one_line('; '.join(warnings))}", fix=fix)
+    return TransientError(f"{source.url} gave a partial answer: {one_line('; '.join(warnings))}", fix=fix)
 
 
 def too_large(source: PrometheusSource, mib: int) -> SourceError:
@@ -108,27 +108,27 @@ def not_json(source: PrometheusSource) -> SourceError:
     return SourceError(message, f"{_API}, with its credentials")
 
 
-def refused(source: PrometheusSource, response: requests.Response, path: str) -> SourceError | Passing:
+def refused(source: PrometheusSource, response: requests.Response, path: str) -> SourceError | TransientError:
     """What an answer other than 200 means for the question under /api/v1/`path`."""
     url, status = source.url, response.status_code
     text = _error_text(response)
     answered = f"{url} answered HTTP {status}" + (f": {text}" if text else "")
     if status in (301, 302, 303, 307, 308):
         where = one_line(response.headers.get("Location", "elsewhere").split("?")[0])
-        return SourceGone(f"{url} redirects to {where} (a login page?)", f"{_API} itself, with its credentials")
+        return SourceUnavailable(f"{url} redirects to {where} (a login page?)", f"{_API} itself, with its credentials")
     if status in (401, 403):
         fix = "set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml"
         return Unauthorized(f"{url} refuses the credentials (HTTP {status})", fix)
     if status == 404 or (status == 400 and "unsupported path" in text):  # VictoriaMetrics answers 400
         fix = "set the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom"
-        return SourceGone(f"{url}/api/v1/{path} is not there (HTTP {status})", fix)
+        return SourceUnavailable(f"{url}/api/v1/{path} is not there (HTTP {status})", fix)
     too_much = any(phrase in text.lower() for phrase in _TOO_MUCH)
     if status in (400, 422) and not too_much and any(phrase in text.lower() for phrase in _STORE_DOWN):
         return partial(source, [text])
     if status in (413, 422) or too_much:
         return TooMuch(f"{url} will not answer that much at once (HTTP {status})" + (f": {text}" if text else ""))
     if status in (408, 429) or status >= 500:
-        return Passing(answered, retry_after(response.headers), _LATER)
+        return TransientError(answered, retry_after(response.headers), _LATER)
     return SourceError(answered)
 
 

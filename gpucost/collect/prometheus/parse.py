@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpucost.collect.prometheus.failures import TooMuch
-from gpucost.store.metrics import Answer, Labels
+from gpucost.store.metrics import Labels, ReadAnswer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -190,7 +190,7 @@ class MatrixReader:
         if len(self._text) >= self._next:
             self._take_in()
 
-    def finish(self) -> Answer:
+    def finish(self) -> ReadAnswer:
         """The whole answer."""
         self._take_in()
         if self._head is None:
@@ -202,9 +202,9 @@ class MatrixReader:
             if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
                 raise Garbled("the answer is no matrix")
         if not self._parts:
-            return Answer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+            return ReadAnswer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
         index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        return Answer(self._series, index, ts_ms, values)
+        return ReadAnswer(self._series, index, ts_ms, values)
 
     def _take_in(self) -> None:
         text = self._text

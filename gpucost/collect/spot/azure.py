@@ -17,7 +17,7 @@ import requests
 from gpucost.collect.base import NoCredentials, require
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, Passing, asked_again, retry_after
+from gpucost.http import PASSING, TransientError, retry, retry_after
 from gpucost.store.prices import SpotPrice
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def fetch(settings: Azure, types: dict[str, str]) -> list[SpotPrice]:
         session.headers["Authorization"] = f"Bearer {_token(settings)}"
         while True:
             try:
-                page = asked_again(lambda: _page(session, settings, body), attempts=6, longest_wait=60.0)
-            except Passing as error:
+                page = retry(lambda: _page(session, settings, body), attempts=6, longest_wait=60.0)
+            except TransientError as error:
                 raise SourceError(f"Azure Resource Graph: {error}", "try again later: gpucost collect spot") from None
             rows += page["data"]
             if not page.get("$skipToken"):
@@ -96,16 +96,16 @@ def _page(session: requests.Session, settings: Azure, body: dict[str, Any]) -> d
         response = session.post(settings.management_url.rstrip("/") + _PATH, json=body, timeout=60)
         text = response.text
     except requests.RequestException as error:
-        raise Passing(f"no answer ({type(error).__name__})") from None
+        raise TransientError(f"no answer ({type(error).__name__})") from None
     if response.status_code in PASSING:
-        raise Passing(f"HTTP {response.status_code}", retry_after(response.headers))
+        raise TransientError(f"HTTP {response.status_code}", retry_after(response.headers))
     if response.status_code != 200:
         fix = _LOGIN if response.status_code in (401, 403) else "check azure.subscriptions and azure.management_url"
         raise SourceError(f"Azure Resource Graph refused with HTTP {response.status_code}: {_reason(text)}", fix)
     try:
         answer = json.loads(text, parse_float=str)
     except ValueError:
-        raise Passing("half an answer, or none in JSON") from None
+        raise TransientError("half an answer, or none in JSON") from None
     if not isinstance(answer, dict) or not isinstance(answer.get("data"), list):
         raise SourceError("Azure Resource Graph answered without data; nothing was loaded", _AGAIN)
     return answer

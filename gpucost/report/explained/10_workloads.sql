@@ -1,16 +1,16 @@
--- reads: report_facts, report_cost_cells, report_node_cells, nodes
+-- reads: cost_rows, report_cost_cells, report_node_cells, nodes
 -- writes: nothing; answers one row per workload and node, the dearest first, with where the node's prices of its time are from
--- invariant: cost adds up to the cost of report_facts
+-- invariant: cost adds up to the cost of cost_rows
 WITH sources AS (
     SELECT c.node_id, c.allocation_id, list_distinct(list(h.price_source)) AS sources
     FROM report_cost_cells AS c JOIN report_node_cells AS h USING (node_id, from_ms)
-    WHERE c.allocation_id IN (SELECT allocation_id FROM report_facts)
+    WHERE c.allocation_id IN (SELECT allocation_id FROM cost_rows)
     GROUP BY ALL
 )
 SELECT f.cluster, f.namespace, f.workload, n.node,
     sum(f.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated_gpu_ms, sum(f.cost) AS cost, sum(f.estimated_cost) AS estimated_cost,
     coalesce(list_sort(list_distinct(flatten(list(s.sources)))), []) AS price_sources
-FROM report_facts AS f
+FROM cost_rows AS f
 JOIN nodes AS n USING (node_id)
 LEFT JOIN sources AS s USING (node_id, allocation_id)
 WHERE f.kind = 'allocated'

@@ -198,14 +198,14 @@ class WorkloadExplained(Shape):
 class NodeExplained(Shape):
     """What `gpucost explain node` prints: the winner's price, and all that fit."""
 
-    node: explain.Node
+    node: explain.PricedNode
     at: datetime
     currency: str
     price_per_hour: Decimal | None
     price_per_gpu_hour: Decimal | None
     price_source: str
     price_as_of: date | None
-    candidates: tuple[explain.Candidate, ...]
+    candidates: tuple[explain.PriceCandidate, ...]
     steps: tuple[explain.Step, ...]
     fix: str | None
 
@@ -213,7 +213,7 @@ class NodeExplained(Shape):
     HIDDEN = ("node_id",)
 
     @classmethod
-    def of(cls, answer: explain.NodePrice) -> NodeExplained:
+    def of(cls, answer: explain.NodePriceRow) -> NodeExplained:
         """The answer as it is printed."""
         winner = answer.candidates[0] if answer.candidates else None
         source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
@@ -271,15 +271,15 @@ FROM node_prices AS p JOIN (
     SELECT node_id, from_ms, to_ms, false FROM nodes JOIN coverage_gaps USING (cluster) WHERE kind = 'not_collected'
 ) AS c ON c.node_id = p.node_id AND (c.seen OR p.price_source = 'bill')
     AND greatest(p.from_ms, c.from_ms, $from_ms) < least(p.to_ms, c.to_ms, $to_ms)
-SEMI JOIN (FROM report_facts WHERE kind = 'allocated') AS f ON f.node_id = p.node_id ORDER BY p.node_id, p.from_ms, c.from_ms"""
+SEMI JOIN (FROM cost_rows WHERE kind = 'allocated') AS f ON f.node_id = p.node_id ORDER BY p.node_id, p.from_ms, c.from_ms"""
 _ONLY_WORKLOADS = """
-CREATE OR REPLACE TEMP TABLE report_facts AS
-SELECT * FROM report_facts
+CREATE OR REPLACE TEMP TABLE cost_rows AS
+SELECT * FROM cost_rows
 WHERE list_contains($workloads::VARCHAR[], workload) OR list_contains($workloads::VARCHAR[], split_part(workload, '/', -1))"""
 
 
 def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:
-    rows = con.execute("SELECT DISTINCT workload FROM report_facts WHERE kind = 'allocated' ORDER BY workload").fetchall()
+    rows = con.execute("SELECT DISTINCT workload FROM cost_rows WHERE kind = 'allocated' ORDER BY workload").fetchall()
     names = [name for (name,) in rows]
     for name in wanted:
         if names and name not in names and name not in {workload.rpartition("/")[2] for workload in names}:

@@ -1,6 +1,6 @@
--- reads: series_facts; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone
+-- reads: series_rows; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone
 -- writes: nothing; answers cost by layer and moment: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
--- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_facts
+-- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_rows
 WITH parts AS (
     SELECT
         moment,
@@ -10,7 +10,7 @@ WITH parts AS (
             WHEN 'gpu_model' THEN gpu_model WHEN 'capacity_type' THEN capacity_type
         END AS name,
         cost + unallocated_cost + not_collected_cost AS cost
-    FROM series_facts
+    FROM series_rows
 ),
 ranked AS (
     SELECT name, row_number() OVER (ORDER BY sum(cost) DESC, name) AS rank

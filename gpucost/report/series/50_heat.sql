@@ -1,6 +1,6 @@
 -- reads: cost_hourly, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all)
 -- writes: nothing; answers GPU-milliseconds by local weekday and hour
--- invariant: sums are those over series_facts
+-- invariant: sums are those over series_rows
 WITH cells AS (
     SELECT * FROM cost_hourly
     WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.periods import MS_PER_HOUR, Period, Slot, from_ms, is_whole_days, slots
+from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours, ratio
 from gpucost.report.query import Query
 from gpucost.report.rows import ZERO, filters
@@ -93,9 +93,9 @@ def step_of(period: Period) -> Step:
 
 def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
     """The period's steps in order, without gap or overlap; the first and last may be cut short by its ends."""
-    parts: list[list[Slot]] = [[part] for part in slots(period, tz, (step,))]
+    parts: list[list[TimeBucket]] = [[part] for part in time_buckets(period, tz, (step,))]
     if step == "week":
-        days = slots(period, tz, ("day",))
+        days = time_buckets(period, tz, ("day",))
         parts = [list(week) for _, week in groupby(days, key=lambda day: from_ms(day.from_ms).astimezone(tz).isocalendar()[:2])]
     return [_moment(part[0], part[-1].to_ms, step, tz) for part in parts]
 
@@ -104,14 +104,14 @@ def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[Loc
     """Every hour of the period."""
     hours: list[LocalHour] = []
     at = 0
-    for part in slots(period, tz, ("hour",)):
+    for part in time_buckets(period, tz, ("hour",)):
         at += part.from_ms >= moments[at].to_ms
         local = from_ms(part.from_ms).astimezone(tz)
         hours.append(LocalHour(part.from_ms, part.to_ms, at, local.weekday(), local.hour))
     return hours
 
 
-def _moment(part: Slot, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
+def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
     local, last = from_ms(part.from_ms).astimezone(tz), from_ms(to_ms - 1).astimezone(tz)
     month = _MONTHS[local.month - 1]
     name, short = f"{local:%Y-%m-%d}", f"{month} {local.day}"
@@ -155,7 +155,7 @@ def read_series(con: DuckDBPyConnection, config: Config, query: Query) -> Series
     parts = local_hours(query.period, config.tz, moments)
     con.execute(_HOURS, {name: [getattr(part, name) for part in parts] for name in LocalHour.__slots__})
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
-    run_stage(con, _PACKAGE, "20_facts", filters(query) | {"by_day": by_day})
+    run_stage(con, _PACKAGE, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
     return Series(
         step=step,
@@ -173,7 +173,7 @@ def read_series(con: DuckDBPyConnection, config: Config, query: Query) -> Series
 
 _TRENDS = """
 SELECT w.place, f.moment, sum(f.cost) AS cost
-FROM series_facts AS f
+FROM series_rows AS f
 JOIN (
     SELECT unnest(range(len($workload::VARCHAR[]))) AS place, unnest($cluster::VARCHAR[]) AS cluster,
         unnest($namespace::VARCHAR[]) AS namespace, unnest($workload::VARCHAR[]) AS workload
@@ -219,7 +219,7 @@ _BANDS_BY_MOMENT = """
 SELECT moment,
     sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
     sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated
-FROM series_facts
+FROM series_rows
 GROUP BY moment
 ORDER BY moment"""
 

@@ -45,21 +45,21 @@ CREATE OR REPLACE TEMP TABLE report_rules AS
 SELECT unnest($rule::INTEGER[]) AS rule, unnest($of::VARCHAR[]) AS of, unnest($split::VARCHAR[]) AS split,
     unnest($owner::VARCHAR[]) AS owner, unnest($provider::VARCHAR[]) AS provider,
     unnest($patterns::VARCHAR[][], max_depth := 1) AS patterns"""
-# One row per pot and use that takes a part of it: of unallocated cost those who held GPUs of its kind; shared namespaces take no
+# One row per pool and use that takes a part of it: of unallocated cost those who held GPUs of its kind; shared namespaces take no
 # part of what is shared by rules.
 _CLAIMS = """
 CREATE OR REPLACE TEMP TABLE report_claims AS
-SELECT p.pot, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.slot, u.cost, u.gpu_ms
-FROM report_pots AS p JOIN report_uses AS u ON u.kind = 'allocated' AND p.rule IS NULL
+SELECT p.pool, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.time_bucket, u.cost, u.gpu_ms
+FROM shared_cost_pools AS p JOIN pool_consumers AS u ON u.kind = 'allocated' AND p.rule IS NULL
     AND (u.cluster, u.gpu_model, u.capacity_type) IS NOT DISTINCT FROM (p.cluster, p.gpu_model, p.capacity_type)
 UNION ALL
-SELECT p.pot, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.slot, u.cost, u.gpu_ms
-FROM report_pots AS p JOIN report_uses AS u ON u.kind = 'allocated' AND p.rule IS NOT NULL
+SELECT p.pool, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.time_bucket, u.cost, u.gpu_ms
+FROM shared_cost_pools AS p JOIN pool_consumers AS u ON u.kind = 'allocated' AND p.rule IS NOT NULL
     AND u.source IS NULL AND coalesce(u.team = p.owner, p.owner IS NULL)"""
 
 
 def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
-    """Make the temporary table report_shared_facts, after those of `report.rows.prepare`.
+    """Make the temporary table shared_rows, after those of `report.rows.prepare`.
 
     Reads fx_rates, a temporary table that pricing makes (`price.load_fx_rates`). Raises PriceError for a bill in a
     currency without a rate.
@@ -76,14 +76,14 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
             "patterns": [rule.namespaces for rule in rules],
         },
     )
-    run_stage(con, __name__, "20_uses")
+    run_stage(con, __name__, "20_pool_consumers")
     sqlfiles.run(con, "machine_charges")
     run_stage(con, __name__, "30_billed_amounts", {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms})
     _refuse_unconverted(con, config)
-    run_stage(con, __name__, "40_pots", {"split_unallocated": query.share_unallocated})
+    run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)
-    run_stage(con, __name__, "60_slot_shares")
-    run_stage(con, __name__, "90_shared_facts", filters(query))
+    run_stage(con, __name__, "60_pool_shares")
+    run_stage(con, __name__, "90_shared_rows", filters(query))
 
 
 def with_shares(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], rows: Iterable[Row]) -> list[Row]:
@@ -116,13 +116,13 @@ def total_shared(con: DuckDBPyConnection, config: Config, query: Query) -> Share
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:
     """Teams that something was shared to, whatever the report is narrowed to."""
-    rows = con.execute("SELECT team FROM report_slot_shares UNION SELECT owner FROM report_pots").fetchall()
+    rows = con.execute("SELECT team FROM pool_shares UNION SELECT owner FROM shared_cost_pools").fetchall()
     return {str(row[0]) for row in rows if row[0] is not None}
 
 
 def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
     """The rules that share nothing: the bill of the period is not there yet, or a name fits nothing."""
-    used = {row[0] for row in con.execute("SELECT DISTINCT rule FROM report_pots").fetchall()}
+    used = {row[0] for row in con.execute("SELECT DISTINCT rule FROM shared_cost_pools").fetchall()}
     return [
         Notice("shared_cost_empty", f"shared cost {rule.name} came to nothing: {_NOTHING[rule.of]} in this period", None)
         for number, rule in enumerate(config.shared_costs, 1)
@@ -132,7 +132,7 @@ def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
 
 _AMOUNTS = """
 SELECT kind, rule, unnest(keys), amount
-FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM report_shared_facts AS f GROUP BY ALL)
+FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM shared_rows AS f GROUP BY ALL)
 ORDER BY ALL"""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.report.units.query import UnitAsk, UnitView, prepare
+from gpucost.report.units.query import UnitQuery, UnitView, prepare
 from gpucost.report.units.serving import GENERATION, PROMPT, requests, tokens
 from gpucost.report.units.work import epochs, experiments
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["UnitView", "epochs", "experiments", "requests", "tokens"]
 
 
-def known(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[UnitView, ...]:
+def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
     """What epochs, requests and tokens cost, each where work was done in the period by pods that cost something.
 
     Cheap where no progress was ever collected. Raises GpucostError where the filters leave nothing.

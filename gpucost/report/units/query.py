@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from typing_extensions import TypedDict
 
 from gpucost.engine import dicts, run_stage
-from gpucost.periods import Period, from_ms, iso, slots
+from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.report.rows import in_hours
 from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
@@ -84,7 +84,7 @@ class UnitAnswer(Span):
 
 
 @dataclass(frozen=True, slots=True)
-class UnitAsk:
+class UnitQuery:
     """A period and filters; empty filters take everything. `currency` names the money of the store."""
 
     period: Period
@@ -107,10 +107,10 @@ CREATE OR REPLACE TEMP TABLE unit_days AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
 
 
-def prepare(con: DuckDBPyConnection, ask: UnitAsk) -> None:
+def prepare(con: DuckDBPyConnection, ask: UnitQuery) -> None:
     """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
     sqlfiles.run(con, "filters")
-    days = slots(ask.period, ask.tz, ("day",))
+    days = time_buckets(ask.period, ask.tz, ("day",))
     con.execute(_DAYS, {name: [getattr(day, name) for day in days] for name in ("from_ms", "to_ms", "day")})
     filters = {name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "clusters")}
     run_stage(con, PACKAGE, "20_cells", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms, **filters})
@@ -129,7 +129,7 @@ class UnitView:
 
     name: str
     title: str
-    ask: UnitAsk
+    ask: UnitQuery
     rows: list[Item]
     totals: Item
     sections: dict[str, Any] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from gpucost.report.units.query import (
     Located,
     ModelWithoutCost,
     UnitAnswer,
-    UnitAsk,
+    UnitQuery,
     UnitTotals,
     UnitView,
     per,
@@ -146,7 +146,7 @@ class _Measure:
         }
 
 
-def requests(con: DuckDBPyConnection, ask: UnitAsk, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
+def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
     """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
 
     Raises UsageError for a unit that nothing was ever counted in.
@@ -177,7 +177,7 @@ _TOKENS = _Measure(
 )
 
 
-def tokens(con: DuckDBPyConnection, ask: UnitAsk, *, is_prepared: bool = False) -> UnitView:
+def tokens(con: DuckDBPyConnection, ask: UnitQuery, *, is_prepared: bool = False) -> UnitView:
     """What a million tokens cost, by workload, model and day: of all tokens, and of prompt and generated ones each by itself."""
     return _serving(con, ask, _TOKENS, is_prepared=is_prepared)
 
@@ -195,7 +195,7 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def _serving(con: DuckDBPyConnection, ask: UnitAsk, measure: _Measure, *, is_prepared: bool) -> UnitView:
+def _serving(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, is_prepared: bool) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
     run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})

@@ -24,7 +24,7 @@ from gpucost.report.units.query import (
     OpenSpan,
     Span,
     UnitAnswer,
-    UnitAsk,
+    UnitQuery,
     UnitTotals,
     UnitView,
     WorkWithoutCost,
@@ -236,7 +236,7 @@ class Epochs(UnitAnswer):
 _MONEY = Decimal("0.000000001")
 
 
-def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = None, *, is_prepared: bool = False) -> UnitView:
+def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None, *, is_prepared: bool = False) -> UnitView:
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
@@ -290,7 +290,7 @@ def epochs(con: DuckDBPyConnection, ask: UnitAsk, planned_epochs: int | None = N
     return with_remainders(con, view, lost)
 
 
-def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Item], list[Item]]:
+def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Item]]:
     """The runs whose workloads are known, with their intervals, and the epochs of the others as rows of work without cost."""
     runs, lost = [], []
     for run in answer_rows(con, PACKAGE, "70_runs", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}):
@@ -308,7 +308,7 @@ def _runs(con: DuckDBPyConnection, ask: UnitAsk) -> tuple[list[Item], list[Item]
     return runs, lost
 
 
-def _epoch_row(sums: Item, ask: UnitAsk, run: Item | None = None, part: Interval | None = None) -> Item:
+def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
     """An interval of a run; without one, what a workload with runs cost while none of them ran."""
     row: Item = {"run": None, "run_id": None, **{name: sums[name] for name in (*PLACE, "team")}, "epoch": None}
     row |= {"status": "outside", **dict.fromkeys(("attempt", "from", "to", "duration_hours"))}
@@ -423,7 +423,7 @@ GROUP BY claim_id, cluster, namespace, workload
 ORDER BY claim_id, cluster, namespace, workload"""
 
 
-def _cut(con: DuckDBPyConnection, ask: UnitAsk, runs: list[Item]) -> list[tuple[int, Interval]]:
+def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[int, Interval]]:
     """Makes unit_pieces; claim i is an interval of the run whose number is beside it in the i-th element of the answer.
 
     Of runs at the same time, only those in the most sweeps are charged.
@@ -533,7 +533,7 @@ ORDER BY started_ms, run_id"""
 
 
 def experiments(
-    con: DuckDBPyConnection, ask: UnitAsk, metric: str | None = None, goal: Literal["min", "max"] = "min"
+    con: DuckDBPyConnection, ask: UnitQuery, metric: str | None = None, goal: Literal["min", "max"] = "min"
 ) -> UnitView:
     """What each experiment of the period cost, and each sweep with its best trial by the last value of `metric`.
 

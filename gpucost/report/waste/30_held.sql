@@ -1,12 +1,12 @@
 -- reads: waste_held_cells, waste_pods, waste_serving; variable waste_by_gpus: all cost rides on GPUs, so that idle_cost is that of the idle time
--- writes: waste_held, one row per (node, allocation, team, slot): what was held, cut into seven parts of GPU time, each with its cost
+-- writes: waste_held, one row per (node, allocation, team, time_bucket): what was held, cut into seven parts of GPU time, each with its cost
 -- invariant: the parts' GPU time adds up to what was held, and their cost and host_cost to its cost, exactly
 -- Each cell is cut on its own. Idle time: starting, then beyond (surplus-provisioned or forgotten), then the rest. Other time: starting,
 -- unmeasured, surplus (active in replicas that the peak does not need), lost, and what is left: work. A sum of costs up to each part is
 -- rounded, so that differences of neighbors add up to the whole. Binary fractions may leave a trace of a part of no other time.
 CREATE OR REPLACE TEMP TABLE waste_held AS
 WITH timed AS (
-    SELECT c.node_id, c.allocation_id, c.team, c.slot, c.allocated_gpu_ms, c.idle_gpu_ms, c.cost, c.idle_cost,
+    SELECT c.node_id, c.allocation_id, c.team, c.time_bucket, c.allocated_gpu_ms, c.idle_gpu_ms, c.cost, c.idle_cost,
         c.allocated_gpu_ms - c.idle_gpu_ms AS other_gpu_ms, p.workload_type, v.idle_part, v.active_part,
         least(c.allocated_gpu_ms, p.gpus * greatest(0, least(c.to_ms, p.started_ms) - greatest(c.from_ms, p.held_from_ms))) AS starting,
         least(c.idle_gpu_ms, starting) AS starting_idle,
@@ -55,7 +55,7 @@ summed AS (
             THEN least(other_cost, (other_cost * ((starting_unmeasured + unmeasured + surplus + lost) / other_gpu_ms))::DECIMAL(38, 9)) ELSE o3 END AS o4
     FROM priced
 )
-SELECT node_id, allocation_id, team, slot,
+SELECT node_id, allocation_id, team, time_bucket,
     sum((starting_idle + starting_unmeasured)::DECIMAL(38, 6))::DOUBLE AS starting_gpu_ms, sum(i1 + o1)::DECIMAL(38, 9) AS starting_cost,
     sum(beyond::DECIMAL(38, 6))::DOUBLE AS beyond_gpu_ms, sum(i2 - i1)::DECIMAL(38, 9) AS beyond_cost,
     sum((idle_left - beyond)::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms, sum(idle_cost_all - i2)::DECIMAL(38, 9) AS idle_cost,

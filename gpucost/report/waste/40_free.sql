@@ -1,5 +1,5 @@
--- reads: waste_cells, pending_requests, allocations, nodes, node_leftovers; variables report_from_ms, report_to_ms bound the period; $empty_after_ms
--- writes: waste_free, one row per (node, slot): what nobody held, cut into four parts of GPU time, each with its cost
+-- reads: waste_cells, pending_pods, allocations, nodes, mig_fragmentation; variables report_from_ms, report_to_ms bound the period; $empty_after_ms
+-- writes: waste_free, one row per (node, time_bucket): what nobody held, cut into four parts of GPU time, each with its cost
 -- invariant: the parts' GPU time adds up to what was unallocated, and their cost and host_cost to its cost, exactly
 CREATE OR REPLACE TEMP TABLE waste_free AS
 WITH near AS (
@@ -40,7 +40,7 @@ wanted AS MATERIALIZED (
     FROM (
         SELECT cluster, gpus, unnest(range(greatest(from_ms, getvariable('report_from_ms')) // 3600000,
             (least(to_ms, getvariable('report_to_ms')) - 1) // 3600000 + 1)) AS hour
-        FROM pending_requests
+        FROM pending_pods
         WHERE from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < to_ms
     )
     GROUP BY ALL
@@ -51,7 +51,7 @@ wanted AS MATERIALIZED (
     GROUP BY ALL
 ),
 unheld AS (
-    SELECT node_id, slot, from_ms, to_ms, (from_ms // 3600000) AS hour, unallocated_gpu_ms, unavailable_gpu_ms, unallocated_cost
+    SELECT node_id, time_bucket, from_ms, to_ms, (from_ms // 3600000) AS hour, unallocated_gpu_ms, unavailable_gpu_ms, unallocated_cost
     FROM waste_cells
     WHERE kind = 'unallocated'
 ),
@@ -70,7 +70,7 @@ pieces AS (
 sized AS (
     SELECT p.*, least(p.free_gpus, coalesce(l.gpus, 0)) AS leftover_gpus, coalesce(w.gpus, k.gpus, 0) AS wanted_gpus
     FROM pieces AS p
-    LEFT JOIN node_leftovers AS l ON l.node_id = p.node_id AND l.from_ms <= p.from_ms AND p.from_ms < l.to_ms
+    LEFT JOIN mig_fragmentation AS l ON l.node_id = p.node_id AND l.from_ms <= p.from_ms AND p.from_ms < l.to_ms
     LEFT JOIN wanted AS w ON w.hour = p.hour AND w.cluster = p.cluster
     LEFT JOIN wanted AS k ON k.hour IS NULL AND k.cluster = p.cluster AND k.gpu_model IS NOT DISTINCT FROM p.gpu_model
 ),
@@ -101,7 +101,7 @@ summed AS (
             THEN least(cost, (cost * ((unavailable_gpu_ms + fragmented + empty) / unallocated_gpu_ms))::DECIMAL(38, 9)) ELSE c2 END AS c3
     FROM timed
 )
-SELECT node_id, slot,
+SELECT node_id, time_bucket,
     sum(unavailable_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unavailable_gpu_ms, sum(c1)::DECIMAL(38, 9) AS unavailable_cost,
     sum(fragmented::DECIMAL(38, 6))::DOUBLE AS fragmentation_gpu_ms, sum(c2 - c1)::DECIMAL(38, 9) AS fragmentation_cost,
     sum(empty::DECIMAL(38, 6))::DOUBLE AS empty_node_gpu_ms, sum(c3 - c2)::DECIMAL(38, 9) AS empty_node_cost,

@@ -1,16 +1,16 @@
--- reads: waste_facts, waste_pods, nodes, gpu_models, activity_devices, blocks; $wasted lists the buckets that are waste; $most limits the rows
+-- reads: waste_rows, waste_pods, nodes, gpu_models, activity_devices, blocks; $wasted lists the buckets that are waste; $most limits the rows
 -- writes: nothing; answers the workloads that waste most money: what they held, what of it was waste and its dearest kind, and what is measured of their GPUs: how many were asked for, heard, never used; how busy in the middle and in the busiest hours; memory
 -- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several at 0 % for as long as they were held in the period; percentiles are of device-hours, 0-1; null where nothing was heard
 WITH buckets AS (
     SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         list_contains($wasted::VARCHAR[], bucket) AS is_waste
-    FROM waste_facts
+    FROM waste_rows
     WHERE allocation_id IS NOT NULL
     GROUP BY ALL
 ),
 types AS (
     SELECT cluster, namespace, workload, arg_max(workload_type, gpu_ms) AS workload_type, count(DISTINCT allocation_id) AS pods
-    FROM waste_facts WHERE allocation_id IS NOT NULL GROUP BY ALL
+    FROM waste_rows WHERE allocation_id IS NOT NULL GROUP BY ALL
 ),
 workloads AS MATERIALIZED (
     SELECT cluster, namespace, workload, any_value(t.workload_type) AS workload_type, any_value(t.pods) AS pods,
@@ -30,7 +30,7 @@ pods AS (
     FROM workloads AS w JOIN waste_pods AS p USING (cluster, namespace, workload)
     JOIN nodes AS n USING (node_id)
     LEFT JOIN gpu_models AS m USING (gpu_model)
-    SEMI JOIN waste_facts AS f ON f.allocation_id = p.allocation_id
+    SEMI JOIN waste_rows AS f ON f.allocation_id = p.allocation_id
 ),
 heard AS (
     SELECT p.cluster, p.namespace, p.workload, p.allocation_id, p.gpus, d.device, d.kind, b.samples, b.value_sum,

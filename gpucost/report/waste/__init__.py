@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.periods import Period, Slot, is_whole_days
+from gpucost.periods import Period, TimeBucket, is_whole_days
 from gpucost.render.schema import Shape
 from gpucost.render.view import ratio
 from gpucost.report.rows import ZERO, cut, in_hours
@@ -169,18 +169,18 @@ def build(
     con: DuckDBPyConnection,
     config: Config,
     period: Period,
-    slots: Sequence[Slot],
+    time_buckets: Sequence[TimeBucket],
     by: tuple[str, ...] = (),
     filters: Filters | None = None,
     top: int = 10,
 ) -> Waste:
-    """The buckets of `period` (cut into `slots`), by the dimensions `by`, and the `top` workloads that waste most.
+    """The buckets of `period` (cut into `time_buckets`), by the dimensions `by`, and the `top` workloads that waste most.
 
     Works on a read-only connection; makes temporary tables. What a serving workload needs is settled by its peak in the period,
     whether a pod was forgotten by all that the store knows. Raises GpucostError where nothing passes the filters.
     """
     chosen = filters or Filters()
-    prepare(con, config, period, slots, chosen)
+    prepare(con, config, period, time_buckets, chosen)
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **_lists(chosen))
@@ -208,18 +208,18 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 # The part of the period that each cell or day which begins at from_ms lies in.
 _CELL_SLOTS = """
-CREATE OR REPLACE TEMP TABLE waste_cell_slots AS
-SELECT c.from_ms, s.from_ms AS slot
+CREATE OR REPLACE TEMP TABLE waste_cell_buckets AS
+SELECT c.from_ms, s.from_ms AS time_bucket
 FROM (
     SELECT from_ms FROM node_hourly WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
     UNION
     SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
 ) AS c
-JOIN report_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
+JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
 # The cells of cost_hourly in the period (a view: they are many) with the part of the period that each lies in.
 _CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_cells AS
-SELECT c.*, s.slot FROM cost_hourly AS c JOIN waste_cell_slots AS s USING (from_ms)
+SELECT c.*, s.time_bucket FROM cost_hourly AS c JOIN waste_cell_buckets AS s USING (from_ms)
 WHERE c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
 # One row per pod and local day of the period, empty where not whole days are asked for: whether its hours are to be looked at.
 # Hours of one day may differ in price: the day tells as much where its cost falls to idle time and to one other part.
@@ -236,7 +236,7 @@ WHERE getvariable('report_by_day') AND c.from_ms >= getvariable('report_from_ms'
 # What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
 _HELD_CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_held_cells AS
-SELECT c.*, s.slot FROM cost_daily AS c JOIN waste_cell_slots AS s USING (from_ms)
+SELECT c.*, s.time_bucket FROM cost_daily AS c JOIN waste_cell_buckets AS s USING (from_ms)
 SEMI JOIN (FROM waste_days WHERE NOT is_fine) AS d ON d.allocation_id = c.allocation_id AND d.from_ms = c.from_ms
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c WHERE c.allocation_id IS NOT NULL AND NOT getvariable('report_by_day')
@@ -245,9 +245,11 @@ SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
     ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""
 
 
-def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequence[Slot], filters: Filters) -> None:
-    """Make the temporary table waste_facts: GPU time and cost by bucket, node, pod and slot."""
-    cut(con, period, slots, by_day=is_whole_days(period, config.tz) and not any(slot.hour for slot in slots))
+def prepare(
+    con: DuckDBPyConnection, config: Config, period: Period, time_buckets: Sequence[TimeBucket], filters: Filters
+) -> None:
+    """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time."""
+    cut(con, period, time_buckets, by_day=is_whole_days(period, config.tz) and not any(part.hour for part in time_buckets))
     con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
@@ -257,14 +259,14 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period, slots: Sequ
     con.execute(_HELD_CELLS)
     run_stage(con, _PACKAGE, "30_held")
     run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, _PACKAGE, "50_facts", _lists(filters))
+    run_stage(con, _PACKAGE, "50_waste_rows", _lists(filters))
 
 
 _BUCKETS = """
 SELECT bucket, unnest(keys), gpu_ms, cost
 FROM (
     SELECT bucket, dimensions($by, f) AS keys, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
-    FROM waste_facts AS f GROUP BY ALL
+    FROM waste_rows AS f GROUP BY ALL
 )"""
 
 

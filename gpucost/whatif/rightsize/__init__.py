@@ -36,7 +36,7 @@ from gpucost.whatif.fleet import (
     node_price,
     uniform,
 )
-from gpucost.whatif.gpu_specs import Facts, Model
+from gpucost.whatif.gpu_specs import Facts, GpuModel
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -252,7 +252,7 @@ def _counts(load: Load, offer: Offer, ratio: float, margins: Margins) -> list[in
     return list(range(max(1, math.ceil(least - _TIE)), offer.gpus + 1))
 
 
-def _holds(load: Load, today: Model | None, model: Model, gpus: int, margins: Margins) -> bool:
+def _holds(load: Load, today: GpuModel | None, model: GpuModel, gpus: int, margins: Margins) -> bool:
     """Whether the GPUs have the memory, together; what fits one GPU today is not spread over several."""
     limits: list[float] = [today.memory_mib] if today is not None and today.memory_mib is not None else []
     if load.memory_mib is not None:
@@ -268,7 +268,7 @@ _LEAST_HOURS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MachineShape:
     """Pods of a workload that are alike: on one model, of one size, in one place."""
 
     cluster: str
@@ -286,19 +286,19 @@ def has_whole_gpus(pod: Pod) -> bool:
     return round(pod.gpus) >= 1 and abs(pod.gpus - round(pod.gpus)) < 1e-6
 
 
-def shapes_of(fleet: Fleet) -> dict[Shape, list[Pod]]:
+def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
     """The pods that hold whole GPUs of a known model, alike ones together; those on reserved capacity are left out."""
     nodes = fleet.by_name
-    shapes: dict[Shape, list[Pod]] = defaultdict(list)
+    shapes: dict[MachineShape, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
-            shapes[Shape(pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place)].append(pod)
+            shapes[MachineShape(pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place)].append(pod)
     return shapes
 
 
-def load_of(shape: Shape, pods: Sequence[Pod], levels: Levels) -> Load | None:
+def load_of(shape: MachineShape, pods: Sequence[Pod], levels: Levels) -> Load | None:
     """What the pods of a shape do: means weighed by time, the busiest and fullest of them; None where none was measured."""
     measured = [(pod.length_ms, level) for pod in pods if (level := levels.get(pod.key)) is not None]
     if not measured:
@@ -317,7 +317,7 @@ def load_of(shape: Shape, pods: Sequence[Pod], levels: Levels) -> Load | None:
 class Move:
     """A shape's pods, what they do, and the GPUs that would do it; what the one and the other cost once that is known."""
 
-    shape: Shape
+    shape: MachineShape
     pods: tuple[Pod, ...]
     load: Load
     fit: Fit
@@ -375,7 +375,7 @@ def _moved(moves: Sequence[Move]) -> Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedWork:
+class DescribedLoad:
     """Work that options describe, on which GPUs it runs, and the others that it is compared with."""
 
     gpu_model: Annotated[str | None, Option("The GPUs of today, in any spelling.", "NAME")] = None
@@ -418,7 +418,7 @@ class RightsizeOptions:
 
 
 def described(
-    work: DescribedWork, margins: Margins, speeds: Speeds, facts: Facts, currency: str
+    work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str
 ) -> tuple[RightsizeOptions, Fleet, Levels, Speeds, Offer]:
     """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
 
@@ -555,7 +555,7 @@ def answer(
     )
 
 
-def _workloads(shapes: Iterable[Shape]) -> int:
+def _workloads(shapes: Iterable[MachineShape]) -> int:
     return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
 
 
@@ -652,7 +652,7 @@ def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
     return [f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones."] if old else []
 
 
-def _findings(loads: Mapping[Shape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> list[str]:
+def _findings(loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> list[str]:
     partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
     partly.sort(key=lambda item: (item[1] - item[0].gpus, item[0].workload))
     findings = [

@@ -41,8 +41,8 @@ from gpucost.whatif.spot.simulate import (
     Makespans,
     Moved,
     Moves,
-    Options,
-    Question,
+    SimulationOptions,
+    SimulationQuery,
     Target,
     Work,
     base_name,
@@ -182,7 +182,7 @@ def makespan_figures(
     return figures | {"runs": runs} | {name: round(value, _DIGITS) for name, value in values.items()}
 
 
-def answer(options: Options, question: Question) -> Scenario[Answer]:
+def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[Answer]:
     """What moving the usage costs, by the exact effective price; first order beside it.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
@@ -316,7 +316,7 @@ _SAVED = {
 
 
 def _spans(
-    options: Options, question: Question, moved: Moves, simulated: Makespans | None, expected: float
+    options: SimulationOptions, question: SimulationQuery, moved: Moves, simulated: Makespans | None, expected: float
 ) -> dict[str, list[Fleet]]:
     """What is known of the spread of the scenario's cost: by what it means, the fleets at both ends."""
     spans = {}
@@ -333,7 +333,9 @@ def _spans(
     return spans
 
 
-def _by_workload(question: Question, moved: Moves, today: Costs, then: Costs) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
+def _by_workload(
+    question: SimulationQuery, moved: Moves, today: Costs, then: Costs
+) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
     """Savings by suitability, and the workloads that hold moved nodes, dearest first; runs of one name together."""
     fleet = question.fleet
     gang_of, team_of = gangs(fleet), {pod.owner: pod.team for pod in fleet.pods}
@@ -415,7 +417,9 @@ def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     return Place(name, provider, fleet.region, fleet.zone), int(gpus)
 
 
-def described(con: DuckDBPyConnection, settings: Config, options: Options, fleet: Described, rate: Rate | None) -> Question:
+def described(
+    con: DuckDBPyConnection, settings: Config, options: SimulationOptions, fleet: Described, rate: Rate | None
+) -> SimulationQuery:
     """One of the nodes that options describe, moved to spot: its prices from options first, else of the store and the catalog.
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
@@ -444,7 +448,7 @@ def described(con: DuckDBPyConnection, settings: Config, options: Options, fleet
             "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
         )
     name = f"{place.instance_type}{f' in {place.region}' if place.region else ''}" if place else "described nodes"
-    return Question(
+    return SimulationQuery(
         fleet=uniform("Job/work", nodes=1, gpus_per_node=gpus, hours=hours, price=prices[Target.on_demand]),
         period_name=f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
         scope_name=name,

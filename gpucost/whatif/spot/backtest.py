@@ -14,8 +14,8 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Val
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.spot import simulate
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Changes, Market, Place
-from gpucost.whatif.spot.simulate import Options, rate_assumption
+from gpucost.whatif.spot.market import Market, Place, PriceChanges
+from gpucost.whatif.spot.simulate import SimulationOptions, rate_assumption
 
 ON_DEMAND = "on demand"
 SWITCHING = "cheapest zone, switching"
@@ -37,7 +37,7 @@ class Job:
     hours: float
     gpus: float
     on_demand: Lane
-    zones: tuple[Changes, ...]
+    zones: tuple[PriceChanges, ...]
     held_gpus: float
     nodes: int = 1
 
@@ -47,7 +47,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """A job bought in one way: price steps (since when, per node-hour) up to `end_ms`, and how often it moved."""
 
     steps: tuple[tuple[int, Decimal], ...]
@@ -55,7 +55,7 @@ class Run:
     moves: int = 0
 
 
-def switching(lanes: Sequence[Lane], job: Job, move_hours: float, known_until_ms: int) -> Run | None:
+def switching(lanes: Sequence[Lane], job: Job, move_hours: float, known_until_ms: int) -> TrainingRun | None:
     """The job always runs where it is cheapest, and stays where it is on a tie. `lanes` are price steps from its start on.
 
     A move takes `move_hours`, paid at the new place's price. None where the prices end before the job does.
@@ -74,17 +74,17 @@ def switching(lanes: Sequence[Lane], job: Job, move_hours: float, known_until_ms
             place, moves, end = cheapest, moves + 1, end + round(move_hours * MS_PER_HOUR)
         if not steps or steps[-1][1] != prices[place]:
             steps.append((at, prices[place]))
-    return Run(tuple(steps), end, moves) if end <= known_until_ms else None
+    return TrainingRun(tuple(steps), end, moves) if end <= known_until_ms else None
 
 
-def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Run]:
+def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, TrainingRun]:
     """Every way of buying the job that history covers, by name."""
-    runs = {ON_DEMAND: Run(job.on_demand, job.end_ms)}
+    runs = {ON_DEMAND: TrainingRun(job.on_demand, job.end_ms)}
     covered = [zone for zone in job.zones if zone.covers(job.start_ms, job.end_ms)]
     if not covered:
         return {}
     for zone in covered:
-        runs[f"stay in {zone.zone or zone.region}"] = Run(tuple(zone.steps(job.start_ms, job.end_ms)), job.end_ms)
+        runs[f"stay in {zone.zone or zone.region}"] = TrainingRun(tuple(zone.steps(job.start_ms, job.end_ms)), job.end_ms)
     known = min(zone.known_until_ms for zone in covered)
     first = min(covered, key=lambda zone: (zone.steps(job.start_ms, job.start_ms + 1)[0][1], zone.zone))
     lanes = [tuple(zone.steps(job.start_ms, known)) for zone in covered]
@@ -105,7 +105,7 @@ def anchor_name(on_demand_share: float) -> str:
     return f"{on_demand_share * 100:g} % on demand, the rest spot"
 
 
-def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[str, list[Decimal]]]:
+def costs(jobs: Sequence[Job], runs: Sequence[dict[str, TrainingRun]]) -> Scenario[dict[str, list[Decimal]]]:
     """What each job cost, by way of buying, of which all have the same: one described fleet, one node per job and way."""
     nodes, pods = [], []
     for index, (job, ways) in enumerate(zip(jobs, runs, strict=True)):
@@ -121,13 +121,13 @@ def costs(jobs: Sequence[Job], runs: Sequence[dict[str, Run]]) -> Scenario[dict[
     return {way: [by_name.get(f"{way}/{index}", Decimal(0)) for index in range(len(jobs))] for way in runs[0]}
 
 
-def _anchored(zone: Changes, job: Job, share: float) -> Run:
+def _anchored(zone: PriceChanges, job: Job, share: float) -> TrainingRun:
     """A mean node of a fleet of which `share` is bought on demand and the rest in the zone that was cheapest at the start."""
     part = Decimal(str(share))
     spot = tuple(zone.steps(job.start_ms, job.end_ms))
     changes = sorted({at for at, _ in (*spot, *job.on_demand) if at < job.end_ms})
     mixed = ((at, part * _price_at(job.on_demand, at) + (1 - part) * _price_at(spot, at)) for at in changes)
-    return Run(tuple(mixed), job.end_ms)
+    return TrainingRun(tuple(mixed), job.end_ms)
 
 
 def _price_at(lane: Lane, at_ms: int) -> Decimal:
@@ -140,7 +140,7 @@ _CENTS = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class SpotReplay:
     """Jobs to replay; `rate` None replays prices alone. `is_sample`: the jobs are starts of one job, whose mean is told."""
 
     jobs: tuple[Job, ...]
@@ -210,7 +210,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     return tuple(jobs), left_out
 
 
-def answer(options: Options, question: Replay) -> Scenario[Answer]:
+def answer(options: SimulationOptions, question: SpotReplay) -> Scenario[Answer]:
     """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
     overhead = simulate.stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
@@ -290,7 +290,7 @@ def _percentile(amounts: Sequence[Decimal], percent: int) -> Decimal:
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)].quantize(_CENTS)
 
 
-def _assumptions(options: Options, question: Replay, move: float) -> tuple[Assumption, ...]:
+def _assumptions(options: SimulationOptions, question: SpotReplay, move: float) -> tuple[Assumption, ...]:
     job, unit = question.jobs[0], f"{question.currency} per node-hour"
     no_rate = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace")
     return (

@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class PriceChanges:
     """A zone's spot price: since `at_ms[i]` it is `prices[i]`, per node-hour, up to `known_until_ms` after the last change."""
 
     region: str
@@ -64,7 +64,7 @@ class Market:
 
     currency: str
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = field(default_factory=dict)
-    history: dict[str, list[tuple[str, Changes]]] = field(default_factory=dict)
+    history: dict[str, list[tuple[str, PriceChanges]]] = field(default_factory=dict)
     own: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     bands: dict[tuple[str, str, str], Rate] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Market:
         zones = (place.zone_id, place.zone, "", "*")
         return next((known[key] for key in (*((region, zone) for zone in zones), ("", "")) if key in known), None)
 
-    def zones(self, place: Place) -> list[Changes]:
+    def zones(self, place: Place) -> list[PriceChanges]:
         """The spot histories of the place, by zone: its own zone's alone where there is one, else all of its region's."""
         rows = [
             changes
@@ -163,9 +163,9 @@ def read_market(
     load_interruptions(con)
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
-    history: dict[str, list[tuple[str, Changes]]] = defaultdict(list)
+    history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
     for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
-        changes = Changes(region, zone, tuple(at), tuple(prices), seen + stale_after_days * _DAY_MS)
+        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + stale_after_days * _DAY_MS)
         history[name].append((provider, changes))
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
     for provider, region, zone, name, option, price, as_of, source in con.execute(_LISTED, types).fetchall():
@@ -217,6 +217,6 @@ def _percent(low: int, high: int) -> str:
     return f"more than {low} %" if high >= 100 else f"{low}-{high} %"
 
 
-def _lower_median(zones: Iterable[Changes], key: Callable[[Changes], Any]) -> Changes:
+def _lower_median(zones: Iterable[PriceChanges], key: Callable[[PriceChanges], Any]) -> PriceChanges:
     ordered = sorted(zones, key=key)
     return ordered[(len(ordered) - 1) // 2]

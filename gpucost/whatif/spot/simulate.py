@@ -306,7 +306,7 @@ class Target(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SimulationOptions:
     """Assumptions about work on spot, and what is asked of it; `given` names the options that are no defaults."""
 
     checkpoint_minutes: Annotated[
@@ -386,7 +386,7 @@ HOPELESS_RATIO = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SimulationQuery:
     """Whose usage, at which prices: `price` of a node (per node, or per GPU) wins over all that is known.
 
     Of a described fleet each node stands for `times` equal ones that need each other, and `assumptions` say what it rests on.
@@ -429,7 +429,7 @@ class Moved:
     def price(self) -> float:
         return _mean(self.node, self.prices)
 
-    def overhead(self, options: Options, per_hour: float, formula: Callable[[Work], float]) -> float:
+    def overhead(self, options: SimulationOptions, per_hour: float, formula: Callable[[Work], float]) -> float:
         """Hours paid per useful hour: held time is stretched, time that nobody holds is not."""
         held = sum(share * formula(options.work(per_hour, gang)) for gang, share in self.shares.items())
         return held + max(1 - sum(self.shares.values()), 0.0)
@@ -438,7 +438,7 @@ class Moved:
 Moves = dict[tuple[str, str], Moved]  # by cluster and node
 
 
-def movable(options: Options, question: Question) -> tuple[Moves, Counter[str]]:
+def movable(options: SimulationOptions, question: SimulationQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that move, and why how many others do not."""
     target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
     gang_of = gangs(question.fleet)
@@ -474,7 +474,7 @@ def movable(options: Options, question: Question) -> tuple[Moves, Counter[str]]:
     return moved, stays
 
 
-def _target_prices(target: Target, question: Question, node: Node, place: Place) -> tuple[Price, ...]:
+def _target_prices(target: Target, question: SimulationQuery, node: Node, place: Place) -> tuple[Price, ...]:
     """Prices of the node where it moves to: the option's, spot history, own nodes' of that kind, list price."""
     if question.price is not None:
         return (Price(node_price(question.price, question.price_per, node.gpus), "option"),)
@@ -489,8 +489,8 @@ def _target_prices(target: Target, question: Question, node: Node, place: Place)
 
 
 def edited(
-    options: Options,
-    question: Question,
+    options: SimulationOptions,
+    question: SimulationQuery,
     moved: Moves,
     formula: Callable[[Work], float],
     factor: float = 1.0,

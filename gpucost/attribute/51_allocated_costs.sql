@@ -1,7 +1,7 @@
 -- reads: shares
--- writes: amounts, one row per share: the money it comes to
+-- writes: allocated_costs, one row per share: the money it comes to
 -- invariant: per segment sum(cost) = gpu_cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
-CREATE OR REPLACE TEMP TABLE amounts AS
+CREATE OR REPLACE TEMP TABLE allocated_costs AS
 WITH rounded AS (
     SELECT *, (gpu_cost * share)::DECIMAL(38, 9) AS cost FROM shares
 ),

@@ -1,7 +1,7 @@
 -- reads: cost_daily or cost_hourly, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters filter (empty: all)
--- writes: series_facts, one row per (moment, kind, place, holder) with the sums of time and money
--- invariant: sums over series_facts are the sums over the cells of the period that pass the filters, as in report_facts
-CREATE OR REPLACE TEMP TABLE series_facts AS
+-- writes: series_rows, one row per (moment, kind, place, holder) with the sums of time and money
+-- invariant: sums over series_rows are the sums over the cells of the period that pass the filters, as in cost_rows
+CREATE OR REPLACE TEMP TABLE series_rows AS
 WITH cells AS (
     SELECT * FROM cost_daily
     WHERE $by_day AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')

@@ -1,24 +1,24 @@
--- reads: report_cost_cells, nodes, allocations, allocation_traits, report_slots; $by is the list of dimensions asked for; $teams, $namespaces, $clusters filter (empty: all)
--- writes: report_facts, one row per (kind, node, allocation, team, slot) with the sums of every measure; dimensions that no table of the report needs are null
--- invariant: sums over report_facts are the sums over the cells of the period that pass the filters
-CREATE OR REPLACE TEMP TABLE report_facts AS
-WITH cell_slots AS (
-    SELECT c.from_ms, s.from_ms AS slot
+-- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets; $by is the list of dimensions asked for; $teams, $namespaces, $clusters filter (empty: all)
+-- writes: cost_rows, one row per (kind, node, allocation, team, time_bucket) with the sums of every measure; dimensions that no table of the report needs are null
+-- invariant: sums over cost_rows are the sums over the cells of the period that pass the filters
+CREATE OR REPLACE TEMP TABLE cost_rows AS
+WITH cell_buckets AS (
+    SELECT c.from_ms, s.from_ms AS time_bucket
     FROM (SELECT DISTINCT from_ms FROM report_cost_cells) AS c
-    JOIN report_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
+    JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
 ),
 cells AS (
-    -- one slot holds every cell
-    SELECT c.*, s.from_ms AS slot FROM report_cost_cells AS c CROSS JOIN report_slots AS s
+    -- one time_bucket holds every cell
+    SELECT c.*, s.from_ms AS time_bucket FROM report_cost_cells AS c CROSS JOIN time_buckets AS s
     WHERE NOT list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
     UNION ALL BY NAME
-    SELECT c.*, s.slot FROM report_cost_cells AS c JOIN cell_slots AS s USING (from_ms)
+    SELECT c.*, s.time_bucket FROM report_cost_cells AS c JOIN cell_buckets AS s USING (from_ms)
     WHERE list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
 ),
 sums AS (
     -- doubles that several threads add differ in the last digits from run to run; decimals do not
     SELECT
-        kind, node_id, allocation_id, team, slot,
+        kind, node_id, allocation_id, team, time_bucket,
         sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE   AS allocated_gpu_ms,
         sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE      AS active_gpu_ms,
         sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE        AS idle_gpu_ms,
@@ -36,7 +36,7 @@ sums AS (
     GROUP BY ALL
 )
 SELECT
-    f.* EXCLUDE (slot),
+    f.* EXCLUDE (time_bucket),
     n.cluster, n.gpu_model, n.capacity_type, a.namespace, a.workload,
     CASE WHEN list_contains($by::VARCHAR[], 'node') THEN n.node END                   AS node,
     CASE WHEN list_contains($by::VARCHAR[], 'region') THEN n.region END               AS region,
@@ -47,7 +47,7 @@ SELECT
     s.month, s.day, s.hour
 FROM sums AS f
 JOIN nodes AS n USING (node_id)
-JOIN report_slots AS s ON s.from_ms = f.slot
+JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team);

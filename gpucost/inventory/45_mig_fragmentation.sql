@@ -1,7 +1,7 @@
--- reads: facts, node_facts, unit_shares
--- writes: node_leftovers (stored), one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
+-- reads: state_intervals, node_facts, unit_shares
+-- writes: mig_fragmentation (stored), one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
 -- invariant: 0 < gpus; stretches of a node do not overlap
-INSERT INTO node_leftovers BY NAME
+INSERT INTO mig_fragmentation BY NAME
 WITH sliced AS (
     SELECT n.* FROM node_facts AS n SEMI JOIN (FROM unit_shares WHERE profile IS NOT NULL) AS u USING (node_id)
 ),
@@ -9,7 +9,7 @@ offered AS (
     SELECT n.node_id, n.gpu_count, n.up_from_ms, n.up_to_ms, f.resource, f.value, greatest(f.first_ms, n.up_from_ms) AS from_ms,
         least(f.end_ms, n.up_to_ms) AS to_ms
     FROM sliced AS n
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
     WHERE is_accelerator(f.resource)
 ),

@@ -1,18 +1,18 @@
--- reads: report_cost_cells, report_slots, nodes, allocations, report_rules
--- writes: report_uses, one row per (node, allocation, team, slot) of the whole fleet, filters apart; source is the rule whose namespaces it is of
+-- reads: report_cost_cells, time_buckets, nodes, allocations, report_rules
+-- writes: pool_consumers, one row per (node, allocation, team, time_bucket) of the whole fleet, filters apart; source is the rule whose namespaces it is of
 -- invariant: sums are those over the cells of the period; of several rules with a pod's namespace the first is its source
-CREATE OR REPLACE TEMP TABLE report_uses AS
-WITH cell_slots AS (
-    SELECT c.from_ms, s.from_ms AS slot
+CREATE OR REPLACE TEMP TABLE pool_consumers AS
+WITH cell_buckets AS (
+    SELECT c.from_ms, s.from_ms AS time_bucket
     FROM (SELECT DISTINCT from_ms FROM report_cost_cells) AS c
-    JOIN report_slots AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
+    JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
 ),
 sums AS (
-    SELECT c.kind, c.node_id, c.allocation_id, c.team, t.slot,
+    SELECT c.kind, c.node_id, c.allocation_id, c.team, t.time_bucket,
         sum(c.cost)                             AS cost,
         sum(c.unallocated_cost)                 AS unallocated_cost,
         sum(c.allocated_gpu_ms::DECIMAL(38, 9)) AS gpu_ms
-    FROM report_cost_cells AS c JOIN cell_slots AS t USING (from_ms)
+    FROM report_cost_cells AS c JOIN cell_buckets AS t USING (from_ms)
     GROUP BY ALL
 ),
 sources AS (

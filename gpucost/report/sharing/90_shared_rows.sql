@@ -1,13 +1,13 @@
--- reads: report_rules, report_pots, report_uses, report_slot_shares, nodes, allocations, allocation_traits, report_slots; $teams, $namespaces, $clusters filter (empty: all)
--- writes: report_shared_facts, what was shared, by rule (null: unallocated cost); in rows of kind 'unallocated' what stays of it, in rows of kind 'shared' what went to a team that held nothing, or to nobody
+-- reads: report_rules, shared_cost_pools, pool_consumers, pool_shares, nodes, allocations, allocation_traits, time_buckets; $teams, $namespaces, $clusters filter (empty: all)
+-- writes: shared_rows, what was shared, by rule (null: unallocated cost); in rows of kind 'unallocated' what stays of it, in rows of kind 'shared' what went to a team that held nothing, or to nobody
 -- invariant: filters apart, over a rule's rows sum(amount) is the rule's amount from the bill, and 0 where it moves cost between namespaces; unallocated cost is what was shared of it and what stays
-CREATE OR REPLACE TEMP TABLE report_shared_facts AS
+CREATE OR REPLACE TEMP TABLE shared_rows AS
 WITH claimed AS (
-    SELECT p.*, p.pot IN (SELECT pot FROM report_slot_shares) AS is_claimed FROM report_pots AS p
+    SELECT p.*, p.pool IN (SELECT pool FROM pool_shares) AS is_claimed FROM shared_cost_pools AS p
 ),
 moved AS (
-    SELECT 'allocated' AS kind, p.rule, s.team, s.node_id, s.allocation_id, s.slot, s.amount
-    FROM report_slot_shares AS s JOIN claimed AS p USING (pot)
+    SELECT 'allocated' AS kind, p.rule, s.team, s.node_id, s.allocation_id, s.time_bucket, s.amount
+    FROM pool_shares AS s JOIN claimed AS p USING (pool)
     UNION ALL
     -- an owner that held nothing; what is billed and has nobody to go to
     SELECT 'shared', p.rule, p.owner, NULL, NULL, NULL, p.amount
@@ -15,12 +15,12 @@ moved AS (
     WHERE NOT p.is_claimed AND (p.owner IS NOT NULL OR r.of <> 'namespaces')
     UNION ALL
     -- namespaces whose cost went to others
-    SELECT 'allocated', p.rule, u.team, u.node_id, u.allocation_id, u.slot, -u.cost
-    FROM claimed AS p JOIN report_uses AS u ON u.source = p.rule
+    SELECT 'allocated', p.rule, u.team, u.node_id, u.allocation_id, u.time_bucket, -u.cost
+    FROM claimed AS p JOIN pool_consumers AS u ON u.source = p.rule
     WHERE p.is_claimed OR p.owner IS NOT NULL
     UNION ALL
-    SELECT 'unallocated', NULL, NULL, u.node_id, NULL, u.slot, u.unallocated_cost
-    FROM report_uses AS u JOIN claimed AS p
+    SELECT 'unallocated', NULL, NULL, u.node_id, NULL, u.time_bucket, u.unallocated_cost
+    FROM pool_consumers AS u JOIN claimed AS p
         ON p.rule IS NULL AND (u.cluster, u.gpu_model, u.capacity_type) IS NOT DISTINCT FROM (p.cluster, p.gpu_model, p.capacity_type)
     WHERE u.kind = 'unallocated' AND NOT p.is_claimed
 )
@@ -30,5 +30,5 @@ FROM moved AS m
 LEFT JOIN nodes AS n ON n.node_id = m.node_id
 LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = m.allocation_id
-LEFT JOIN report_slots AS s ON s.from_ms = m.slot
+LEFT JOIN time_buckets AS s ON s.from_ms = m.time_bucket
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team);

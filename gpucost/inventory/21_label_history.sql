@@ -1,17 +1,17 @@
--- reads: facts, node_lives
--- writes: label_spans, which labels of a pod (name: uid), a namespace or a node (name: node_id) count when: those it carried, else the first after, else the last before
+-- reads: state_intervals, node_lifetimes
+-- writes: label_history, which labels of a pod (name: uid), a namespace or a node (name: node_id) count when: those it carried, else the first after, else the last before
 -- invariant: an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
-CREATE OR REPLACE TEMP TABLE label_spans AS
+CREATE OR REPLACE TEMP TABLE label_history AS
 WITH sets AS (
-    SELECT 'pod' AS kind, cluster, uid AS name, labels, first_ms, last_ms + 1 AS end_ms FROM facts
+    SELECT 'pod' AS kind, cluster, uid AS name, labels, first_ms, last_ms + 1 AS end_ms FROM state_intervals
     WHERE metric = 'kube_pod_labels' AND uid IS NOT NULL
     UNION ALL
-    SELECT 'namespace', cluster, namespace, labels, first_ms, last_ms + 1 FROM facts
+    SELECT 'namespace', cluster, namespace, labels, first_ms, last_ms + 1 FROM state_intervals
     WHERE metric = 'kube_namespace_labels' AND namespace IS NOT NULL
     UNION ALL
     SELECT 'node', n.cluster, n.node_id::VARCHAR, f.labels, f.first_ms, f.last_ms + 1
-    FROM node_lives AS n
-    JOIN facts AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_labels'
+    FROM node_lifetimes AS n
+    JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_labels'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
 ),
 edges AS (

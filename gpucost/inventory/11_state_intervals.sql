@@ -1,7 +1,7 @@
 -- reads: scrape_gaps, series, states
--- writes: facts, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
+-- writes: state_intervals, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
 -- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples; no value is beyond what things can be, no moment (_time, _created) in the future of its sample
-INSERT INTO facts BY NAME
+INSERT INTO state_intervals BY NAME
 WITH target_intervals AS (
     -- one row per kube-state-metrics target and hour that it was scraped in or next to: how far its scrapes lay apart then
     SELECT g.source, g.cluster, g.job, g.instance, g.hour + n.hours AS hour, arg_min(g.gap_ms, n.rank) AS interval_ms

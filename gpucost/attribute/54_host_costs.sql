@@ -1,7 +1,7 @@
 -- reads: host_shares
--- writes: amounts, more rows: the money that each share of CPU and of memory comes to, beside what was paid for GPUs
+-- writes: allocated_costs, more rows: the money that each share of CPU and of memory comes to, beside what was paid for GPUs
 -- invariant: per segment and part sum(cost) = its cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
-INSERT INTO amounts BY NAME
+INSERT INTO allocated_costs BY NAME
 WITH rounded AS (
     SELECT *, (part_cost * share)::DECIMAL(38, 9) AS cost FROM host_shares
 ),

@@ -1,10 +1,10 @@
--- reads: facts, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
--- writes: pending_requests (stored), one row per pod that asked for GPUs while it was on no node: how many, and when
+-- reads: state_intervals, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
+-- writes: pending_pods (stored), one row per pod that asked for GPUs while it was on no node: how many, and when
 -- invariant: one row per (cluster, uid); from_ms < to_ms; to_ms is no later than the moment it was bound
-INSERT INTO pending_requests BY NAME
+INSERT INTO pending_pods BY NAME
 WITH unbound AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, min(first_ms) AS from_ms, max(end_ms) AS to_ms
-    FROM facts
+    FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource)
         AND uid IS NOT NULL AND coalesce(node, '') = ''
     GROUP BY ALL

@@ -1,7 +1,7 @@
 -- reads: allocations, node_segments; the span [span_from_ms, span_to_ms)
--- writes: holdings, one row per (segment, allocation that held GPUs in it)
+-- writes: allocation_segments, one row per (segment, allocation that held GPUs in it)
 -- invariant: from_ms < to_ms within the segment and the held interval
-CREATE OR REPLACE TEMP TABLE holdings AS
+CREATE OR REPLACE TEMP TABLE allocation_segments AS
 WITH hours AS (
     -- by the hour, so that pods meet node_segments by equality and not by comparing intervals
     SELECT allocation_id, uid, node_id, gpus, held_from_ms, held_to_ms,

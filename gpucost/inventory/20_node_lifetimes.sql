@@ -1,21 +1,21 @@
--- reads: facts, device_series
--- writes: node_lives, one row per node identity (cluster, machine, created) with the time it was up
+-- reads: state_intervals, device_series
+-- writes: node_lifetimes, one row per node identity (cluster, machine, created) with the time it was up
 -- invariant: up_from_ms < up_to_ms; lives of one name in one cluster do not overlap
-CREATE OR REPLACE TEMP TABLE node_lives AS
+CREATE OR REPLACE TEMP TABLE node_lifetimes AS
 WITH seen AS (
-    SELECT cluster, node, first_ms, end_ms FROM facts
+    SELECT cluster, node, first_ms, end_ms FROM state_intervals
     WHERE node IS NOT NULL AND starts_with(metric, 'kube_node_')
 ),
 born AS (
     SELECT cluster, node, round(value * 1000)::BIGINT AS created_ms, min(first_ms) AS first_ms, arg_max(end_ms, last_ms) AS end_ms
-    FROM facts
+    FROM state_intervals
     WHERE metric = 'kube_node_created' AND node IS NOT NULL
     GROUP BY ALL
 ),
 machines AS (
     SELECT cluster, node, first_ms, end_ms,
         coalesce(nullif(labels['provider_id'], ''), nullif(labels['system_uuid'], '')) AS machine_id
-    FROM facts
+    FROM state_intervals
     WHERE metric = 'kube_node_info' AND node IS NOT NULL
 ),
 created AS (

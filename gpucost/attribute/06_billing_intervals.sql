@@ -1,7 +1,7 @@
 -- reads: local_days, cuts; the span [span_from_ms, span_to_ms)
--- writes: cells, the span cut at every hour, local midnight and cut
--- invariant: cells cover the span without gap or overlap
-CREATE OR REPLACE TEMP TABLE cells AS
+-- writes: billing_intervals, the span cut at every hour, local midnight and cut
+-- invariant: billing_intervals cover the span without gap or overlap
+CREATE OR REPLACE TEMP TABLE billing_intervals AS
 WITH edges AS (
     SELECT unnest(range(getvariable('span_from_ms') // 3600000, getvariable('span_to_ms') // 3600000 + 1)) * 3600000 AS at_ms
     UNION SELECT from_ms FROM local_days

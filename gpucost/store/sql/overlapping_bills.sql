@@ -1,13 +1,13 @@
--- reads: bills, bill_rows, bills_incoming, the macro charge_detail
+-- reads: bills, bill_rows, incoming_bills, the macro charge_detail
 -- writes: nothing; answers one row per incoming bill (n) and stored bill (o) of its provider and billing period that it could replace
 -- invariant: `common` counts charges, not rows: a key that stands twice in a file is one
 WITH sides AS (
     SELECT bill_id, true AS is_new
-    FROM bills_incoming
+    FROM incoming_bills
     UNION ALL
     SELECT bill_id, false
     FROM bills
-    SEMI JOIN bills_incoming USING (provider, billing_period)
+    SEMI JOIN incoming_bills USING (provider, billing_period)
 ), keys AS MATERIALIZED (
     SELECT bill_id, is_new, charge_key, min(charge_period_start) AS earliest, max(charge_period_start) AS latest,
            charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description, pricing_quantity) AS detail
@@ -31,7 +31,7 @@ SELECT o.provider, o.billing_period, coalesce(shared.common, 0) AS common,
        o.bill_id AS old_id, o.source AS old_source, o.format AS old_format, o.billing_account_id AS old_account, o.is_final AS old_is_final,
        o.is_whole AS old_is_whole, o.digest AS old_digest,
        coalesce(old_sizes.charges, 0) AS old_charges, old_sizes.earliest AS old_earliest, old_sizes.latest AS old_latest
-FROM bills_incoming AS n
+FROM incoming_bills AS n
 JOIN bills AS o ON o.provider = n.provider AND o.billing_period = n.billing_period
 JOIN sizes AS new_sizes ON new_sizes.bill_id = n.bill_id
 LEFT JOIN sizes AS old_sizes ON old_sizes.bill_id = o.bill_id

@@ -1,9 +1,9 @@
--- reads: waste_held, waste_free, waste_pods, nodes, report_slots; $teams, $namespaces, $clusters, $workloads filter (empty: all)
--- writes: waste_facts, one row per (bucket, node, allocation, team, slot): its GPU time and cost, and every dimension
+-- reads: waste_held, waste_free, waste_pods, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads filter (empty: all)
+-- writes: waste_rows, one row per (bucket, node, allocation, team, time_bucket): its GPU time and cost, and every dimension
 -- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
-CREATE OR REPLACE TEMP TABLE waste_facts AS
+CREATE OR REPLACE TEMP TABLE waste_rows AS
 WITH parts AS (
-    SELECT h.node_id, h.allocation_id, h.team, h.slot, p.workload_type, unnest([
+    SELECT h.node_id, h.allocation_id, h.team, h.time_bucket, p.workload_type, unnest([
         {'bucket': 'starting', 'gpu_ms': h.starting_gpu_ms, 'cost': h.starting_cost},
         {'bucket': CASE p.workload_type WHEN 'inference' THEN 'over_provisioned' ELSE 'forgotten' END,
             'gpu_ms': h.beyond_gpu_ms, 'cost': h.beyond_cost},
@@ -17,7 +17,7 @@ WITH parts AS (
     ]) AS part
     FROM waste_held AS h JOIN waste_pods AS p USING (allocation_id)
     UNION ALL
-    SELECT node_id, NULL, NULL, slot, NULL, unnest([
+    SELECT node_id, NULL, NULL, time_bucket, NULL, unnest([
         {'bucket': 'unavailable', 'gpu_ms': unavailable_gpu_ms, 'cost': unavailable_cost},
         {'bucket': 'fragmentation', 'gpu_ms': fragmentation_gpu_ms, 'cost': fragmentation_cost},
         {'bucket': 'empty_node', 'gpu_ms': empty_node_gpu_ms, 'cost': empty_node_cost},
@@ -31,7 +31,7 @@ SELECT f.part.bucket AS bucket, f.part.gpu_ms AS gpu_ms, f.part.cost AS cost,
     n.node, n.gpu_model, n.capacity_type, n.region, n.zone, s.month, s.day, s.hour
 FROM parts AS f
 JOIN nodes AS n USING (node_id)
-JOIN report_slots AS s ON s.from_ms = f.slot
+JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN waste_pods AS p USING (allocation_id)
 -- a millisecond is what adding binary fractions may leave; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
