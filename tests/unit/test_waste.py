@@ -13,8 +13,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
-from gpucost.config.model import Config
-from gpucost.config.model import Waste as Limits
+from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period, time_buckets
 from gpucost.report import waste
 from gpucost.report.waste import Filters, Waste
@@ -227,7 +226,7 @@ def test_buckets_add_up_to_all_cost_and_time(everything: Stored) -> None:
 
 def test_limits_are_what_the_configuration_says(everything: Stored) -> None:
     config, store, period = everything
-    limits = config.model_copy(update={"waste": Limits(forgotten_after="2h", empty_after="1d", target_utilization=1.0)})
+    limits = config.model_copy(update={"waste": WasteSettings(forgotten_after="2h", empty_after="1d", target_utilization=1.0)})
     found = anatomy(limits, store, period, "cluster")
     assert hours(found, "short limits") == {"user_away": 2.0, "forgotten": 8.0}
     assert hours(found, "short limits of a node") == {"between_jobs": 4.0}
