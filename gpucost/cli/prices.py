@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli.command import Call, argument, command, option, parameters
-from gpucost.cli.output import line_width, write_text
+from gpucost.cli.output import write_text
 from gpucost.cli.whatif import store_or_empty
 from gpucost.errors import ConfigError, GpucostError, UsageError
 from gpucost.periods import iso, to_ms
 from gpucost.price.listing import ListedPrice, Listing, Overview
-from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, natural_width
+from gpucost.render.formatting import figure_text
+from gpucost.render.rows import FLAT
+from gpucost.render.view import Column, Document, Figure, Figures, Section, Shown, Table, Texts, Value, count, figure, shown, text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
     from gpucost.config.model import Config
     from gpucost.price.history import ZoneHistory
     from gpucost.price.onprem import BookEntry, Tco
+
+
+_DECIMALS = 4  # of a price per hour
 
 
 class PurchaseOption(StrEnum):
@@ -94,37 +102,20 @@ def prices(
     fx = rates(settings)
     with store_or_empty(settings) as con:
         answer = overview(con, query, fx) if name is None else listing(con, name, query, fx)
-    if call.format is RowFormat.json:
-        call.write(_listing_json(answer))
-        return
-    prices = _prices_of(answer) + (list(answer.superseded) if superseded and isinstance(answer, Listing) else [])
-    notes = listing_notes(answer)
+    replaced = list(answer.superseded) if superseded and isinstance(answer, Listing) else []
+    _write(call, _listing_document(answer, _prices_of(answer) + replaced, superseded=superseded), listing_notes(answer))
+
+
+def _write(call: Call, document: Document, notes: Sequence[str]) -> None:
+    """Writes the document with `notes` at its end; beside flat formats they go to stderr, and JSON has them its own way."""
     if call.format in FLAT:
-        call.write_rows(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices])
-    else:
-        width = line_width(call.target) if call.format is RowFormat.table else None
-        columns, rows, without = _listing_table(answer, prices, width, superseded=superseded)
-        call.write_rows(columns, rows)
-        notes += [without] if without else []
-    for text in notes:
-        call.note(text)
+        for note in notes:
+            call.note(note)
+    call.answer(replace(document, sections=(*document.sections, *([Texts("Notes", tuple(notes))] if notes else []))))
 
 
 def _today(tz: ZoneInfo) -> date:
     return datetime.now(tz).date()
-
-
-def _listing_json(answer: Listing | Overview) -> str:
-    """Schema gpucost.prices/1: of one name its prices as `rows` and `superseded`; of all, a row per GPU model."""
-    from gpucost.render.schema import json_text
-
-    document = {"schema": "gpucost.prices/1", **asdict(answer)}
-    if isinstance(answer, Overview):
-        options = document.pop("purchase_options")
-        document["rows"] = [
-            {"gpu_model": model, **{option: prices.get(option) for option in options}} for model, prices in document["rows"]
-        ]
-    return json_text(document)
 
 
 def _prices_of(answer: Listing | Overview) -> list[ListedPrice]:
@@ -133,93 +124,51 @@ def _prices_of(answer: Listing | Overview) -> list[ListedPrice]:
     return [prices[option] for _, prices in answer.rows for option in answer.purchase_options if option in prices]
 
 
-_PER_GPU_HOUR = "per GPU-h"
-_TYPE = "instance type"
-_DISCOUNT = "spot discount"
-_SOURCE = "source"
+def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, superseded: bool) -> Document:
+    """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
-# Columns that a narrow terminal may have no room for; the heaviest goes first.
-_WEIGHTS = {"per hour": 1, _DISCOUNT: 1, "GPUs": 2, "more regions": 3, _SOURCE: 4}
+    def per_hour(title: str, price: Callable[[ListedPrice], Decimal | None], weight: int = 0) -> Shown:
+        def value(row: ListedPrice) -> Value:
+            amount = price(row)
+            is_other = amount is not None and row.currency != answer.currency
+            return figure_text(amount, "price", row.currency, _DECIMALS) if is_other else amount
 
-Table = tuple[list[str], list[list[Any]]]
+        return Column(title, "price", _DECIMALS, weight), value
 
-
-def _listing_table(
-    answer: Listing | Overview, prices: list[ListedPrice], width: int | None, *, superseded: bool
-) -> tuple[list[str], list[list[Any]], str]:
-    """Columns and rows as people read them, as many as `width` characters have room for; and in words what was left out."""
+    per_gpu_hour = per_hour("Per GPU-hour", lambda row: row.price_per_gpu_hour)
+    as_of = text(lambda row: row.price_as_of.isoformat(), "As of")
+    source = text("source", weight=4)
     if isinstance(answer, Overview):
-        whole, tight = _wide_overview(answer), _long_overview(answer)
-        weights = {_SOURCE: _WEIGHTS[_SOURCE]}
+        title = "What GPUs cost"
+        where = text(lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part), "Where")
+        columns = [text("gpu_model", "GPU"), text(_bought, "Bought"), per_gpu_hour, where, as_of, source]
     else:
-        whole, tight = (_listing_columns(answer, prices, superseded=superseded, tight=is_tight) for is_tight in (False, True))
-        weights = _WEIGHTS | ({_TYPE: 2} if len({price.instance_type for price in prices}) == 1 else {})
-    columns, rows = whole
-    kept = [index for index, name in enumerate(columns) if name != _SOURCE]
-    narrowest = natural_width([columns[index] for index in kept], [[row[index] for index in kept] for row in rows])
-    if width is not None and narrowest > width:
-        columns, rows = tight
-    shown, rows = fitted(columns, rows, [weights.get(name, 0) for name in columns], width)
-    # without a name a narrow table has the same in other columns, but for the source
-    without = left_out([_SOURCE] if isinstance(answer, Overview) else columns, shown) if width is not None else ""
-    return shown, rows, without
-
-
-def _listing_columns(answer: Listing, prices: list[ListedPrice], *, superseded: bool, tight: bool) -> Table:
-    columns: dict[str, list[Any]] = {
-        _PER_GPU_HOUR: [_shown(price.price_per_gpu_hour) for price in prices],
-        "per hour": [_shown(price.price_per_hour) for price in prices],
-        "currency": [price.currency for price in prices],
-        "provider": [price.provider for price in prices],
-        "place": [_place(price) for price in prices],
-        _TYPE: [price.instance_type for price in prices],
-        "GPUs": [f"{price.gpu_count:f} × {price.gpu_model}" if price.gpu_count else "not known" for price in prices],
-        "bought": [_bought(price, tight=tight) for price in prices],
-        _DISCOUNT: [price.spot_discount_percent for price in prices],
-        "as of": [_as_of(price, answer.today, tight=tight) for price in prices],
-        "more regions": [price.more_regions for price in prices],
-        "status": [price.status for price in prices],
-        _SOURCE: [price.source for price in prices],
-    }
-    if all(currency == answer.currency for currency in columns["currency"]):
-        del columns["currency"]
-    if not superseded:
-        del columns["status"]
-    for name in (_DISCOUNT, "more regions"):
-        if not any(value is not None for value in columns[name]):
-            del columns[name]
-    if _DISCOUNT in columns:
-        columns[_DISCOUNT] = ["" if value is None else f"{value} %" for value in columns[_DISCOUNT]]
-    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
-
-
-def _wide_overview(answer: Overview) -> Table:
-    """A row for each GPU model."""
-    columns = ["GPU"]
-    for bought in answer.purchase_options:
-        columns += [bought.replace("_", " "), "where", "as of", _SOURCE]
-    rows: list[list[Any]] = []
-    for model, prices in answer.rows:
-        rows.append([model])
-        for bought in answer.purchase_options:
-            rows[-1] += _overview_cells(prices[bought], answer.today) if bought in prices else [None] * 4
-    return columns, rows
-
-
-def _long_overview(answer: Overview) -> Table:
-    """The same with a row for each price: half as wide."""
-    rows = []
-    for model, prices in answer.rows:
-        for bought in answer.purchase_options:
-            if bought in prices:
-                money, *rest = _overview_cells(prices[bought], answer.today, tight=True)
-                rows.append([model, bought.replace("_", " "), money, *rest])
-    return ["GPU", "bought", _PER_GPU_HOUR, "where", "as of", _SOURCE], rows
-
-
-def _overview_cells(price: ListedPrice, today: date, *, tight: bool = False) -> list[Any]:
-    where = " ".join(part for part in (price.provider, price.region, price.instance_type) if part)
-    return [_shown(price.price_per_gpu_hour), where, _as_of(price, today, tight=tight), price.source]
+        title = f"What {answer.name} costs"
+        columns = [
+            per_gpu_hour,
+            per_hour("Per hour", lambda row: row.price_per_hour, 1),
+            text("provider"),
+            text(_place, "Place"),
+            text("instance_type", weight=2 if len({price.instance_type for price in prices}) == 1 else 0),
+            text(lambda row: f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "not known", "GPUs", weight=2),
+            text(_bought, "Bought"),
+        ]
+        if any(price.spot_discount_percent is not None for price in prices):
+            columns.append(figure(_discount, "Spot discount", weight=1))
+        columns.append(as_of)
+        if any(price.more_regions is not None for price in prices):
+            columns.append(count("more_regions", weight=3))
+        columns += [*([text("status")] if superseded else []), source]
+    return Document(
+        title=title,
+        subtitle=f"list prices and the newest spot prices, {answer.today}",
+        currency=answer.currency,
+        sections=(Table.of("Prices", prices, columns, flag=lambda row: _age(row, answer.today)),),
+        name="prices",
+        answer=answer.printed(),
+        flat=(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices]),
+        whole_in="json",
+    )
 
 
 def listing_notes(answer: Listing | Overview) -> list[str]:
@@ -233,11 +182,10 @@ def listing_notes(answer: Listing | Overview) -> list[str]:
     notes = [*answer.not_sold_on_demand, *notes]
     if fresh := answer.cheapest_fresh:
         first = answer.rows[0]
-        age = (answer.today - first.price_as_of).days
-        cheapest = f"{fresh.instance_type} {_bought(fresh)} in {_place(fresh)} at {_shown(fresh.price_per_gpu_hour)} per GPU-hour"
+        price = figure_text(fresh.price_per_gpu_hour, "price", fresh.currency, _DECIMALS)
         notes.append(
-            f"the first price, {first.instance_type} {_bought(first)}, is {age} days old;"
-            f" the cheapest that is not stale: {cheapest}"
+            f"the first price, {first.instance_type} {_bought(first)}, is {_age(first, answer.today)}; the cheapest that is not"
+            f" stale: {fresh.instance_type} {_bought(fresh)} in {_place(fresh)} at {price} per GPU-hour"
         )
     if any(price.more_regions for price in prices):
         notes.append("the cheapest region of each price is shown; --all-regions shows the others")
@@ -250,21 +198,27 @@ def listing_notes(answer: Listing | Overview) -> list[str]:
     return notes
 
 
-def _bought(price: ListedPrice, *, tight: bool = False) -> str:
-    """`reserved, 3 years, no upfront, standard`, or where there is little room `reserved 3y no upfront standard`."""
+def _bought(price: ListedPrice) -> str:
+    """`reserved, 3 years, no upfront, standard`."""
     years = price.term_years or 0
-    term = f"{years}y" if tight else f"{years} year{'s' if years > 1 else ''}"
-    words = (price.purchase_option, term if years else None, price.payment_option, price.offering)
-    return (" " if tight else ", ").join(word.replace("_", " ") for word in words if word)
+    words = (
+        price.purchase_option,
+        f"{years} year{'s' if years > 1 else ''}" if years else None,
+        price.payment_option,
+        price.offering,
+    )
+    return ", ".join(word.replace("_", " ") for word in words if word)
 
 
-def _as_of(price: ListedPrice, today: date, *, tight: bool = False) -> str:
-    """`2021-03-01, 1,700 days old`, or where there is little room `2021-03-01 1,700 d`; the day alone where it is not stale."""
-    # a price that a newer one replaced is old in any case
+def _age(price: ListedPrice, today: date) -> str | None:
+    """`1,700 days old`, of a price that is stale; one that a newer replaced is old in any case."""
     if not price.is_stale or price.status != "current":
-        return price.price_as_of.isoformat()
-    age = f"{(today - price.price_as_of).days:,}"
-    return f"{price.price_as_of} {age} d" if tight else f"{price.price_as_of}, {age} days old"
+        return None
+    return f"{(today - price.price_as_of).days:,} days old"
+
+
+def _discount(price: ListedPrice) -> str:
+    return "" if price.spot_discount_percent is None else f"{price.spot_discount_percent} %"
 
 
 def _place(price: ListedPrice) -> str:
@@ -273,12 +227,9 @@ def _place(price: ListedPrice) -> str:
     return price.zone or price.region or "any"
 
 
-def _shown(amount: Decimal | None) -> Decimal | None:
-    return None if amount is None else amount.quantize(Decimal("0.0001"), ROUND_HALF_UP)
-
-
 _LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
+_LINE, _SHORT_LINE = 60, 24
 
 
 @command("* start end product written")
@@ -308,33 +259,31 @@ def prices_history(
     question = HistoryQuery(instance, zone, region, product, period, call.settings.prices.stale_after_days)
     with call.store.read() as con:
         zones = history(con, question, to_ms(call.now))
-    records = [_renamed(asdict(zone)) for zone in zones]
-    if call.format is RowFormat.json:  # which holds the notes of each zone
-        from gpucost.render.schema import json_text
-
-        first = records[0]
-        top = {"schema": "gpucost.prices.history/1"} | {name: first[name] for name in ("instance_type", "from", "to")}
-        # a zone that stands alone has its figures at the top, too
-        call.write(json_text(top | (first if len(records) == 1 else {}) | {"zones": records}))
-        return
-    if call.format is RowFormat.table:
-        call.write(_one_zone(zones[0]) if len(zones) == 1 else _zones_table(zones))
-    else:
-        columns = [name for name in records[0] if name not in ("steps", "notes")]
-        call.write_rows(columns, [[_flat(record[name]) for name in columns] for record in records])
     places: dict[str, list[str]] = {}
-    for one in zones:
-        for text in one.notes:
-            places.setdefault(text, []).append(one.place)
-    for text, where in places.items():
-        call.note(f"note: {', '.join(where)}: {text}")
+    for zone_history in zones:
+        for note in zone_history.notes:
+            places.setdefault(note, []).append(zone_history.place)
+    _write(call, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()])
 
 
-def _renamed(record: dict[str, Any]) -> dict[str, Any]:
-    """`from` is a word of Python's."""
-    if "steps" in record:
-        record["steps"] = [_renamed(step) for step in record["steps"]]
-    return {{"start": "from", "end": "to"}.get(name, name): value for name, value in record.items()}
+def _history_document(zones: list[ZoneHistory]) -> Document:
+    from gpucost.price.history import PriceHistory
+    from gpucost.render.schema import to_dict
+
+    first, names = zones[0], list(to_dict(zones[0]))
+    columns = [name for name in names if name not in ("steps", "notes")]
+    where = f" in {first.place}, {first.product}" if len(zones) == 1 else ""
+    return Document(
+        title=f"{first.instance_type}{where}, spot",
+        subtitle=f"{iso(first.start)} to {iso(first.end)}",
+        currency=first.currency,
+        sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
+        name="prices.history",
+        # a zone that stands alone has its figures at the top, too
+        answer=PriceHistory(first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones),
+        flat=(columns, [[_flat(row[name]) for name in columns] for row in map(to_dict, zones)]),
+        whole_in="json",
+    )
 
 
 def _flat(value: Any) -> Any:
@@ -345,43 +294,48 @@ def _flat(value: Any) -> Any:
     return iso(value) if isinstance(value, datetime) else value.isoformat() if isinstance(value, date) else value
 
 
-def _one_zone(zone: ZoneHistory) -> str:
-    lines = [f"{zone.instance_type} in {zone.place}, {zone.product}, spot", f"{iso(zone.start)} to {iso(zone.end)}", ""]
+def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
+    figures = []
     if zone.mean_price_per_hour is not None:
-        lines += [
-            f"  mean     {_per_hour(zone.mean_price_per_hour)} {zone.currency}/h over {zone.covered_hours:,.1f} h",
-            f"  lowest   {_per_hour(zone.min_price_per_hour)}",
-            f"  highest  {_per_hour(zone.max_price_per_hour)}",
-            f"  changes  {zone.changes:,}",
+        figures = [
+            Figure("Mean per hour", _per_hour(zone, zone.mean_price_per_hour), "text", note=f"over {zone.covered_hours:,.1f} h"),
+            Figure("Lowest", _per_hour(zone, zone.min_price_per_hour), "text"),
+            Figure("Highest", _per_hour(zone, zone.max_price_per_hour), "text"),
+            Figure("Changes", f"{zone.changes:,}", "text"),
         ]
     if zone.on_demand_price_per_hour is not None:
-        off = f", {_percent(zone.discount)} off" if zone.discount is not None and zone.discount > 0 else ""
-        price = _per_hour(zone.on_demand_price_per_hour)
-        lines.append(f"  list     {price} on demand, as of {zone.on_demand_price_as_of}{off}")
+        off = f", {figure_text(zone.discount, 'ratio', '', 1)} off" if zone.discount is not None and zone.discount > 0 else ""
+        as_of = f"as of {zone.on_demand_price_as_of}{off}"
+        figures.append(Figure("On demand", _per_hour(zone, zone.on_demand_price_per_hour), "text", note=as_of))
+    sections: list[Section] = [Figures("Price", tuple(figures))] if figures else []
     if zone.steps:
-        width = max(20, min(72, (line_width() or 76) - 4))
-        lines += ["", f"  {_sparkline(zone, width)}", ""]
-        lines += [f"  {iso(step.start):<24}  {_per_hour(step.price_per_hour):>12}" for step in zone.steps[-_STEPS_SHOWN:]]
-        if len(zone.steps) > _STEPS_SHOWN:
-            lines.append(f"  the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all")
-    return "\n".join(lines) + "\n"
+        more = len(zone.steps) > _STEPS_SHOWN
+        columns = text(lambda step: iso(step.start), "From"), shown("price_per_hour", "Per hour", unit="price", decimals=6)
+        note = f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all" if more else None
+        sections += [
+            Texts("Over time", (_sparkline(zone, _LINE),)),
+            Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note),
+        ]
+    return tuple(sections)
 
 
-def _zones_table(zones: list[ZoneHistory]) -> str:
-    first = zones[0]
-    rows = [["zone", "mean/h", "lowest", "highest", "changes", "discount", ""]]
-    for zone in sorted(
-        zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or "")
-    ):
-        prices = (zone.mean_price_per_hour, zone.min_price_per_hour, zone.max_price_per_hour)
-        figures = (*map(_per_hour, prices), f"{zone.changes:,}", _percent(zone.discount))
-        rows.append([zone.place, *figures, _sparkline(zone, 24)])
-    lines = [f"{first.instance_type}, spot, {first.currency}/h: {iso(first.start)} to {iso(first.end)}", ""]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for place, *texts, line in rows:
-        cells = [text.rjust(width) for text, width in zip(texts, widths[1:-1], strict=True)]
-        lines.append("  ".join(("  " + place.ljust(widths[0]), *cells, line)).rstrip())
-    return "\n".join(lines) + "\n"
+def _zones_table(zones: list[ZoneHistory]) -> Table:
+    price = partial(shown, unit="price", decimals=6)
+    columns = [
+        text("place", "Zone"),
+        price("mean_price_per_hour", "Mean per hour"),
+        price("min_price_per_hour", "Lowest"),
+        price("max_price_per_hour", "Highest"),
+        count("changes"),
+        shown("discount", unit="ratio"),
+        text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=2),
+    ]
+    ranked = sorted(zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""))
+    return Table.of("Zones", ranked, columns)
+
+
+def _per_hour(zone: ZoneHistory, price: Decimal | None) -> str:
+    return figure_text(price, "price", zone.currency, 6)
 
 
 def _sparkline(zone: ZoneHistory, width: int) -> str:
@@ -399,14 +353,6 @@ def _sparkline(zone: ZoneHistory, width: int) -> str:
     low, high = min(known, default=0.0), max(known, default=0.0)
     scale = (len(_LEVELS) - 1) / (high - low) if high - low >= 1e-9 else 0
     return "".join(" " if part is None else _LEVELS[round((part - low) * scale)] for part in parts)
-
-
-def _per_hour(value: Decimal | None) -> str:
-    return "-" if value is None else f"{value:,.6f}"
-
-
-def _percent(value: Decimal | None) -> str:
-    return "-" if value is None else f"{value * 100:.1f} %"
 
 
 # What an own node costs, by the keys of its file.
@@ -483,36 +429,43 @@ def prices_tco(
     if save:
         entry = BookEntry(answer.price_per_hour, inputs.currency, instance_type or "", node_selector or "", effective_start or "")
         call.note(_save_entry(call.settings, entry))
-    if call.format is RowFormat.json:
-        call.write(_tco_json(answer, entry))
-        return
-    call.write_rows(["part", f"{inputs.currency} per hour", "from"], _tco_rows(answer))
+    _write(call, _tco_document(answer, entry), _tco_notes(answer))
+
+
+def _tco_notes(answer: Tco) -> list[str]:
+    notes = []
     if answer.gpu_watts_source == "tdp":
-        call.note(
-            f"power is the rated {answer.gpu_watts:f} W of {inputs.gpu_model}; gpucost collects no measured power:"
+        notes.append(
+            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no measured power:"
             " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
         )
-    if inputs.not_given:
-        call.note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}")
+    if answer.inputs.not_given:
+        notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
+    return notes
 
 
-def _tco_json(answer: Tco, saved: BookEntry | None) -> str:
-    """Schema gpucost.tco/1: the parts, whose sum the price of a node-hour is, the prices, and what they were reckoned from."""
-    from gpucost.render.schema import json_text
-
-    head = {"schema": "gpucost.tco/1", "currency": answer.inputs.currency}
-    return json_text(head | asdict(answer) | {"not_given": answer.inputs.not_given, "saved": asdict(saved) if saved else None})
-
-
-def _tco_rows(answer: Tco) -> list[list[Any]]:
+def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:
     """A row for each part, then the prices that they add up to."""
+    from gpucost.price.onprem import TcoAnswer, TcoPart
+
     inputs = answer.inputs
-    rows: list[list[Any]] = [[part.name, part.price_per_hour, part.basis] for part in answer.parts]
-    rows.append(["node-hour", answer.price_per_hour, "the sum"])
-    rows.append(["GPU-hour", answer.price_per_gpu_hour, f"over all hours, {inputs.gpus_per_node:f} GPUs"])
+    sums = [
+        TcoPart("node-hour", answer.price_per_hour, "the sum"),
+        TcoPart("GPU-hour", answer.price_per_gpu_hour, f"over all hours, {inputs.gpus_per_node:f} GPUs"),
+    ]
     if answer.price_per_utilized_gpu_hour is not None:
-        rows.append(["GPU-hour in use", answer.price_per_utilized_gpu_hour, f"at {inputs.utilization_percent:f} % of the hours"])
-    return rows
+        in_use = f"at {inputs.utilization_percent:f} % of the hours"
+        sums.append(TcoPart("GPU-hour in use", answer.price_per_utilized_gpu_hour, in_use))
+    parts = [*answer.parts, *sums]
+    columns = [text("name", "Part"), shown("price_per_hour", "Per hour", unit="price", decimals=9), text("basis", "From")]
+    return Document(
+        title="What an own node costs",
+        currency=inputs.currency,
+        sections=(Table.of("Price of an hour", parts, columns, is_sum=lambda part: part in sums),),
+        name="tco",
+        answer=TcoAnswer(inputs.currency, answer, inputs.not_given, saved),
+        flat=(["part", f"{inputs.currency} per hour", "from"], [[part.name, part.price_per_hour, part.basis] for part in parts]),
+    )
 
 
 def _save_entry(config: Config, entry: BookEntry) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
-from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
 from gpucost.report.waste import Waste
+from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,9 @@ from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.price.list_prices import load_price_list
+from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
-
     from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Period
@@ -36,7 +36,7 @@ class HistoryQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceStep:
+class PriceStep(Shape):
     """A price per hour that held in [start, end)."""
 
     start: datetime
@@ -45,7 +45,7 @@ class PriceStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneHistory:
+class ZoneHistory(Shape):
     """A zone's price in a period. Prices are per hour of the whole instance; None where the period is not covered.
 
     The mean is weighted by time, over the covered hours. `changes` counts how often one known price gave way to another
@@ -76,6 +76,19 @@ class ZoneHistory:
     def place(self) -> str:
         """Its name for people."""
         return self.zone or self.region
+
+
+@dataclass(frozen=True, slots=True)
+class PriceHistory(Shape):
+    """What `gpucost prices history` prints; `zone` is the only one, whose figures stand at the top, too."""
+
+    instance_type: str
+    start: datetime
+    end: datetime
+    zone: ZoneHistory | None
+    zones: list[ZoneHistory]
+
+    FLAT = ("zone",)
 
 
 def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> list[ZoneHistory]:

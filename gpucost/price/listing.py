@@ -16,6 +16,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.list_prices import load_price_list
+from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ class Listing:
     superseded: tuple[ListedPrice, ...]
     not_sold_on_demand: tuple[str, ...]  # sentences on the instance types that are meant: how they are sold instead
 
+    def printed(self) -> PricesAnswer:
+        """As the JSON contract says it."""
+        return PricesAnswer(
+            **{name: getattr(self, name) for name in ("today", "currency", "stale_after_days", "name", "gpu_models", "rows")},
+            superseded=self.superseded,
+            not_sold_on_demand=self.not_sold_on_demand,
+        )
+
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
         """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
@@ -104,6 +113,28 @@ class Overview:
     stale_after_days: int
     purchase_options: tuple[str, ...]
     rows: tuple[tuple[str, dict[str, ListedPrice]], ...]  # (GPU model, purchase option -> its cheapest price)
+
+    def printed(self) -> PricesAnswer:
+        """As the JSON contract says it: a row for each GPU model."""
+        rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
+            {"gpu_model": model, **{option: prices.get(option) for option in self.purchase_options}}
+            for model, prices in self.rows
+        ]
+        return PricesAnswer(self.today, self.currency, self.stale_after_days, rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class PricesAnswer(Shape):
+    """What `gpucost prices` prints: of one name its prices, of all a row for each GPU model with its cheapest by option."""
+
+    today: date
+    currency: str
+    stale_after_days: int
+    name: str | None = None
+    gpu_models: tuple[str, ...] | None = None
+    rows: Sequence[ListedPrice | dict[str, str | ListedPrice | None]] = ()
+    superseded: tuple[ListedPrice, ...] | None = None
+    not_sold_on_demand: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from gpucost.errors import ConfigError, UsageError
 from gpucost.price.book import BadField, effective_start, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.resources import pricing_dir
+from gpucost.shapes import Shape
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -155,6 +156,18 @@ class Tco:
     price_per_hour: Decimal  # of the node, in use or not
     price_per_gpu_hour: Decimal
     price_per_utilized_gpu_hour: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class TcoAnswer(Shape):
+    """What `gpucost prices tco` prints; `saved` is the row that was written into the price book."""
+
+    currency: str
+    tco: Tco
+    not_given: tuple[str, ...]
+    saved: BookEntry | None
+
+    FLAT = ("tco",)
 
 
 def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:

@@ -29,7 +29,7 @@ from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
-from gpucost.render.schema import Shape, json_text, to_dict, to_json
+from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import Coverage, ReportView, Row
 from gpucost.report import Query
 from gpucost.report import build as build_report
@@ -38,6 +38,7 @@ from gpucost.report.units import known
 from gpucost.report.units.query import UnitQuery
 from gpucost.report.waste import build as dissect
 from gpucost.resources import reports_dir
+from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -4,83 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
+from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import core_schema
 
 from gpucost.errors import UsageError
 from gpucost.periods import iso
-
-_PENDING = "gpucost"
-# `from` is a word of Python's
-_KEYS = {"start": "from", "end": "to"}
-
-
-class Shape:
-    """Base of answer classes that are not printed field by field.
-
-    What FLAT names is printed as its own fields, in its place: the dimensions of --by among them. `start` and `end` are called
-    `from` and `to`. What is None by default is left out where it is None. HIDDEN is never printed.
-    """
-
-    __slots__ = ()
-    FLAT: ClassVar[tuple[str, ...]] = ()
-    HIDDEN: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        schema = handler(source)
-        optional = {field.name for field in fields(source) if field.default is None}
-
-        def dump(answer: Any, inner: core_schema.SerializerFunctionWrapHandler) -> dict[str, Any]:
-            row: dict[str, Any] = {}
-            for name, value in inner(answer).items():
-                if name in cls.FLAT:
-                    row |= _renamed(value or {}) if name == "period" else value or {}
-                elif value is not None or name not in optional:
-                    row[_KEYS.get(name, name)] = value
-            for name in cls.HIDDEN:
-                row.pop(name, None)
-            return row
-
-        schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(dump)  # type: ignore[index]
-        return schema
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        reference = handler(core)
-        # what it names may have no schema yet
-        handler.resolve_ref_schema(reference)[_PENDING] = cls
-        return reference
-
-
-def _renamed(row: dict[str, Any]) -> dict[str, Any]:
-    return {_KEYS.get(name, name): value for name, value in row.items()}
-
-
-class Summary:
-    """Base of what is printed as another answer class: as what its `printed` returns."""
-
-    __slots__ = ()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        shape = handler.generate_schema(get_type_hints(source.printed)["return"])
-        return core_schema.no_info_before_validator_function(
-            lambda answer: answer,
-            shape,
-            serialization=core_schema.wrap_serializer_function_ser_schema(
-                lambda answer, inner: inner(answer.printed()), schema=shape
-            ),
-        )
+from gpucost.shapes import KEYS, PENDING, renamed
 
 
 class _Schemas(GenerateJsonSchema):
@@ -162,6 +98,9 @@ ANSWERS = {
     "forecast": "gpucost.report.forecast:ForecastAnswer",
     "anomalies": "gpucost.report.anomalies:AnomaliesAnswer",
     "reconcile": "gpucost.report.reconcile:Reconciliation",
+    "prices": "gpucost.price.listing:PricesAnswer",
+    "prices.history": "gpucost.price.history:PriceHistory",
+    "tco": "gpucost.price.onprem:TcoAnswer",
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
     "explain.team": "gpucost.report.explained:TeamExplained",
@@ -201,19 +140,19 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
     for part in whole.values() if isinstance(whole, dict) else whole:
         if isinstance(part, dict | list):
             _settle(part, defs)
-    if not isinstance(whole, dict) or _PENDING not in whole:
+    if not isinstance(whole, dict) or PENDING not in whole:
         return
-    cls = whole.pop(_PENDING)
+    cls = whole.pop(PENDING)
     required, properties = set(whole.get("required", ())), {}
     for name, shape in whole["properties"].items():
         if name not in cls.FLAT:
-            properties[_KEYS.get(name, name)] = shape
+            properties[KEYS.get(name, name)] = shape
             continue
         (inner,) = (one for one in shape.get("anyOf", [shape]) if one.get("type") != "null")
         inner = defs[inner["$ref"].removeprefix("#/$defs/")] if "$ref" in inner else inner
         _settle(inner, defs)
         names = set(inner.get("required", ()))
-        properties |= _renamed(inner.get("properties", {}))
+        properties |= renamed(inner.get("properties", {}))
         if inner.get("additionalProperties"):
             whole["additionalProperties"] = inner["additionalProperties"]
         if "anyOf" in shape:  # all of it or nothing
@@ -223,7 +162,7 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
             whole.setdefault("dependentRequired", {}).update(inner.get("dependentRequired", {}))
     for name in cls.HIDDEN:
         properties.pop(name)
-    required = {_KEYS.get(name, name) for name in required}
+    required = {KEYS.get(name, name) for name in required}
     whole |= {"properties": properties, "required": [name for name in properties if name in required]}
     if not whole.get("dependentRequired", True):
         del whole["dependentRequired"]

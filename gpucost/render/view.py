@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.render.schema import Shape, Summary
+from gpucost.shapes import Shape, Summary
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]

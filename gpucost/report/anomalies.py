@@ -10,10 +10,10 @@ from statistics import median
 from typing import Literal
 
 from gpucost.periods import Period
-from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
 from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, levels, weekday_factors
 from gpucost.report.rows import ZERO
+from gpucost.shapes import Shape
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
 SCORE = 3.5

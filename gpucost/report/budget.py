@@ -12,10 +12,10 @@ from pydantic import Field
 
 from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
-from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage, ratio
 from gpucost.report.forecast import CostSeries, Days, Forecast, forecast
 from gpucost.report.sections import unmeasured
+from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
     from gpucost.config.model import Budget, Config

@@ -8,9 +8,9 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
-from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
 from gpucost.report.rows import ZERO
+from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
     from gpucost.render.view import ReportView

@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from gpucost.periods import Period, local_days, local_midnight
-from gpucost.render.schema import Shape
 from gpucost.render.view import Coverage
 from gpucost.report.rows import ZERO
+from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
     from gpucost.render.view import ReportView

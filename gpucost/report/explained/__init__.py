@@ -12,9 +12,9 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
 from gpucost.price import explain
-from gpucost.render.schema import Shape
 from gpucost.report.query import Query, nearest
 from gpucost.report.rows import ZERO, check_names, in_hours, prepare
+from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.render.schema import Shape
+from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.periods import from_ms, to_ms
-from gpucost.render.schema import Shape
 from gpucost.render.view import MissingTime
+from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:

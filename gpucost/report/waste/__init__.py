@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import Period, TimeBucket, is_whole_days
-from gpucost.render.schema import Shape
 from gpucost.render.view import ratio
 from gpucost.report.rows import ZERO, cut, in_hours
+from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
 
 if TYPE_CHECKING:
