@@ -135,8 +135,8 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
 
         return Column(title, "price", _DECIMALS, weight), value
 
-    per_gpu_hour = per_hour("Per GPU-hour", lambda row: row.price_per_gpu_hour)
-    as_of = text(lambda row: row.price_as_of.isoformat(), "As of")
+    per_gpu_hour = per_hour("Per GPU-h", lambda row: row.price_per_gpu_hour)
+    as_of = text(lambda row: ", ".join(filter(None, (f"{row.price_as_of}", _age(row, answer.today)))), "As of")
     source = text("source", weight=4)
     if isinstance(answer, Overview):
         title = "What GPUs cost"
@@ -163,7 +163,7 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
         title=title,
         subtitle=f"list prices and the newest spot prices, {answer.today}",
         currency=answer.currency,
-        sections=(Table.of("Prices", prices, columns, flag=lambda row: _age(row, answer.today)),),
+        sections=(Table.of("Prices", prices, columns),),
         name="prices",
         answer=answer.printed(),
         flat=(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices]),
@@ -229,7 +229,7 @@ def _place(price: ListedPrice) -> str:
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
-_LINE, _SHORT_LINE = 60, 24
+_LINE, _SHORT_LINE = 60, 12
 
 
 @command("* start end product written")
@@ -270,8 +270,8 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
     from gpucost.price.history import PriceHistory
     from gpucost.render.schema import to_dict
 
-    first, names = zones[0], list(to_dict(zones[0]))
-    columns = [name for name in names if name not in ("steps", "notes")]
+    first, records = zones[0], [to_dict(zone) for zone in zones]
+    columns = [name for name in records[0] if name not in ("steps", "notes")]
     where = f" in {first.place}, {first.product}" if len(zones) == 1 else ""
     return Document(
         title=f"{first.instance_type}{where}, spot",
@@ -279,9 +279,8 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         currency=first.currency,
         sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
         name="prices.history",
-        # a zone that stands alone has its figures at the top, too
-        answer=PriceHistory(first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones),
-        flat=(columns, [[_flat(row[name]) for name in columns] for row in map(to_dict, zones)]),
+        answer=PriceHistory(first.instance_type, first.start, first.end, records[0] if len(zones) == 1 else None, zones),
+        flat=(columns, [[_flat(row[name]) for name in columns] for row in records]),
         whole_in="json",
     )
 
@@ -323,7 +322,7 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
     price = partial(shown, unit="price", decimals=6)
     columns = [
         text("place", "Zone"),
-        price("mean_price_per_hour", "Mean per hour"),
+        price("mean_price_per_hour", "Mean"),
         price("min_price_per_hour", "Lowest"),
         price("max_price_per_hour", "Highest"),
         count("changes"),
@@ -331,7 +330,7 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=2),
     ]
     ranked = sorted(zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""))
-    return Table.of("Zones", ranked, columns)
+    return Table.of("Price per hour", ranked, columns)
 
 
 def _per_hour(zone: ZoneHistory, price: Decimal | None) -> str:

@@ -80,15 +80,15 @@ class ZoneHistory(Shape):
 
 @dataclass(frozen=True, slots=True)
 class PriceHistory(Shape):
-    """What `gpucost prices history` prints; `zone` is the only one, whose figures stand at the top, too."""
+    """What `gpucost prices history` prints; `alone` are the figures of a zone without others, which stand at the top, too."""
 
     instance_type: str
     start: datetime
     end: datetime
-    zone: ZoneHistory | None
+    alone: dict[str, object] | None
     zones: list[ZoneHistory]
 
-    FLAT = ("zone",)
+    FLAT = ("alone",)
 
 
 def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> list[ZoneHistory]:

@@ -25,6 +25,7 @@ from gpucost.render.rows import RowFormat
 from gpucost.render.schema import ANSWERS as SCHEMAS
 from gpucost.render.schema import schema as schema_of
 from gpucost.report import Query
+from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests.asked_once import ask_findings_once
 from tests.replay import bill_files
@@ -61,11 +62,12 @@ ANSWERS = {
     "unit.requests": "unit requests",
     "unit.tokens": "unit tokens",
     "store": "store info",
+    "prices": "prices A100",
+    "tco": f"prices tco {pricing_dir() / 'onprem.toml'}",
 }
 WITHOUT_SCHEMA = {
     "sql": "sql 'SELECT node, up_from_ms, gpu_count, capacity_type FROM nodes'",
-    "prices": "prices",
-    "prices of": "prices A100",
+    "prices of all": "prices",
     "config": "config show",
 }
 # Answers with lists of several kinds, in JSON and for people alone.
@@ -164,6 +166,11 @@ def test_answers_are_as_their_schemas_say(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_on_demo")
+def test_prices_of_all_are_as_their_schema_says() -> None:
+    assert problems("prices", json.loads(run("prices", "--format", "json"))) == []
+
+
+@pytest.mark.usefixtures("_on_demo")
 def test_a_node_is_as_its_schema_says() -> None:
     node = run("sql 'SELECT node FROM nodes LIMIT 1'", "--format", "csv").split()[1]
     assert problems("explain.node", json.loads(run(f"explain node {node}", "--format", "json"))) == []
@@ -200,7 +207,7 @@ def test_bills_are_as_their_schemas_say(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_command_lists_and_prints_schemas() -> None:
     listed = run("schema").split()
     assert listed == [*SCHEMAS]
-    assert {*ANSWERS, *NESTED, "explain.node", "reconcile", "chargeback"} == set(listed)
+    assert {*ANSWERS, *NESTED, "explain.node", "reconcile", "chargeback", "prices.history"} == set(listed)
     for name in listed:
         assert json.loads(run(f"schema {name}"))["title"] == f"gpucost.{name}/1"
     result = CliRunner().invoke(app, ["schema", "nothing"])

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.render.schema import schema
 from tests.shared import shared
 from tests.unit.spot import change, write
 
@@ -102,9 +104,7 @@ def test_spot_at_the_price_of_on_demand_is_a_price_and_no_discount(folder: Path)
     assert same["notes"] == ["spot costs as much as on demand here: there is no discount"]
     assert same["on_demand_price_as_of"]
     result = CliRunner().invoke(app, ["prices", "history", "p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER])
-    assert result.stderr == "note: us-east-1a: spot costs as much as on demand here: there is no discount\n"
-    quiet = CliRunner().invoke(app, ["prices", "history", "p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER, "-q"])
-    assert (quiet.stdout, quiet.stderr) == (result.stdout, "")
+    assert "us-east-1a: spot costs as much as on demand here: there is no discount" in " ".join(result.stdout.split())
     half = history("p3.2xlarge", "--zone", "us-east-1b", *SEPTEMBER)
     assert half["discount"] == 0.35
     assert half["notes"] == ["at times spot cost as much as on demand here, and there was no discount"]
@@ -122,6 +122,8 @@ def test_every_zone_in_every_format(folder: Path) -> None:
     ]
     run("collect", "spot", str(write(folder / "a.json", *changes)))
     answer = history("P3.2xlarge", *SEPTEMBER)
+    for shown in (answer, history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)):
+        jsonschema.validate(shown, json.loads(schema("prices.history")))
     assert "mean_price_per_hour" not in answer
     assert [(zone["zone"], zone["mean_price_per_hour"]) for zone in answer["zones"]] == [
         ("eu-west-1a", 0.9),
@@ -140,10 +142,10 @@ def test_every_zone_in_every_format(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run("prices", "history", "p3.2xlarge", *SEPTEMBER, "--format", "csv"))))
     assert [row["mean_price_per_hour"] for row in rows] == ["0.900000", "0.800000", "1.500000", "1.200000"]
     table = run("prices", "history", "p3.2xlarge", *SEPTEMBER)
-    assert "us-east-1a  1.500000  1.000000  2.000000        1" in table
-    assert "▁" * 12 + "█" * 12 in table
+    assert "us-east-1a  $1.500000  $1.000000  $2.000000        1" in table
+    assert "▁" * 6 + "█" * 6 in table
     one = run("prices", "history", "p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
-    assert "▁" * 36 + "█" * 36 in one
+    assert "▁" * 30 + "█" * 30 in one
     run("prices", "history", "p3.2xlarge", *SEPTEMBER, "-o", "out.txt")
     assert (folder / "out.txt").read_text() == table
 
