@@ -44,16 +44,10 @@ def test_many_more_fleets(half: str, data: st.DataObject, fleet: Fleet, hours_pe
     _compare(data, fleet, hours_per_window)
 
 
-@RARELY_SLOW
-@given(data=st.data(), fleet=fleets().flatmap(by_basis))
-def test_figures_by_every_other_cost_basis_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet) -> None:
-    _compare(data, fleet, 24)
-
-
 @pytest.mark.slow
 @settings(RARELY_SLOW, max_examples=60)
 @given(data=st.data(), fleet=fleets().flatmap(by_basis))
-def test_many_more_fleets_by_every_other_cost_basis(data: st.DataObject, fleet: Fleet) -> None:
+def test_figures_by_every_other_cost_basis_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet) -> None:
     _compare(data, fleet, 24)
 
 

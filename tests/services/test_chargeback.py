@@ -32,6 +32,7 @@ def contents() -> dict[str, bytes]:
     return {path.as_posix(): path.read_bytes() for path in sorted(Path("bundles").rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_month_as_cron_runs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prometheus_server: Callable[[dict[str, Any]], str]
 ) -> None:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.services
 CASE = CASES / "basis-opencost"
 
 
+@pytest.mark.slow
 def test_a_store_collected_for_gpus_alone_says_what_to_collect_again(
     tmp_path: Path, prometheus_server: Callable[[dict[str, Any]], str]
 ) -> None:

@@ -250,6 +250,7 @@ def test_idle_gpus_and_unused_nodes(tmp_path: Path) -> None:
     _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": cases}, tmp_path)
 
 
+@pytest.mark.slow
 def test_queues_budgets_and_missing_telemetry(tmp_path: Path) -> None:
     require("promtool", package="prometheus")
     files = _write(tmp_path, CONFIG)
@@ -333,6 +334,7 @@ def test_queues_budgets_and_missing_telemetry(tmp_path: Path) -> None:
     _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": [case]}, tmp_path)
 
 
+@pytest.mark.slow
 def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> None:
     require("promtool", package="prometheus")
     files = _write(tmp_path, CONFIG)

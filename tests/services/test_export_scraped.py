@@ -121,12 +121,14 @@ def _wait_for(url: str, expr: str) -> None:
     raise AssertionError(f"no answer to {expr}")
 
 
+@pytest.mark.slow
 def test_rules_yield_the_prices_of_the_store_and_the_state_of_the_cluster(prometheus: str) -> None:
     assert [value for _, value in _ask(prometheus, "gpucost:cluster_cost:per_hour")] == [pytest.approx(24.48)]
     assert [value for _, value in _ask(prometheus, "gpucost:namespace_idle_cost:per_hour")] == [pytest.approx(24.48 / 8)]
     assert [value for _, value in _ask(prometheus, "gpucost:namespace_gpus:active")] == [1]
 
 
+@pytest.mark.slow
 def test_exported_metrics_are_scraped_as_they_were_written(prometheus: str, exported: tuple[str, str]) -> None:
     written = re.findall(r"^(gpucost_\w+)\{?.*\}? (\S+)$", exported[0], re.M)
     for name in {name for name, _ in written}:
@@ -134,6 +136,7 @@ def test_exported_metrics_are_scraped_as_they_were_written(prometheus: str, expo
         assert scraped == pytest.approx(sorted(float(value) for other, value in written if other == name))
 
 
+@pytest.mark.slow
 def test_every_rule_is_healthy_and_no_budget_fires_too_early(prometheus: str) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:

@@ -245,6 +245,7 @@ def test_a_webhook_gets_the_report_itself(web: Web, store: Path, folder: Path, m
     assert "\x1b" not in refused.stderr and "Bearer abc" not in refused.output
 
 
+@pytest.mark.slow
 def test_metrics_go_to_a_pushgateway(web: Web, store: Path) -> None:
     web.answers = [(202, "", {})]
     result = run(store, "export", "openmetrics", "--month", "2026-10", "--pushgateway", f"{web.url}/", "--job", "gpu cost")

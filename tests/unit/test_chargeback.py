@@ -96,6 +96,7 @@ def test_the_bundle_is_whole_and_the_same_when_made_again(store: Path, made: Pat
     assert {one["file"] for one in manifest(out)["files"]} == set(first) - {"index.json"}
 
 
+@pytest.mark.slow
 def test_every_file_holds_the_same_figures(store: Path, tmp_path: Path) -> None:
     assert run(store, tmp_path, "--share-unallocated", "proportional").exit_code == 0
     folder, told = tmp_path / "2026-10", manifest(tmp_path)
@@ -267,6 +268,7 @@ def test_what_collecting_did_not_bring_is_for_the_doctor(tmp_path: Path) -> None
     assert run(path, tmp_path / "out", "--collect").stderr.endswith(f"fix: gpucost doctor --store {path}\n")
 
 
+@pytest.mark.slow
 def test_the_index_names_what_stands_between_the_charge_and_the_invoice(store: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(store)) as con:
         bill(con, {"kind": "commitment_fee", "key": None, "cost": "0"}, {"kind": "tax", "key": None, "cost": "7"})

@@ -317,6 +317,7 @@ def _pair(kind: str) -> dict[str, Any]:
     return fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=[[at(5), at(15)]])
 
 
+@pytest.mark.slow
 def test_a_fee_or_tax_of_the_month_covers_none_of_its_hours(tmp_path: Path) -> None:
     told = Told(tmp_path, machines((5, DAY)))
     month = {
@@ -554,6 +555,7 @@ def test_hours_that_are_declared_off_and_billed_cost_what_the_bill_says(tmp_path
     assert "cluster main was declared off, but billed: 10.0 hours of its machines and 219.60 USD" in message
 
 
+@pytest.mark.slow
 def test_machines_that_were_billed_only_while_nothing_was_collected_are_told(tmp_path: Path) -> None:
     silent = [[at(5), at(15)]]
     nodes = [node("n", "p4de.24xlarge", 0, DAY), node("x", "p4de.24xlarge", 6, 14)]
@@ -566,6 +568,7 @@ def test_machines_that_were_billed_only_while_nothing_was_collected_are_told(tmp
     )
 
 
+@pytest.mark.slow
 def test_machines_that_metrics_would_have_shown_are_others(tmp_path: Path) -> None:
     described = machines((5, 15))
     told = Told(tmp_path, described)

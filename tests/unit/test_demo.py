@@ -155,6 +155,7 @@ def test_every_command_of_bills_and_commitments_works_on_it(
     assert result.exit_code == code, result.output
 
 
+@pytest.mark.slow
 def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None:
     build(tmp_path, ESTIMATED, _silent)
     (tmp_path / "cur-2025-12.parquet").touch()

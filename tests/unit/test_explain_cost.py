@@ -246,6 +246,7 @@ def with_discounts(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return rows + taken
 
 
+@pytest.mark.slow
 def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

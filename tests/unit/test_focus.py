@@ -162,6 +162,7 @@ MORE = """
 """
 
 
+@pytest.mark.slow
 def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(plain: Billed, tmp_path: Path) -> None:
     hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(save(plain)[1]))
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))

@@ -135,7 +135,8 @@ def test_linux_comes_first_and_windows_never(con: duckdb.DuckDBPyConnection) -> 
     assert steps(run(con, [SPOT], [])) == [(0, 24, Decimal(1))]
 
 
-@settings(max_examples=6, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-30, 30), st.sampled_from("abc"), st.integers(1, 9)), max_size=12, unique_by=lambda c: c[:2]),
     st.sampled_from([None, "a", "b"]),

@@ -302,18 +302,10 @@ FLEETS = (
 )
 
 
-@settings(max_examples=6, deadline=None)
-@given(*FLEETS)
-def test_the_winner_of_every_hour_is_that_of_plain_python(
-    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
-) -> None:
-    plain_python(con, rows, fleet)
-
-
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(*FLEETS)
-def test_the_winner_in_many_more_fleets(
+def test_the_winner_of_every_hour_is_that_of_plain_python(
     con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
 ) -> None:
     plain_python(con, rows, fleet)

@@ -156,6 +156,7 @@ def test_a_bill_in_a_currency_without_a_rate_is_an_error(tmp_path: Path) -> None
     assert answer["effective_cost"] == answer["lines"]["instances_without_metrics"] == 81.925
 
 
+@pytest.mark.slow
 def test_what_machines_share_of_their_cost_is_a_line_that_comes_to_nothing(plain: Billed) -> None:
     found = account(plain, ("node",))
     shared = {row.keys["node"]: row.cost for row in found.rows if row.line == "shared_in_pool"}
@@ -187,6 +188,7 @@ def test_what_bills_and_effective_cost_differ_by_has_a_cause(plain: Billed) -> N
     assert not any("has no cause" in problem for problem in found.problems)
 
 
+@pytest.mark.slow
 def test_a_machine_that_ran_for_nothing_is_not_reconciled(tmp_path: Path) -> None:
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     told = [

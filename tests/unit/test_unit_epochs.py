@@ -94,6 +94,7 @@ def test_a_gauge_names_the_epoch_that_has_begun(tmp_path: Path) -> None:
     assert view.totals["outside_cost"] == Decimal(24)
 
 
+@pytest.mark.slow
 def test_ranks_of_a_distributed_run_are_one_run_and_their_costs_add_up(tmp_path: Path) -> None:
     nodes = [node(f"n{i}", "p4de.24xlarge", 0, 12) for i in range(2)]
     pods = [pod(f"ddp-worker-{i}", f"n{i}", list(range(8)), 0, 12, owner=["PyTorchJob", "ddp"]) for i in range(2)]
@@ -190,6 +191,7 @@ def test_filters_and_a_part_of_the_period(tmp_path: Path) -> None:
         asked(config, store, namespaces=("other",), workloads=("run-a",))
 
 
+@pytest.mark.slow
 def test_each_job_of_a_cron_job_is_a_run_that_loses_nothing_of_the_one_before(tmp_path: Path) -> None:
     gpus, nights = list(range(8)), {"nightly-29390000-abcde": 0, "nightly-29390600-fghij": 10}
     pods = [pod(name, "train", gpus, start, start + 4, owner=["CronJob", "nightly"]) for name, start in nights.items()]

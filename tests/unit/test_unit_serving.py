@@ -97,6 +97,7 @@ def test_days_without_work_cost_too(tmp_path: Path) -> None:
     assert model["cost_per_million_prompt_tokens"] == Decimal(64)
 
 
+@pytest.mark.slow
 def test_loading_again_changes_nothing_and_a_window_replaces(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
     for last in (100, 100, 160):
@@ -129,6 +130,7 @@ def check_trace(rows: list[tuple[datetime, int, int]], folder: Path) -> None:
     assert float(asked(config, store, units.requests, (0, 2)).totals["cost_per_1000"]) == pytest.approx(8000 / len(rows))
 
 
+@pytest.mark.slow
 def test_requests_with_token_counts_from_a_file(tmp_path: Path) -> None:
     start = datetime.fromtimestamp(MORNING, UTC)
     check_trace([(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)], tmp_path)
