@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -37,7 +36,7 @@ def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
 
 @dataclass(frozen=True)
 class Case:
-    """Nodes, the rows of a bill or of several one after the other, and what of each node's time the bill prices, (from, to, price)."""
+    """Nodes, the rows of a bill, and of `later` ones, and what of each node's time they price: (from, to, price)."""
 
     rows: tuple[Row, ...] | list[Row]
     prices: Prices
@@ -50,7 +49,8 @@ class Case:
 CASES = {
     "the hours that it covers": Case([*hours(3, 4), *hours(5, cost="12")], {1: [(3, 5, 10), (5, 6, 12)]}),
     "a half hour is no half price": Case(
-        [{"hours": 0.5, "cost": "5"}, *hours(1), {"hour": 2, "hours": 0.5, "cost": "5"}], {1: [(0.5, 2.5, 10)]}, (node_of(0.5, 2.5),)
+        [{"hours": 0.5, "cost": "5"}, *hours(1), {"hour": 2, "hours": 0.5, "cost": "5"}],
+        {1: [(0.5, 2.5, 10)]}, (node_of(0.5, 2.5),),
     ),
     "a machine covered in part has one price": Case(
         [{"hours": 0.25, "cost": "1", "pricing": "Committed", "cause": "covered_usage"}, {"hours": 0.75, "cost": "7.5"}],
@@ -59,11 +59,13 @@ CASES = {
     "parts without hours are part of the price": Case(
         [{"key": "proj/us-central1-a/gke-1", "type": "a2-highgpu-1g"} | part
          for part in ({"cost": "1"}, {"cost": "0.5", "hours": None}, {"cost": "2", "hours": None})],
-        {1: [(0, 1, 3.5)]}, (NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"},), options={"provider": "gcp"},
+        {1: [(0, 1, 3.5)]}, (NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"},),
+        options={"provider": "gcp"},
     ),
     **{
         f"machines are matched by provider id in any case: {key}": Case(
-            [{"key": key}, {"key": key + "4", "cost": "99", "type": "p5.48xlarge"}], {1: [(0, 1, 10)]}, (NODE | {"machine_id": machine},)
+            [{"key": key}, {"key": key + "4", "cost": "99", "type": "p5.48xlarge"}], {1: [(0, 1, 10)]},
+            (NODE | {"machine_id": machine},),
         )
         for machine, key in (
             ("aws:///us-east-1a/i-0ABC", "i-0abc"),
@@ -82,10 +84,13 @@ CASES = {
         (NODE | {"machine_id": "gce://p1/us-central1-a/gke-1"}, OTHER | {"machine_id": VM.format(3)},
          NODE | {"node_id": 3, "node": "n3", "machine_id": None}),
     ),
-    "a scale set that is not split": Case([WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 3)]}, SET_NODES, options={"provider": "azure"}),
+    "a scale set that is not split": Case(
+        [WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 3)]}, SET_NODES, options={"provider": "azure"}
+    ),
     "a node's own row comes before its scale set's": Case(
         [WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 5)]}, SET_NODES, "as_billed", {"provider": "azure"},
-        (([WHOLE_SET | {"key": f"{SET}/virtualMachines/1", "hours": 6.0, "cost": "30"}], {"provider": "azure", "told_as": "azure-cost"}),),
+        (([WHOLE_SET | {"key": f"{SET}/virtualMachines/1", "hours": 6.0, "cost": "30"}],
+          {"provider": "azure", "told_as": "azure-cost"}),),
     ),
     "a day is spread over the hours that it bills": Case(
         [{"length": 24, "hours": 6.0, "cost": "60"}, {"hour": 24, "length": 24, "hours": 6.0, "cost": "66"}],
@@ -104,7 +109,8 @@ CASES = {
         f"only machines of one kind share: {other}": Case(
             [{"cost": "4"}, {"key": "i-0def", "cost": "10"} | other], {1: [(0, 1, 4)], 2: [(0, 1, 10)]}, (NODE, OTHER)
         )
-        for other in ({"account": "1"}, {"region": "us-east-2"}, {"type": "p4de.24xlarge"}, {"pricing": "Dynamic"}, {"reservation": "cr-1"})
+        for other in ({"account": "1"}, {"region": "us-east-2"}, {"type": "p4de.24xlarge"}, {"pricing": "Dynamic"},
+                      {"reservation": "cr-1"})
     },
     # a bill that says on demand of a node that is labeled spot: its own price, shared with nobody
     "no other machine's price is a spot node's": Case(
@@ -129,7 +135,8 @@ CASES = {
     },
     **{
         f"an hour of which one row lacks its cost is no price: {cause}": Case(
-            [one | {"type": f"lack {cause}"} for one in ({"cost": cost, "cause": cause}, {"cost": "2", "hours": None}, *hours(1))],
+            [one | {"type": f"lack {cause}"}
+             for one in ({"cost": cost, "cause": cause}, {"cost": "2", "hours": None}, *hours(1))],
             {1: [(1, 2, 10)]},
         )
         for cost, cause in (("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing"))
@@ -159,7 +166,8 @@ CASES = {
         hours(*range(6)), {1: [(0, 3, 11), (3, 6, 10)]}, later=((hours(*range(3), cost="11"), {"told_as": "focus"}),)
     ),
     "a day of another format": Case(
-        hours(*range(6)), {1: [(0, 24, 12)]}, later=(([{"length": 24, "hours": 24.0, "cost": "288"}], {"told_as": "focus-daily"}),)
+        hours(*range(6)), {1: [(0, 24, 12)]},
+        later=(([{"length": 24, "hours": 24.0, "cost": "288"}], {"told_as": "focus-daily"}),),
     ),
     "parts of one format add up": Case([{}], {1: [(0, 1, 11)]}, later=(([{"cost": "1", "hours": None}], {}),)),
     "charges that overlap in part are one period": Case(
@@ -167,7 +175,8 @@ CASES = {
         {1: [(0, 1, 10), (1, 3, 12)]},
     ),
     "a machine with a GPU attached is one of GPUs": Case(
-        [{"key": "p/z/n1-gpu", "type": "n1-standard-8"}, {"key": "p/z/n1-gpu", "type": "n1-standard-8", "hours": None, "cost": "3"},
+        [{"key": "p/z/n1-gpu", "type": "n1-standard-8"},
+         {"key": "p/z/n1-gpu", "type": "n1-standard-8", "hours": None, "cost": "3"},
          {"key": "p/z/n1-plain", "type": "n1-standard-8"}],
         {}, (), options={"provider": "gcp"},
     ),
@@ -214,8 +223,8 @@ class Priced:
                 for what, sql in {
                     "origins": "SELECT DISTINCT node_id, origin FROM bill_candidates",
                     "warnings": "SELECT code, subject, message, fix FROM warnings ORDER BY ALL",
-                    "hours": "SELECT instance_key, sum(instance_hours), sum(effective_cost), sum(price_per_hour * instance_hours), "
-                             "max(price_per_hour) FROM billed_hours GROUP BY ALL",
+                    "hours": "SELECT instance_key, sum(instance_hours), sum(effective_cost), "
+                             "sum(price_per_hour * instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL",
                     "types": "SELECT node, capacity_type FROM nodes",
                 }.items():  # fmt: skip
                     self.answers[sharing][what] = con.execute(sql).fetchall()
@@ -232,7 +241,7 @@ class Priced:
 
 
 @pytest.fixture(scope="module")
-def priced() -> Iterator[Priced]:
+def priced() -> Priced:
     return Priced()
 
 
