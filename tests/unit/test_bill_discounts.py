@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,7 +13,7 @@ import pytest
 from gpucost import price
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config
-from tests.unit.bills import Bills, csv_text, usage
+from tests.unit.bills import Bills, csv_text, own_rows, own_text, usage
 
 PAYER, USER, OTHER = "111122223333", "444455556666", "999988887777"
 SP_ARN = f"arn:aws:savingsplans::{PAYER}:savingsplan/aaaa"
@@ -51,7 +50,7 @@ class Priced:
         for name, case in cases.items():
             file = "net.csv" if any("/Net" in column for row in case.rows for column in row) else "plain.csv"
             self.places[name] = f"{file}:{len(files[file])}"
-            files[file] += [{column: self.own(name, value) for column, value in row.items()} for row in case.rows]
+            files[file] += own_rows(case.rows, self.numbers[name])
         for file, rows in files.items():
             run = self.bills.load(self.bills.write(file, csv_text(rows))) if rows else None
             assert run is None or not run.errors, run
@@ -59,8 +58,8 @@ class Priced:
         with self.bills.store.write() as con:
             for name, machine_id in (nodes or {}).items():
                 con.execute(
-                    "INSERT INTO nodes (node_id, cluster, node, machine_id, up_from_ms, up_to_ms, provider, capacity_type) "
-                    "VALUES (1, 'prod', 'n', $1, 0, 9e15, 'aws', 'unknown')",
+                    "INSERT INTO nodes (node_id, cluster, node, machine_id, up_from_ms, up_to_ms, provider, capacity_type, "
+                    "gpu_count) VALUES (1, 'prod', 'n', $1, 0, 9e15, 'aws', 'unknown', 8)",
                     [self.own(name, machine_id)],
                 )
             for spread, sharing in {(case.spread, case.sharing): None for case in cases.values()}:
@@ -82,9 +81,7 @@ class Priced:
 
     def own(self, name: str, text: str) -> str:
         """A name of accounts, machines or capacity reservations, as it is in a case."""
-        number = self.numbers[name]
-        text = re.sub(rf"({PAYER[:9]}|{USER[:9]}|{OTHER[:9]})\d{{3}}", rf"\g<1>{number:03}", text)
-        return re.sub(r"\b(i-0|cr-0)[a-f]{3}\b", rf"\g<0>{number:03x}", text)
+        return own_text(text, self.numbers[name])
 
     def answer(self, name: str, what: str) -> list[Any]:
         case = self.cases[name]
