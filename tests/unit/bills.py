@@ -67,9 +67,9 @@ def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:
 
 
 def own_text(text: str, number: int) -> str:
-    """AWS accounts, machines (i-0aaa) and capacity reservations (cr-0aaa) as those of a case among others in one store."""
+    """AWS accounts, machines (i-0aaa, j-1) and capacity reservations (cr-0aaa) as those of a case among others in one store."""
     text = re.sub(r"(111122223|444455556|999988887)\d{3}", rf"\g<1>{number:03}", text)
-    return re.sub(r"\b(i-0|cr-0)[a-f]{3}\b", rf"\g<0>{number:03x}", text)
+    return re.sub(r"\b(i-[0-9a-f]+|j-\d+|cr-0[a-f]{3})\b", rf"\g<0>{number:03x}", text)
 
 
 def own_rows(rows: Sequence[Mapping[str, str]], number: int) -> list[dict[str, str]]:
