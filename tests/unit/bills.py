@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,13 @@ def snake(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 def _snake(name: str) -> str:
     letters = [("_" + letter.lower() if letter.isupper() else letter) for letter in name.replace("/", "_")]
     return "".join(letters).replace("__", "_")
+
+
+def check_charges(charges: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[Any]]) -> None:
+    """Charges have just these values in these columns; those of costs are given as text."""
+    for column, values in columns.items():
+        expected = [Decimal(value) if isinstance(value, str) and column.endswith("cost") else value for value in values]
+        assert [charge[column] for charge in charges] == expected, column
 
 
 class Bills:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpucost.collect.bill.load import BillRun
-from tests.unit.bills import Bills, csv_text, own_rows, own_text, snake, usage
+from tests.unit.bills import Bills, check_charges, csv_text, own_rows, own_text, snake, usage
 
 SP_ARN = "arn:aws:savingsplans::444455556666:savingsplan/aaaa"
 RI_ARN = "arn:aws:ec2:us-east-1:444455556666:reserved-instances/bbbb"
@@ -42,7 +42,8 @@ CASES: dict[str, tuple[list[Row], dict[str, Sequence[Any]]]] = {
     "on-demand usage is the machine at its unblended cost": (
         [usage()],
         {"kind": ["instance"], "cost_cause": ["same"], "effective_cost": ["32.77"], "billed_cost": ["32.77"],
-         "instance_hours": [1.0], "instance_type": ["p4d.24xlarge"], "region": ["us-east-1"], "zone": ["us-east-1a"], "pricing_category": ["Standard"],
+         "instance_hours": [1.0], "instance_type": ["p4d.24xlarge"], "region": ["us-east-1"], "zone": ["us-east-1a"],
+         "pricing_category": ["Standard"],
          "provider": ["aws"], "billing_period": ["2026-03"], "instance_key": ["i-0123456789abcdef0000"]},
     ),
     "savings plan usage costs what the plan charges": (
@@ -170,9 +171,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BillRun, dict[str,
 @pytest.mark.parametrize("name", CASES)
 def test_what_line_items_cost_and_are(loaded: tuple[BillRun, dict[str, list[dict[str, Any]]]], name: str) -> None:
     charges = loaded[1][name]
-    for column, expected in CASES[name][1].items():
-        texts = [Decimal(value) if column.endswith("cost") and value is not None else value for value in expected]
-        assert [charge[column] for charge in charges] == texts, column
+    check_charges(charges, CASES[name][1])
     if "rounding" in name:
         assert charges[0]["effective_cost"] == 0
         assert sum(charge["effective_cost"] for charge in charges) == Decimal("1234567.891234")
