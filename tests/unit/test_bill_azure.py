@@ -113,6 +113,7 @@ FLEXIBLE = f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachi
 KEPT_FREE = f"{SUB}/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c"
 NUMBERS = {"1234,5": "1234.5", "1.234,56": "1234.56", "1,234.56": "1234.56", "1E-05": "0.00001"}
 DAYS = ["3/5/2026", "2026-03-05T00:00:00Z", "05.03.2026", "03/05/2026", "2026-03-05", "2026-03-05 00:00:00", "20260305"]
+KINDS = "storage network network instance instance instance refund tax support other reserved_unused instance"
 FIFTH = datetime(2026, 3, 5, tzinfo=UTC).replace(tzinfo=None)
 TAGS = '"team": "nlp","cost center": "7"'
 #: Rows of a file, and what their charges say; of costs as text.
@@ -162,7 +163,7 @@ CASES: dict[str, tuple[list[dict[str, str]], dict[str, list[Any]]]] = {
          row(MeterCategory="Microsoft Support", ChargeType="Purchase"),
          row(MeterCategory="Azure Monitor", ResourceId=f"{SUB}/x/y/z", AdditionalInfo=""), row(ResourceId=KEPT_FREE),
          row(ResourceId=f"{SUB}/rsid2", MeterCategory="Virtuelle Computer")],
-        {"kind": ["storage", "network", "network", "instance", "instance", "instance", "refund", "tax", "support", "other", "reserved_unused", "instance"],
+        {"kind": KINDS.split(),
          "instance_hours": [None] * 4 + [24.0] * 2 + [None] * 5 + [24.0]}
     ),
     "a license that is free is free": (
