@@ -120,6 +120,9 @@ CASES: dict[str, tuple[list[Row], dict[str, Sequence[Any]]]] = {
         [usage(**{"resourceTags/user:team": "ml", "resourceTags/aws:createdBy": "", "resourceTags/user:env": "prod"})],
         {"tags": [{"team": "ml", "env": "prod"}]},
     ),
+    "tags whose keys differ in case alone": (
+        [usage(**{"resourceTags/user:Team": "a", "resourceTags/user:team": "b"})], {"tags": [{"Team": "a", "team": "b"}]}
+    ),
 }  # fmt: skip
 #: In an export with net columns: gross where the net one is empty.
 NET_ROWS = [
