@@ -268,15 +268,21 @@ def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
         "bill of azure, 2026-10, the scale set's cost spread over its nodes, spread over the day"
     }
     assert priced.origin("a day is spread over the hours that it bills") == {"bill of aws, 2026-10, spread over the day"}
-    assert priced.origin("machines of one kind share commitments") == {"bill of aws, 2026-10, shared with machines of its kind"}
+
+
+def test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed(priced: Priced) -> None:
+    name = "machines of one kind share commitments"
+    prices = [priced.segments["pooled"][NUMBERS[name] * 10 + node][0][3] for node in (1, 2)]
+    assert prices == [Decimal(6), Decimal(6)]
+    assert priced.origin(name) == {"bill of aws, 2026-10, shared with machines of its kind"}
+    pool = [priced.hours(name, row.get("key", "i-0abc")) for row in POOL]
+    assert (sum(row[1] for row in pool), sum(row[2] for row in pool)) == (15, 15)
 
 
 def test_hours_and_costs_of_machines(priced: Priced) -> None:
     for none in (None, 0.0):
         hours, _, _, price = priced.hours(f"a bill without hours is of those that its node was up: {none}", "i-unseen")
         assert (hours, price) == (24, 2)
-    pool = [priced.hours("machines of one kind share commitments", row.get("key", "i-0abc")) for row in POOL]
-    assert (sum(row[1] for row in pool), sum(row[2] for row in pool)) == (15, 15)
     assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
     gpus = "a machine with a GPU attached is one of GPUs"
     assert priced.hours(gpus, "p/z/n1-gpu")[1] == 13
