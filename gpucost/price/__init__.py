@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 _BILL = "gpucost.price.bill"
+_BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind = 'discount'),
+    EXISTS (FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))"""
 
 __all__ = [
     "inputs_digest",
@@ -93,18 +95,28 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
 
 def _bills(con: DuckDBPyConnection, config: Config) -> None:
     """Match the machines of bills with nodes, price their hours, and settle unknown capacity types of nodes."""
-    load_catalog(con)
-    load_rates(con, config, rates(config))
     run_stage(con, _BILL, "10_billed_nodes")
-    run_stage(con, _BILL, "11_borne_discounts", {"is_spread": config.bills.spread_discounts})
-    run_stage(con, _BILL, "14_discount_rates")
-    run_stage(con, _BILL, "15_billed_rows")
-    run_stage(con, _BILL, "30_billed_hours", {"is_pooled": config.prices.commitment_sharing == "pooled"})
+    # Stages that nothing is there for take as long to plan as others.
+    ((has_rows, has_discounts, has_gaps),) = con.execute(_BILLED).fetchall()
+    if has_discounts:
+        run_stage(con, _BILL, "11_borne_discounts", {"is_spread": config.bills.spread_discounts})
+        run_stage(con, _BILL, "14_discount_rates")
+    else:
+        con.execute("DELETE FROM discount_rates")
+        con.execute("DELETE FROM amortized_discounts")
+    if has_rows:
+        load_catalog(con)
+        load_rates(con, config, rates(config))
+        run_stage(con, _BILL, "15_billed_rows")
+        run_stage(con, _BILL, "30_billed_hours", {"is_pooled": config.prices.commitment_sharing == "pooled"})
+    else:
+        con.execute("DELETE FROM billed_hours")
     run_stage(con, _BILL, "35_capacity_types")
     run_stage(con, _BILL, "40_billed_warnings")
-    run_stage(con, _BILL, "55_covered_hours")
-    run_stage(con, _BILL, "60_unbilled_time")
-    run_stage(con, _BILL, "65_node_stops")
+    if has_rows and has_gaps:
+        run_stage(con, _BILL, "55_covered_hours")
+        run_stage(con, _BILL, "60_unbilled_time")
+        run_stage(con, _BILL, "65_node_stops")
 
 
 def missing_price_sources(con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int) -> list[tuple[str, str]]:

@@ -39,8 +39,7 @@ def serving(handle: Handler) -> Iterator[str]:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:

@@ -58,7 +58,7 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                         break
                 if time.monotonic() > deadline or process.poll() is not None:
                     pytest.fail((place / "log").read_text())
-                time.sleep(0.1)
+                time.sleep(0.02)
             yield f"http://127.0.0.1:{port}/{ACCOUNT}"
         finally:
             process.terminate()

@@ -21,20 +21,9 @@ COLUMNS = ["Cost", "UsageQuantity", "UsageDate", "ResourceId", "ResourceLocation
 COLUMNS += ["PricingModel", "ReservationId", "Currency"]
 
 
-def machine(day: int, cost: float = 88.152) -> list[Any]:
-    return [
-        cost,
-        24.0,
-        20260300 + day,
-        SET.lower(),
-        "US East",
-        "Virtual Machines",
-        "NC24ads A100 v4",
-        "Usage",
-        "OnDemand",
-        "",
-        "USD",
-    ]
+def machine(day: int) -> list[Any]:
+    meter = ["Virtual Machines", "NC24ads A100 v4", "Usage", "OnDemand", "", "USD"]
+    return [88.152, 24.0, 20260300 + day, SET.lower(), "US East", *meter]
 
 
 @pytest.fixture
@@ -61,13 +50,8 @@ def throttled(header: str, seconds: str = "1") -> tuple[int, dict[str, str], Any
 def test_pages_are_followed_and_their_days_loaded(bills: Bills, served: CostManagement) -> None:
     run = collect(bills, served)
     assert not run.errors, run.errors
-    [(source, *sums)] = bills.sums()
-    assert source == f"azure-query:{SUB}?type=AmortizedCost" and sums == [
-        "2026-03",
-        3,
-        pytest.approx(264.456),
-        pytest.approx(264.456),
-    ]
+    cost = pytest.approx(264.456)
+    assert bills.sums() == [(f"azure-query:{SUB}?type=AmortizedCost", "2026-03", 3, cost, cost)]
     first = bills.charges()[0]
     assert (first["instance_key"], first["instance_hours"], first["region"]) == (SET.lower(), 24.0, "eastus")
     assert [finding.code for finding in run.findings] == ["scale_set"]
@@ -78,30 +62,24 @@ def test_pages_are_followed_and_their_days_loaded(bills: Bills, served: CostMana
     assert served.asked[1][1] == body
 
 
-@pytest.mark.parametrize("header", ["Retry-After", "x-ms-ratelimit-microsoft.costmanagement-qpu-retry-after"])
-def test_throttling_waits_as_long_as_it_is_told(bills: Bills, served: CostManagement, header: str) -> None:
-    served.refusals = [throttled(header), throttled(header)]
-    started = time.monotonic()
-    run = collect(bills, served)
-    assert not run.errors, run.errors
-    assert time.monotonic() - started >= 2
-    assert run.results[0].rows == 3
+def test_throttling_waits_as_long_as_it_is_told_and_asks_for_that_page_again(
+    bills: Bills, served: CostManagement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("tenacity.nap.sleep", waits.append)
+    served.refusals = [throttled("Retry-After"), throttled("x-ms-ratelimit-microsoft.costmanagement-qpu-retry-after", "2")]
 
-
-def test_throttling_on_a_later_page_asks_for_that_page_again(bills: Bills, served: CostManagement) -> None:
-    answer = served.__class__.__call__
-
-    class Once(CostManagement):
-        told = False
-
+    class OnceLater(CostManagement):
         def __call__(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-            if "$skiptoken" in query and not self.told:
-                self.told = True
-                return throttled("Retry-After", "1")
-            return answer(self, method, path, query, body)
+            if "$skiptoken" in query and len(waits) == 2:
+                return throttled("Retry-After", "3")
+            return super().__call__(method, path, query, body)
 
-    run = collect(bills, Once(served.pages, COLUMNS))
+    later = OnceLater(served.pages, COLUMNS)
+    later.refusals = served.refusals
+    run = collect(bills, later)
     assert not run.errors and run.results[0].rows == 3
+    assert waits == [1, 2, 3]
 
 
 def test_it_gives_up_in_the_end(bills: Bills, served: CostManagement) -> None:
@@ -110,24 +88,21 @@ def test_it_gives_up_in_the_end(bills: Bills, served: CostManagement) -> None:
     assert "again and again: HTTP 429" in run.errors[0].message and not run.results
 
 
-def test_expired_credentials_say_so_at_once(bills: Bills, served: CostManagement) -> None:
-    said = {
-        "error": {
-            "code": "ExpiredAuthenticationToken",
-            "message": "The access token expiry UTC time is earlier than current UTC time.",
-        }
-    }
-    served.refusals = [(401, {"WWW-Authenticate": "Bearer"}, said)]
-    run = collect(bills, served)
-    assert "credentials have expired" in run.errors[0].message and (run.errors[0].fix or "").startswith("az login")
-    assert len(served.asked) == 1
-
-
-def test_what_is_not_allowed_and_what_is_unknown(bills: Bills, served: CostManagement) -> None:
-    served.refusals = [(403, {}, {"error": {"code": "RBACAccessDenied", "message": "The client does not have authorization."}})]
-    assert "not allowed" in collect(bills, served).errors[0].message
-    served.refusals = [(400, {}, {"error": {"code": "BadRequest", "message": "Invalid dataset grouping: 'Nonsense'"}})]
-    assert "Invalid dataset grouping" in collect(bills, served).errors[0].message
+@pytest.mark.parametrize(
+    ("status", "code", "message", "expected"),
+    [
+        (401, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time.", "have expired"),
+        (403, "RBACAccessDenied", "The client does not have authorization.", "not allowed"),
+        (400, "BadRequest", "Invalid dataset grouping: 'Nonsense'", "Invalid dataset grouping"),
+    ],
+)
+def test_a_refusal_is_said_at_once(
+    bills: Bills, served: CostManagement, status: int, code: str, message: str, expected: str
+) -> None:
+    served.refusals = [(status, {"WWW-Authenticate": "Bearer"}, {"error": {"code": code, "message": message}})]
+    (error,) = collect(bills, served).errors
+    assert expected in error.message and len(served.asked) == 1
+    assert status != 401 or (error.fix or "").startswith("az login")
 
 
 def test_unknown_columns_are_left_alone_and_rows_of_another_length_refused(bills: Bills, served: CostManagement) -> None:

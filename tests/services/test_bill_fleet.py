@@ -20,7 +20,7 @@ from tests.replay.bill_files import aws_cur
 from tests.replay.billing import Charge, charges
 from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 FROM, TO = "2026-03-10", "2026-03-12"
 

@@ -65,14 +65,15 @@ def test_corrections_replace_the_month(bills: Bills) -> None:
     assert bills.sums() == [(SOURCE, "2026-03", 6, pytest.approx(1.44), pytest.approx(1.44))]
 
 
-def test_throttling_is_waited_for(bills: Bills) -> None:
-    served = table()
+def test_throttling_is_waited_for(bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
+    served, waits = table(), list[float]()
+    monkeypatch.setattr("google.api_core.retry.retry_unary.time.sleep", waits.append)
     with serving(served) as url:
         tree = BigQueryTree(TABLE, ["2026-03"], max_gib=100, tell=lambda _: None, endpoint=url)
         tree.entries()
         served.refusals = [throttled(), throttled()]
         run = collect_bills(bills.store, [tree], "gcp")
-    assert not run.errors and run.results[0].rows == 5
+    assert not run.errors and run.results[0].rows == 5 and len(waits) == 2
 
 
 def test_an_expired_login_says_so_at_once(bills: Bills) -> None:

@@ -15,7 +15,7 @@ from gpucost.store.connection import Store
 from tests.unit.bills import Bills, csv_text, usage
 
 
-@pytest.mark.parametrize("after", [0.8, 2.0, *(pytest.param(late, marks=pytest.mark.slow) for late in (0.3, 1.2, 1.6, 2.5))])
+@pytest.mark.parametrize("after", [1.2, *(pytest.param(late, marks=pytest.mark.slow) for late in (0.3, 0.8, 1.6, 2.0, 2.5))])
 def test_killed_in_mid_load(tmp_path: Path, after: float) -> None:
     bills = Bills(tmp_path)
     first = [usage(hour, ResourceId=f"i-{machine:017x}") for machine in range(500) for hour in range(20)]

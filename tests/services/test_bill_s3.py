@@ -33,11 +33,11 @@ def endpoint() -> Iterator[str]:
         port = found.getsockname()[1]
     server = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(200):
+        for _ in range(1000):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
-            time.sleep(0.1)
+            time.sleep(0.02)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpucost.errors import DataError
-from tests.unit.bills import Bills, csv_text
+from tests.unit.bills import Bills, check_charges, csv_text
 
 SUB = "/subscriptions/11111111-aaaa-bbbb-cccc-000000000001"
 SET = f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-1-vmss"
@@ -75,123 +76,6 @@ def load(bills: Bills, rows: list[dict[str, str]], name: str = "cost.csv") -> li
     return bills.charges()
 
 
-def test_a_machine_of_a_scale_set_is_named_as_kubernetes_names_it(bills: Bills) -> None:
-    [charge] = load(bills, [row()])
-    assert (charge["kind"], charge["instance_key"], charge["instance_hours"]) == ("instance", KEY, 24.0)
-    assert (charge["instance_type"], charge["region"]) == ("Standard_NC24ads_A100_v4", "eastus")
-    assert charge["billed_cost"] == charge["effective_cost"] == Decimal("88.152")
-    assert (charge["charge_period_end"] - charge["charge_period_start"]).days == 1
-    assert charge["tags"] == {"aks-managed-poolName": "gpu"}
-
-
-def test_the_machine_of_a_row(bills: Bills) -> None:
-    told: list[tuple[str, str | None, str]] = [
-        (SET, "aks-gpu-1-vmss_12", f"{SET}/virtualMachines/12".lower()),
-        (SET, None, SET.lower()),
-        (SET, "flex-vm-7", f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachines/flex-vm-7".lower()),
-        (f"{SET}/virtualMachines/5", None, f"{SET}/virtualMachines/5".lower()),
-        (SET.replace("virtualMachineScaleSets/aks-gpu-1-vmss", "virtualMachines/VM-1"), "VM-1",
-         f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachines/vm-1".lower()),
-    ]  # fmt: skip
-    charges = load(
-        bills, [row(ResourceId=resource, AdditionalInfo=json.dumps(INFO | {"VMName": vm})) for resource, vm, _ in told]
-    )
-    assert [charge["instance_key"] for charge in charges] == [key for _, _, key in told]
-
-
-def test_rows_that_name_only_the_scale_set_are_told_of(bills: Bills) -> None:
-    run = bills.load(bills.write("cost.csv", csv_text([row(AdditionalInfo="")])), provider="azure")
-    assert [finding.code for finding in run.findings] == ["scale_set"]
-
-
-@pytest.mark.parametrize("text", ['"VMName": "aks-gpu-1-vmss_3", "UsageType": "ComputeHR"', '{"VMName":"aks-gpu-1-vmss_3"}'])
-def test_additional_info_and_tags_come_with_and_without_braces(bills: Bills, text: str) -> None:
-    [charge] = load(bills, [row(AdditionalInfo=text, Tags='"team": "nlp","cost center": "7"')])
-    assert charge["instance_key"] == KEY
-    assert charge["tags"] == {"team": "nlp", "cost center": "7"}
-
-
-@pytest.mark.parametrize(
-    "day",
-    [
-        "3/5/2026",
-        "2026-03-05T00:00:00Z",
-        "05.03.2026",
-        *(pytest.param(day, marks=pytest.mark.slow) for day in ("03/05/2026", "2026-03-05", "2026-03-05 00:00:00", "20260305")),
-    ],
-)
-def test_days_are_written_in_many_ways(bills: Bills, day: str) -> None:
-    [charge] = load(bills, [row(Date=day)])
-    assert f"{charge['charge_period_start']:%Y-%m-%d}" == "2026-03-05"
-
-
-def test_a_day_that_is_none_is_refused_with_its_row(bills: Bills) -> None:
-    run = bills.load(
-        bills.write("cost.csv", csv_text([row(), row(Date="31/12/2026", BillingPeriodStartDate="")])), provider="azure"
-    )
-    assert "row 2: the start of the charge" in run.errors[0].message
-
-
-@pytest.mark.parametrize(
-    ("text", "cost"), [("1234,5", "1234.5"), ("1.234,56", "1234.56"), ("1,234.56", "1234.56"), ("1E-05", "0.00001")]
-)
-def test_numbers_of_any_language(bills: Bills, text: str, cost: str) -> None:
-    [charge] = load(bills, [row(CostInBillingCurrency=text)])
-    assert charge["billed_cost"] == Decimal(cost)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        lambda name: name[0].lower() + name[1:],
-        str.upper,
-        lambda name: f"Irgendein Wort ({name})",
-        {"CostInBillingCurrency": "PreTaxCost", "Date": "UsageDateTime", "ResourceId": "InstanceId", "Quantity": "UsageQuantity",
-         "BillingCurrencyCode": "Currency", "SubscriptionId": "SubscriptionGuid"}.get,
-        {"CostInBillingCurrency": "costInBillingCurrency", "Date": "date", "BillingCurrencyCode": "billingCurrency"}.get,
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("mark", [pytest.param("", marks=pytest.mark.slow), "\ufeff"])
-def test_columns_of_every_agreement_case_and_language(bills: Bills, names: Any, mark: str) -> None:
-    renamed = {names(name) or name: value for name, value in row().items()}
-    run = bills.load(bills.write("cost.csv", mark + csv_text([renamed])), provider="azure")
-    assert not run.errors, run.errors
-    [charge] = bills.charges()
-    assert (charge["instance_key"], charge["billed_cost"], charge["billing_currency"]) == (KEY, Decimal("88.152"), "USD")
-    assert charge["sub_account_id"] == SUB.rpartition("/")[2]
-
-
-def test_the_period_is_the_billing_period_or_the_days_month(bills: Bills) -> None:
-    charges = load(bills, [row(Date="02/28/2026"), row(Date="02/27/2026", BillingPeriodStartDate="", BillingPeriodEndDate="")])
-    assert [charge["billing_period"] for charge in sorted(charges, key=lambda one: one["source_row"])] == ["2026-03", "2026-02"]
-
-
-def test_kinds_of_charges(bills: Bills) -> None:
-    charges = load(
-        bills,
-        [
-            row(MeterCategory="Storage", MeterName="P30 Disks", UnitOfMeasure="1/Month"),
-            row(MeterCategory="Bandwidth", MeterName="Data Transfer Out", UnitOfMeasure="1 GB"),
-            row(MeterCategory="Load Balancer", UnitOfMeasure="1 Hour"),
-            row(MeterCategory="Virtual Machines Licenses", MeterName="2 vCPU VM License"),
-            row(MeterName="NC24ads A100 v4 Spot"),
-            row(MeterName="low", PricingModel="Spot"),
-            row(ChargeType="Refund", CostInBillingCurrency="-5"),
-            row(ChargeType="Tax", CostInBillingCurrency="5"),
-            row(MeterCategory="Microsoft Support", ChargeType="Purchase"),
-            row(MeterCategory="Azure Monitor", ResourceId=f"{SUB}/x/y/z", AdditionalInfo=""),
-            row(
-                ResourceId=f"{SUB}/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c"
-            ),
-            row(ResourceId=f"{SUB}/rsid2", MeterCategory="Virtuelle Computer"),
-        ],
-    )
-    kinds = "storage network network instance instance instance refund tax support other reserved_unused instance"
-    assert [charge["kind"] for charge in charges] == kinds.split()
-    assert [charge["instance_hours"] for charge in charges[:6]] == [None, None, None, None, 24.0, 24.0]
-    assert [charge["pricing_category"] for charge in charges[3:6]] == ["Standard", "Dynamic", "Dynamic"]
-
-
 def amortized() -> list[dict[str, str]]:
     return [
         row(CostInBillingCurrency="40", **COVERED),
@@ -209,25 +93,144 @@ def actual() -> list[dict[str, str]]:
     ]
 
 
-def test_amortized_cost_is_effective_and_commitments_are_not_billed(bills: Bills) -> None:
-    charges = load(bills, amortized())
-    assert {charge["format"] for charge in charges} == {"azure-amortized"}
-    assert [charge["effective_cost"] for charge in charges] == [40, 88, 10, 2]
-    assert [charge["billed_cost"] for charge in charges] == [0, 88, 0, 0]
-    assert [charge["kind"] for charge in charges] == ["instance", "instance", "commitment_unused", "commitment_unused"]
-    assert [charge["cost_cause"] for charge in charges] == ["covered_usage", "same", "commitment_unused", "commitment_unused"]
-    assert [charge["commitment_discount_id"] for charge in charges] == ["ri-1", None, "ri-1", "sp-1"]
-    assert [charge["commitment_discount_type"] for charge in charges] == ["Reservation", None, "Reservation", "Savings Plan"]
+def named(resource: str, vm: str | None) -> dict[str, str]:
+    return row(ResourceId=resource, AdditionalInfo=json.dumps(INFO | {"VMName": vm}))
 
 
-def test_actual_cost_alone_prices_no_covered_machine(bills: Bills) -> None:
-    run = bills.load(bills.write("cost.csv", csv_text(actual())), provider="azure")
-    assert [finding.code for finding in run.findings] == ["actual_only"]
-    charges = bills.charges()
-    assert {charge["format"] for charge in charges} == {"azure-actual"}
-    assert [charge["cost_cause"] for charge in charges] == ["zero_unexplained", "same", "same"]
-    assert [charge["kind"] for charge in charges] == ["instance", "instance", "commitment_fee"]
-    assert [charge["effective_cost"] for charge in charges] == [0, 88, 365]
+def renamed(names: Any) -> list[dict[str, str]]:
+    return [{names(name) or name: value for name, value in row().items()}]
+
+
+OTHER_NAMES: list[Any] = [
+    lambda name: name[0].lower() + name[1:],
+    str.upper,
+    lambda name: f"Irgendein Wort ({name})",
+    {"CostInBillingCurrency": "PreTaxCost", "Date": "UsageDateTime", "ResourceId": "InstanceId", "Quantity": "UsageQuantity",
+     "BillingCurrencyCode": "Currency", "SubscriptionId": "SubscriptionGuid"}.get,
+    {"CostInBillingCurrency": "costInBillingCurrency", "Date": "date", "BillingCurrencyCode": "billingCurrency"}.get,
+]  # fmt: skip
+FLEXIBLE = f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachines/"
+KEPT_FREE = f"{SUB}/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c"
+NUMBERS = {"1234,5": "1234.5", "1.234,56": "1234.56", "1,234.56": "1234.56", "1E-05": "0.00001"}
+DAYS = ["3/5/2026", "2026-03-05T00:00:00Z", "05.03.2026", "03/05/2026", "2026-03-05", "2026-03-05 00:00:00", "20260305"]
+KINDS = "storage network network instance instance instance refund tax support other reserved_unused instance"
+FIFTH = datetime(2026, 3, 5, tzinfo=UTC).replace(tzinfo=None)
+TAGS = '"team": "nlp","cost center": "7"'
+#: Rows of a file, and what their charges say; of costs as text.
+CASES: dict[str, tuple[list[dict[str, str]], dict[str, list[Any]]]] = {
+    "a machine of a scale set is named as Kubernetes names it": (
+        [row()],
+        {"kind": ["instance"], "instance_key": [KEY], "instance_hours": [24.0], "instance_type": ["Standard_NC24ads_A100_v4"],
+         "region": ["eastus"], "billed_cost": ["88.152"], "effective_cost": ["88.152"], "tags": [{"aks-managed-poolName": "gpu"}],
+         "charge_period_start": [FIFTH], "charge_period_end": [FIFTH + timedelta(days=1)], "format": ["azure-cost"]},
+    ),
+    "the machine of a row": (
+        [named(SET, "aks-gpu-1-vmss_12"), named(SET, None), named(SET, "flex-vm-7"), named(f"{SET}/virtualMachines/5", None),
+         named(f"{FLEXIBLE}VM-1", "VM-1")],
+        {"instance_key": [f"{SET}/virtualMachines/12".lower(), SET.lower(), f"{FLEXIBLE}flex-vm-7".lower(),
+                          f"{SET}/virtualMachines/5".lower(), f"{FLEXIBLE}vm-1".lower()]},
+    ),
+    "additional info and tags come with and without braces": (
+        [row(AdditionalInfo=text, Tags=TAGS)
+         for text in ('"VMName": "aks-gpu-1-vmss_3", "UsageType": "ComputeHR"', '{"VMName":"aks-gpu-1-vmss_3"}')],
+        {"instance_key": [KEY] * 2, "tags": [{"team": "nlp", "cost center": "7"}] * 2},
+    ),
+    # how days are written is found out for each file
+    **{f"days in many ways: {day}": ([row(Date=day)], {"charge_period_start": [FIFTH]}) for day in DAYS},
+    **{
+        f"numbers of any language: {text}": ([row(CostInBillingCurrency=text)], {"billed_cost": [cost]})
+        for text, cost in NUMBERS.items()
+    },
+    **{
+        f"columns of every agreement, case and language: {number}": (
+            renamed(names),
+            {"instance_key": [KEY], "billed_cost": ["88.152"], "billing_currency": ["USD"],
+             "sub_account_id": [SUB.rpartition("/")[2]]},
+        )
+        for number, names in enumerate(OTHER_NAMES)
+    },
+    "the period is the billing period or the day's month": (
+        [row(Date="02/28/2026"), row(Date="02/27/2026", BillingPeriodStartDate="", BillingPeriodEndDate="")],
+        {"billing_period": ["2026-03", "2026-02"]},
+    ),
+    "kinds of charges": (
+        [row(MeterCategory="Storage", MeterName="P30 Disks", UnitOfMeasure="1/Month"),
+         row(MeterCategory="Bandwidth", MeterName="Data Transfer Out", UnitOfMeasure="1 GB"),
+         row(MeterCategory="Load Balancer", UnitOfMeasure="1 Hour"),
+         row(MeterCategory="Virtual Machines Licenses", MeterName="2 vCPU VM License"),
+         row(MeterName="NC24ads A100 v4 Spot"), row(MeterName="low", PricingModel="Spot"),
+         row(ChargeType="Refund", CostInBillingCurrency="-5"), row(ChargeType="Tax", CostInBillingCurrency="5"),
+         row(MeterCategory="Microsoft Support", ChargeType="Purchase"),
+         row(MeterCategory="Azure Monitor", ResourceId=f"{SUB}/x/y/z", AdditionalInfo=""), row(ResourceId=KEPT_FREE),
+         row(ResourceId=f"{SUB}/rsid2", MeterCategory="Virtuelle Computer")],
+        {"kind": KINDS.split(),
+         "instance_hours": [None] * 4 + [24.0] * 2 + [None] * 5 + [24.0]}
+    ),
+    "a license that is free is free": (
+        [row(), row(MeterCategory="Virtual Machines Licenses", MeterName="24 vCPU VM License", CostInBillingCurrency="0")],
+        {"cost_cause": ["same", "same"]},
+    ),
+    "amortized cost is effective, and commitments are not billed": (
+        amortized(),
+        {"format": ["azure-amortized"] * 4, "effective_cost": ["40", "88", "10", "2"], "billed_cost": ["0", "88", "0", "0"],
+         "kind": ["instance", "instance", "commitment_unused", "commitment_unused"],
+         "cost_cause": ["covered_usage", "same", "commitment_unused", "commitment_unused"],
+         "commitment_discount_id": ["ri-1", None, "ri-1", "sp-1"],
+         "commitment_discount_type": ["Reservation", None, "Reservation", "Savings Plan"]},
+    ),
+    "actual cost alone prices no covered machine": (
+        actual(),
+        {"format": ["azure-actual"] * 3, "cost_cause": ["zero_unexplained", "same", "same"], "effective_cost": ["0", "88", "365"],
+         "kind": ["instance", "instance", "commitment_fee"]},
+    ),
+    "a row without cost": ([row(CostInBillingCurrency="", MeterCategory="Storage")], {"billed_cost": ["0"]}),
+}  # fmt: skip
+Loaded = tuple[set[str], dict[str, list[dict[str, Any]]]]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """Each case in a file and a billing account of its own: what is said of them, and their charges."""
+    bills = Bills(tmp_path_factory.mktemp("bills"))
+    paths = []
+    for number, (rows, _) in enumerate(CASES.values(), 1):
+        own = [
+            {name: str(number) if value == "4711" else value.replace("00000001", f"{number:08}") for name, value in one.items()}
+            for one in rows
+        ]
+        mark = "\ufeff" if number % 2 else ""
+        paths.append(bills.write(f"{number}/cost.csv", mark + csv_text(own)))
+    run = bills.load(*paths, provider="azure")
+    assert not run.errors, run.errors
+    charges: dict[str, list[dict[str, Any]]] = {str(path): [] for path in paths}
+    for charge in bills.charges():
+        number = int(Path(charge["source_file"]).parent.name)
+        names = ("instance_key", "sub_account_id")
+        alike = {name: charge[name] and charge[name].replace(f"{number:08}", "00000001") for name in names}
+        charges[charge["source_file"]].append(charge | alike)
+    return {finding.code for finding in run.findings}, dict(zip(CASES, charges.values(), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
+    check_charges(loaded[1][name], CASES[name][1])
+    if name == "kinds of charges":
+        assert [charge["pricing_category"] for charge in loaded[1][name][3:6]] == ["Standard", "Dynamic", "Dynamic"]
+
+
+def test_what_is_odd_is_told(loaded: Loaded) -> None:
+    """Rows that name only a scale set, or have no cost, and actual cost without amortized cost."""
+    assert loaded[0] == {"scale_set", "no_cost", "actual_only"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [({"Date": "31/12/2026", "BillingPeriodStartDate": ""}, "row 2: the start of the charge"),
+     ({"CostInBillingCurrency": "n/a"}, "row 2: the billed cost")],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_its_row(bills: Bills, changed: dict[str, str], message: str) -> None:
+    run = bills.load(bills.write("cost.csv", csv_text([row(), row(**changed)])), provider="azure")
+    assert message in run.errors[0].message
 
 
 @pytest.mark.parametrize(
@@ -343,21 +346,6 @@ def test_an_empty_answer_says_so(bills: Bills) -> None:
     empty = {"properties": {"columns": [{"name": "Cost"}, {"name": "UsageDate"}], "rows": []}}
     run = bills.load(bills.write("answer.json", json.dumps(empty)), provider="azure")
     assert isinstance(run.errors[0], DataError) and "without rows" in run.errors[0].message
-
-
-def test_a_row_without_cost_is_told_of(bills: Bills) -> None:
-    run = bills.load(
-        bills.write("cost.csv", csv_text([row(CostInBillingCurrency="", MeterCategory="Storage")])), provider="azure"
-    )
-    assert [finding.code for finding in run.findings] == ["no_cost"]
-    run = bills.load(bills.write("bad.csv", csv_text([row(CostInBillingCurrency="n/a")])), provider="azure")
-    assert "the billed cost" in run.errors[0].message
-
-
-def test_a_licence_that_is_free_is_free(bills: Bills) -> None:
-    licence = row(MeterCategory="Virtual Machines Licenses", MeterName="24 vCPU VM License", CostInBillingCurrency="0")
-    assert not bills.load(bills.write("a.csv", csv_text([row(), licence])), provider="azure").errors
-    assert [charge["cost_cause"] for charge in bills.charges()] == ["same", "same"]
 
 
 def test_dollars_are_not_taken_for_the_currency_that_stands_beside_them(bills: Bills) -> None:

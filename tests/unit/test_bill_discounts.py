@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,116 @@ import pytest
 from gpucost import price
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config
-from tests.unit.bills import Bills, usage
+from tests.unit.bills import Bills, csv_text, own_rows, own_text, usage
 
-SP_ARN = "arn:aws:savingsplans::111122223333:savingsplan/aaaa"
-RI_ARN = "arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb"
-OTHER = "999988887777"
+PAYER, USER, OTHER = "111122223333", "444455556666", "999988887777"
+SP_ARN = f"arn:aws:savingsplans::{PAYER}:savingsplan/aaaa"
+RI_ARN = f"arn:aws:ec2:us-east-1:{PAYER}:reserved-instances/bbbb"
 A, B, C = "i-0aaa", "i-0bbb", "i-0ccc"
 MONTH = {"UsageStartDate": "2026-03-01T00:00:00Z", "UsageEndDate": "2026-04-01T00:00:00Z"}
+NET = "lineItem/NetUnblendedCost"
+Row = dict[str, str]
 
 
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
+@dataclass(frozen=True)
+class Case:
+    """The rows of a payer's bill; what a machine's hour costs, what of that discounts took off, its price where it differs.
+
+    `rest` is what of the discounts no machine's hour holds, `total` what all charges cost.
+    """
+
+    rows: list[Row]
+    costs: Mapping[tuple[str, int], tuple[float, ...]]
+    rest: str | None = None
+    total: str | None = None
+    spread: bool = True
+    sharing: str = "as_billed"
 
 
-def machine(hour: int = 10, key: str = A, cost: str = "30", **more: str) -> dict[str, str]:
+class Priced:
+    """All cases in one store, each with accounts and machines of its own; those with net columns are loaded by themselves."""
+
+    def __init__(self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str] | None = None) -> None:
+        self.numbers = {name: number for number, name in enumerate(cases)}
+        self.bills = Bills(folder)
+        files: dict[str, list[Row]] = {"plain.csv": [], "net.csv": []}
+        self.places: dict[str, str] = {}
+        for name, case in cases.items():
+            file = "net.csv" if any("/Net" in column for row in case.rows for column in row) else "plain.csv"
+            self.places[name] = f"{file}:{len(files[file])}"
+            files[file] += own_rows(case.rows, self.numbers[name])
+        for file, rows in files.items():
+            run = self.bills.load(self.bills.write(file, csv_text(rows))) if rows else None
+            assert run is None or not run.errors, run
+        self._hours: dict[tuple[bool, str], dict[str, Any]] = {}
+        with self.bills.store.write() as con:
+            for name, machine_id in (nodes or {}).items():
+                con.execute(
+                    "INSERT INTO nodes (node_id, cluster, node, machine_id, up_from_ms, up_to_ms, provider, capacity_type, "
+                    "gpu_count) VALUES (1, 'prod', 'n', $1, 0, 9e15, 'aws', 'unknown', 8)",
+                    [self.own(name, machine_id)],
+                )
+            for spread, sharing in {(case.spread, case.sharing): None for case in cases.values()}:
+                prices: Any = {"commitment_sharing": sharing}
+                price.stage(con, Config(bills=BillSettings(spread_discounts=spread), prices=prices))
+                self._hours[spread, sharing] = {
+                    what: con.execute(sql).fetchall()
+                    for what, sql in {
+                        "hours": "SELECT instance_key, hour(epoch_ms(from_ms)), sum(effective_cost), sum(discount_cost), "
+                        "sum(instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL ORDER BY ALL",
+                        "totals": "SELECT billing_account_id, sum(effective_cost), "
+                        "coalesce(sum(effective_cost) FILTER (kind = 'discount'), 0) FROM bill_rows GROUP BY ALL",
+                        "pools": "SELECT instance_key, capacity_type, is_unexplained, pool FROM billed_hours",
+                        "rates": "SELECT commitment, discounted_cost, discount_cost, rows, first_rows FROM discount_rates",
+                        "nodes": "SELECT instance_key, node_id FROM billed_nodes",
+                    }.items()
+                }
+        self.cases = cases
+
+    def own(self, name: str, text: str) -> str:
+        """A name of accounts, machines or capacity reservations, as it is in a case."""
+        return own_text(text, self.numbers[name])
+
+    def answer(self, name: str, what: str) -> list[Any]:
+        case = self.cases[name]
+        return list(self._hours[case.spread, case.sharing][what])
+
+    def costs(self, name: str) -> dict[tuple[str, int], tuple[float, ...]]:
+        """By machine and hour, as named in the case: what it costs, what of that discounts took off, its hours and its price."""
+        end = f"{self.numbers[name]:03x}"
+        return {
+            (key.removesuffix(end), hour): tuple(float(round(value or 0, 9)) for value in values)
+            for key, hour, *values in self.answer(name, "hours")
+            if key[6:] == end
+        }
+
+    def totals(self, name: str) -> tuple[Decimal, Decimal]:
+        """The effective cost of all charges, and of the discounts that no machine's hour holds."""
+        [(total, discounts)] = [row[1:] for row in self.answer(name, "totals") if row[0] == self.own(name, PAYER)]
+        return total, discounts - Decimal(str(sum(values[1] for values in self.costs(name).values())))
+
+    def charges(self, name: str) -> list[dict[str, Any]]:
+        return [charge for charge in self.bills.charges() if charge["billing_account_id"] == self.own(name, PAYER)]
+
+    def check(self, name: str) -> None:
+        case = self.cases[name]
+        costs = {key: (cost, off, 1, price[0] if price else cost) for key, (cost, off, *price) in case.costs.items()}
+        assert self.costs(name) == costs
+        if case.rest is not None:
+            assert self.totals(name)[1] == Decimal(case.rest)
+        if case.total is not None:
+            assert self.totals(name)[0] == Decimal(case.total)
+
+
+def machine(hour: int = 10, key: str = A, cost: str = "30", **more: str) -> Row:
     return usage(hour, ResourceId=key, UnblendedCost=cost, **more)
 
 
-def edp(cost: str, hour: int = 10, **more: str) -> dict[str, str]:
+def edp(cost: str, hour: int = 10, **more: str) -> Row:
     return usage(hour, **({"LineItemType": "EdpDiscount", "UnblendedCost": cost, "ResourceId": ""} | more))
 
 
-def covered(hour: int, key: str, cost: str, **more: str) -> list[dict[str, str]]:
+def covered(hour: int, key: str, cost: str, **more: str) -> list[Row]:
     """An hour that a savings plan covers: at the plan's cost, and what takes its list price back."""
     plan = {"savingsPlan/SavingsPlanARN": SP_ARN}
     rate = plan | {"savingsPlan/SavingsPlanEffectiveCost": cost}
@@ -44,222 +132,49 @@ def covered(hour: int, key: str, cost: str, **more: str) -> list[dict[str, str]]
     ]
 
 
-def plan_fee(hour: int, committed: str, used: str, **more: str) -> dict[str, str]:
-    told = {
+def plan_fee(hour: int, committed: str, used: str, **more: str) -> Row:
+    fee = {
         "LineItemType": "SavingsPlanRecurringFee",
         "ProductCode": "ComputeSavingsPlans",
         "UsageType": "ComputeSP:1yrNoUpfront",
-        "UsageAccountId": "111122223333",
+        "UsageAccountId": PAYER,
         "ResourceId": SP_ARN,
         "UnblendedCost": committed,
         "savingsPlan/SavingsPlanARN": SP_ARN,
         "savingsPlan/TotalCommitmentToDate": committed,
         "savingsPlan/UsedCommitment": used,
     }
-    return usage(hour, **(told | more))
+    return usage(hour, **(fee | more))
 
 
-def priced(bills: Bills, *rows: Mapping[str, str], spread: bool = True, sharing: str = "as_billed") -> dict[tuple[str, int], Any]:
-    """By machine and hour: what it costs, what of that discounts took off, its hours and its price."""
-    bills.aws([*rows])
-    config = Config(bills=BillSettings(spread_discounts=spread), prices={"commitment_sharing": sharing})  # type: ignore[arg-type]
-    with bills.store.write() as con:
-        price.stage(con, config)
-        found = con.execute(
-            "SELECT instance_key, hour(epoch_ms(from_ms)), sum(effective_cost), sum(discount_cost), sum(instance_hours), "
-            "max(price_per_hour) FROM billed_hours GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-    return {(key, hour): tuple(float(round(value or 0, 9)) for value in values) for key, hour, *values in found}
+TRAFFIC = {"UsageType": "USE1-DataTransfer-Out-Bytes", "unit": "GB"}
+VOLUME = {"UsageType": "EBS:VolumeUsage.gp3", "unit": "GB-Mo", "ResourceId": "vol-1"}
+PLAN_FEE = {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrNoUpfront"}
+RESERVATION = {"reservation/ReservationARN": RI_ARN}
+CLUSTER = {"ProductCode": "AmazonEKS", "UsageType": "USE1-AmazonEKS-Hours:perCluster"}
+GATEWAY = {"UsageType": "USE1-NatGateway-Hours"}
+G5 = {"UsageType": "BoxUsage:g5.xlarge"}
+OF_PAYER = {"UsageAccountId": PAYER}
+STORAGE = {"ProductCode": "AmazonS3", "UsageType": "TimedStorage-ByteHrs", "ResourceId": "bucket"}
+NET_PLAN = {"savingsPlan/SavingsPlanEffectiveCost": "20", "savingsPlan/NetSavingsPlanEffectiveCost": "18"}
 
 
-def totals(bills: Bills) -> tuple[Decimal, Decimal]:
-    """The effective cost of all charges, and of the discounts that no machine's hour holds."""
-    (row,) = bills.store.query(
-        "SELECT sum(effective_cost), coalesce(sum(effective_cost) FILTER (kind = 'discount'), 0) "
-        "- (SELECT coalesce(sum(discount_cost), 0) FROM billed_hours) FROM bill_rows"
-    )[1]
-    return row[0], row[1]
-
-
-def test_a_discount_on_a_machine_lowers_that_machine_in_that_hour(bills: Bills) -> None:
-    found = priced(bills, machine(10), machine(11), machine(10, B), edp("-3", 10, ResourceId=A))
-    assert found == {(A, 10): (27, -3, 1, 27), (A, 11): (30, 0, 1, 30), (B, 10): (30, 0, 1, 30)}
-
-
-def test_a_months_discount_on_a_machine_is_over_its_hours_by_cost(bills: Bills) -> None:
-    found = priced(bills, machine(10), machine(11, cost="60"), machine(10, B), edp("-9", ResourceId=A, **MONTH))
-    assert found == {(A, 10): (27, -3, 1, 27), (A, 11): (54, -6, 1, 54), (B, 10): (30, 0, 1, 30)}
-
-
-def test_a_discount_on_a_machines_traffic_or_on_a_volume_is_none_on_the_machine(bills: Bills) -> None:
-    traffic = {"UsageType": "USE1-DataTransfer-Out-Bytes", "unit": "GB"}
-    volume = {"UsageType": "EBS:VolumeUsage.gp3", "unit": "GB-Mo", "ResourceId": "vol-1"}
-    rows = [machine(10), machine(10, cost="5", **traffic), usage(10, UnblendedCost="8", **volume)]
-    found = priced(bills, *rows, edp("-0.5", ResourceId=A, **traffic), edp("-0.8", **volume))
-    assert found == {(A, 10): (30, 0, 1, 30)}
-    assert totals(bills)[1] == Decimal("-1.3")
-
-
-@pytest.mark.parametrize("where", ["savingsPlan/SavingsPlanARN", pytest.param("ResourceId", marks=pytest.mark.slow)])
-def test_a_discount_on_a_plans_fee_lowers_all_that_its_arn_covers_in_any_account_the_unused_part_alike(
-    bills: Bills, where: str
-) -> None:
-    fee = {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrNoUpfront", "UsageAccountId": "111122223333"}
-    found = priced(
-        bills,
-        *covered(10, A, "20"),
-        *covered(10, B, "10", UsageAccountId=OTHER),
-        machine(10, C),
-        plan_fee(10, "40", "30"),
-        edp("-4", 10, **(fee | {where: SP_ARN})),
-        spread=False,
-    )
-    assert found == {(A, 10): (18, -2, 1, 18), (B, 10): (9, -1, 1, 9), (C, 10): (30, 0, 1, 30)}
-    # the quarter that nothing used bears the rest
-    assert totals(bills) == (Decimal(66), Decimal(-1))
-    (rate,) = bills.store.query("SELECT commitment, discounted_cost, discount_cost, rows, first_rows FROM discount_rates")[1]
-    assert rate[:4] == (SP_ARN, 40, -4, 1) and [row.rpartition("/")[2] for row in rate[4]] == ["cur.csv:7"]
-
-
-def test_of_a_discount_on_an_upfront_fee_the_month_bears_its_part(bills: Bills) -> None:
-    reservation = {"reservation/ReservationARN": RI_ARN}
-    fee = machine(0, RI_ARN, "1200", LineItemType="Fee", **reservation)
-    hour = machine(10, A, "0", LineItemType="DiscountedUsage", **(reservation | {"reservation/EffectiveCost": "100"}))
-    found = priced(bills, fee, hour, edp("-120", **reservation))
-    assert found == {(A, 10): (90, -10, 1, 90)}
-    assert totals(bills)[1] == -110
-
-
-def test_other_discounts_are_spread_over_their_product_in_the_account(bills: Bills) -> None:
-    cluster = {"ProductCode": "AmazonEKS", "UsageType": "USE1-AmazonEKS-Hours:perCluster"}
-    rows = [
-        machine(10),
-        machine(11, B, "60"),
-        machine(10, C, UsageAccountId=OTHER),
-        usage(10, UnblendedCost="10", ResourceId="arn:aws:eks:x", **cluster),
-        edp("-9", UsageType="", **MONTH),
-    ]
-    assert priced(bills, *rows) == {(A, 10): (27, -3, 1, 27), (B, 11): (54, -6, 1, 54), (C, 10): (30, 0, 1, 30)}
-    assert totals(bills)[1] == 0
-
-
-def test_spread_discounts_can_be_left_off(bills: Bills) -> None:
-    found = priced(bills, machine(10), edp("-3", UsageType="", **MONTH), edp("-1", ResourceId=A), spread=False)
-    assert found == {(A, 10): (29, -1, 1, 29)}
-    assert totals(bills)[1] == -3
-
-
-def test_a_discount_of_one_kind_of_usage_is_spread_over_that(bills: Bills) -> None:
-    gateway = {"UsageType": "USE1-NatGateway-Hours", "ResourceId": "arn:aws:ec2:nat"}
-    other = {"UsageType": "BoxUsage:g5.xlarge"}
-    found = priced(
-        bills,
-        machine(10),
-        machine(10, B, "10", **other),
-        usage(10, UnblendedCost="4", **gateway),
-        edp("-4", LineItemType="BundledDiscount", UsageType="USE1-NatGateway-Hours"),
-        edp("-2", LineItemType="PrivateRateDiscount", **other),
-    )
-    assert found == {(A, 10): (30, 0, 1, 30), (B, 10): (8, -2, 1, 8)}
-    assert totals(bills)[1] == -4
-
-
-def test_a_discount_in_the_payers_account_is_spread_over_the_product_in_all(bills: Bills) -> None:
-    """One row a month in the management account, whose usage is in its members."""
-    found = priced(bills, machine(10), machine(10, C, UsageAccountId=OTHER), edp("-6", UsageAccountId="111122223333", **MONTH))
-    assert found == {(A, 10): (27, -3, 1, 27), (C, 10): (27, -3, 1, 27)}
-
-
-def test_a_discount_without_a_type_in_the_payers_account_is_of_all_accounts_the_payers_usage_alike(bills: Bills) -> None:
-    payer = {"UsageAccountId": "111122223333"}
-    rows = [machine(10, A, "100", **payer), machine(10, B, "900")]
-    assert priced(bills, *rows, edp("-100", UsageType="", **payer)) == {(A, 10): (90, -10, 1, 90), (B, 10): (810, -90, 1, 810)}
-
-
-def test_where_each_account_has_its_own_discount_so_has_the_payers(bills: Bills) -> None:
-    payer = {"UsageAccountId": "111122223333"}
-    rows = [machine(10, A, "100", **payer), machine(10, B, "900"), edp("-20", UsageType="", **payer), edp("-90", UsageType="")]
-    assert priced(bills, *rows) == {(A, 10): (80, -20, 1, 80), (B, 10): (810, -90, 1, 810)}
-
-
-def test_a_discount_that_names_no_product_is_spread_over_its_account(bills: Bills) -> None:
-    nothing = {"ProductCode": "", "UsageType": ""}
-    storage = {"ProductCode": "AmazonS3", "UsageType": "TimedStorage-ByteHrs", "ResourceId": "bucket"}
-    rows = [machine(10), machine(10, C, UsageAccountId=OTHER), usage(10, UnblendedCost="10", **storage)]
-    assert priced(bills, *rows, edp("-4", **nothing)) == {(A, 10): (27, -3, 1, 27), (C, 10): (30, 0, 1, 30)}
-    assert totals(bills)[1] == -1
-
-
-def test_a_discount_of_what_is_not_in_the_bill_lowers_nothing(bills: Bills) -> None:
-    found = priced(bills, machine(10), edp("-3", ProductCode="AmazonRDS", UsageType=""))
-    assert found == {(A, 10): (30, 0, 1, 30)}
-
-
-NET = "lineItem/NetUnblendedCost"
-
-
-def test_net_costs_have_the_discount_already(bills: Bills) -> None:
-    rows = [machine(10, **{NET: "27"}), edp("-3", ResourceId=A, **{NET: "0"}), edp("-3", UsageType="", **{NET: ""})]
-    assert priced(bills, *rows) == {(A, 10): (27, 0, 1, 27)}
-
-
-def test_per_row_either_the_net_cost_or_the_discount_counts(bills: Bills) -> None:
-    found = priced(bills, machine(10, **{NET: "27"}), machine(10, B, **{NET: ""}), edp("-6", UsageType="", **{NET: ""}))
-    assert found == {(A, 10): (27, 0, 1, 27), (B, 10): (27, -3, 1, 27)}
-    assert totals(bills) == (Decimal(54), Decimal(0))
-
-
-def test_what_nothing_used_of_a_plan_is_net_too(bills: Bills) -> None:
-    net = {"savingsPlan/SavingsPlanEffectiveCost": "20", "savingsPlan/NetSavingsPlanEffectiveCost": "18"}
-    bills.aws([machine(10, LineItemType="SavingsPlanCoveredUsage", **net), plan_fee(10, "40", "20", **{NET: "36"})])
-    assert [charge["effective_cost"] for charge in bills.charges()] == [18, 18]
-
-
-@pytest.mark.parametrize("blank", [pytest.param({}, marks=pytest.mark.slow), {NET: ""}])
-def test_a_plans_net_cost_has_the_discount_where_no_other_net_column_is_filled(bills: Bills, blank: dict[str, str]) -> None:
-    fee = {
-        "savingsPlan/RecurringCommitmentForBillingPeriod": "40",
-        "savingsPlan/NetRecurringCommitmentForBillingPeriod": "36",
-    }
-    rows = [
-        *covered(10, A, "20", **{"savingsPlan/NetSavingsPlanEffectiveCost": "18"}),
-        plan_fee(10, "40", "20", **fee),
-        edp("-4", ProductCode="ComputeSavingsPlans", UsageType="ComputeSP:1yrNoUpfront", ResourceId=SP_ARN, **blank),
-    ]
-    assert priced(bills, *rows) == {(A, 10): (18, 0, 1, 18)}
-    assert totals(bills) == (Decimal(36), Decimal(0))
-
-
-def test_a_reservations_net_cost_has_the_discount_too(bills: Bills) -> None:
-    reservation = {"reservation/ReservationARN": RI_ARN}
-    cost = {"reservation/EffectiveCost": "20", "reservation/NetEffectiveCost": "18"}
-    unused = {"reservation/UnusedRecurringFee": "20", "reservation/NetUnusedRecurringFee": "18"}
-    rows = [
-        machine(10, A, "0", LineItemType="DiscountedUsage", **(reservation | cost)),
-        machine(0, RI_ARN, "40", LineItemType="RIFee", **(reservation | unused)),
-        edp("-4", **reservation),
-    ]
-    assert priced(bills, *rows) == {(A, 10): (18, 0, 1, 18)}
-    assert totals(bills) == (Decimal(36), Decimal(0))
-
-
-def invoice(discount: str | None) -> list[dict[str, str]]:
+def invoice(discount: str | None) -> list[Row]:
     """Hours on demand, spot, under a plan and a reservation with parts unused; with 10 % off everything, told in two ways."""
-    reservation = {"reservation/ReservationARN": RI_ARN}
     rows = [
         *(machine(hour, A) for hour in range(8)),
         *(machine(hour, B, "7.77", UsageType="SpotUsage:p4d.24xlarge") for hour in range(8)),
         *(row for hour in range(8) for row in covered(hour, C, "19.19", UsageAccountId=OTHER)),
         *(plan_fee(hour, "25", "19.19") for hour in range(8)),
         *(
-            machine(hour, "i-0ddd", "0", LineItemType="DiscountedUsage", **(reservation | {"reservation/EffectiveCost": "11"}))
+            machine(hour, "i-0ddd", "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "11"}))
             for hour in range(8)
         ),
-        machine(0, RI_ARN, "99", LineItemType="RIFee", **(reservation | {"reservation/UnusedRecurringFee": "11"})),
+        machine(0, RI_ARN, "99", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "11"})),
     ]
     if discount is None:
         return rows
-    found = []
+    discounts = []
     for row in rows:
         cost = Decimal(row["lineItem/UnblendedCost"])
         if row["lineItem/LineItemType"] not in ("SavingsPlanCoveredUsage", "SavingsPlanNegation") and cost:
@@ -267,26 +182,137 @@ def invoice(discount: str | None) -> list[dict[str, str]]:
             if discount == "spread":
                 blank = ("savingsPlan/SavingsPlanARN", "reservation/ReservationARN", "lineItem/ResourceId", "lineItem/UsageType")
                 taken |= dict.fromkeys(blank, "")
-            found.append(taken)
-    return rows + found
+            discounts.append(taken)
+    return rows + discounts
 
 
-@pytest.mark.parametrize(
-    ("sharing", "discount"),
-    [
-        ("pooled", "by resource"),
-        ("as_billed", "spread"),
-        pytest.param("pooled", "spread", marks=pytest.mark.slow),
-        pytest.param("as_billed", "by resource", marks=pytest.mark.slow),
-    ],
-)
-def test_ten_percent_off_is_exactly_ten_percent_off(bills: Bills, tmp_path: Path, discount: str, sharing: str) -> None:
-    without = priced(bills, *invoice(None), sharing=sharing)
-    (tmp_path / "with").mkdir()
-    other = Bills(tmp_path / "with")
-    found = priced(other, *invoice(discount), sharing=sharing)
-    assert len(found) == 32
-    assert found == {key: pytest.approx((cost * 0.9, -cost / 10, 1, value * 0.9)) for key, (cost, _, _, value) in without.items()}
-    assert totals(other)[0] == totals(bills)[0] * Decimal("0.9")
+CASES = {
+    "on a machine lowers that machine in that hour": Case(
+        [machine(10), machine(11), machine(10, B), edp("-3", 10, ResourceId=A)],
+        {(A, 10): (27, -3), (A, 11): (30, 0), (B, 10): (30, 0)}
+    ),
+    "a month's on a machine is over its hours by cost": Case(
+        [machine(10), machine(11, cost="60"), machine(10, B), edp("-9", ResourceId=A, **MONTH)],
+        {(A, 10): (27, -3), (A, 11): (54, -6), (B, 10): (30, 0)},
+    ),
+    "on a machine's traffic or on a volume is none on the machine": Case(
+        [machine(10), machine(10, cost="5", **TRAFFIC), usage(10, UnblendedCost="8", **VOLUME),
+         edp("-0.5", ResourceId=A, **TRAFFIC), edp("-0.8", **VOLUME)],
+        {(A, 10): (30, 0)}, rest="-1.3",
+    ),
+    # in any account; the quarter that nothing used bears the rest
+    **{
+        f"on a plan's fee lowers all that its ARN covers: {where}": Case(
+            [*covered(10, A, "20"), *covered(10, B, "10", UsageAccountId=OTHER), machine(10, C), plan_fee(10, "40", "30"),
+             edp("-4", 10, **(PLAN_FEE | OF_PAYER | {where: SP_ARN}))],
+            {(A, 10): (18, -2), (B, 10): (9, -1), (C, 10): (30, 0)}, "-1", "66", spread=False,
+        )
+        for where in ("savingsPlan/SavingsPlanARN", "ResourceId")
+    },
+    "on an upfront fee: the month bears its part": Case(
+        [machine(0, RI_ARN, "1200", LineItemType="Fee", **RESERVATION),
+         machine(10, A, "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "100"})),
+         edp("-120", **RESERVATION)],
+        {(A, 10): (90, -10)}, rest="-110",
+    ),
+    "others are spread over their product in the account": Case(
+        [machine(10), machine(11, B, "60"), machine(10, C, UsageAccountId=OTHER),
+         usage(10, UnblendedCost="10", ResourceId="arn:aws:eks:x", **CLUSTER), edp("-9", UsageType="", **MONTH)],
+        {(A, 10): (27, -3), (B, 11): (54, -6), (C, 10): (30, 0)}, rest="0",
+    ),
+    "spreading can be left off": Case(
+        [machine(10), edp("-3", UsageType="", **MONTH), edp("-1", ResourceId=A)], {(A, 10): (29, -1)}, rest="-3", spread=False
+    ),
+    "of one kind of usage is spread over that": Case(
+        [machine(10), machine(10, B, "10", **G5), usage(10, UnblendedCost="4", ResourceId="arn:aws:ec2:nat", **GATEWAY),
+         edp("-4", LineItemType="BundledDiscount", **GATEWAY), edp("-2", LineItemType="PrivateRateDiscount", **G5)],
+        {(A, 10): (30, 0), (B, 10): (8, -2)}, rest="-4",
+    ),
+    # one row a month in the management account, whose usage is in its members
+    "in the payer's account is spread over the product in all": Case(
+        [machine(10), machine(10, C, UsageAccountId=OTHER), edp("-6", **OF_PAYER, **MONTH)],
+        {(A, 10): (27, -3), (C, 10): (27, -3)}
+    ),
+    "without a type in the payer's account is of all accounts, the payer's usage alike": Case(
+        [machine(10, A, "100", **OF_PAYER), machine(10, B, "900"), edp("-100", UsageType="", **OF_PAYER)],
+        {(A, 10): (90, -10), (B, 10): (810, -90)},
+    ),
+    "where each account has its own, so has the payer's": Case(
+        [machine(10, A, "100", **OF_PAYER), machine(10, B, "900"), edp("-20", UsageType="", **OF_PAYER),
+         edp("-90", UsageType="")],
+        {(A, 10): (80, -20), (B, 10): (810, -90)},
+    ),
+    "that names no product is spread over its account": Case(
+        [machine(10), machine(10, C, UsageAccountId=OTHER), usage(10, UnblendedCost="10", **STORAGE),
+         edp("-4", ProductCode="", UsageType="")],
+        {(A, 10): (27, -3), (C, 10): (30, 0)}, rest="-1",
+    ),
+    "of what is not in the bill lowers nothing": Case(
+        [machine(10), edp("-3", ProductCode="AmazonRDS", UsageType="")], {(A, 10): (30, 0)}
+    ),
+    "net costs have the discount already": Case(
+        [machine(10, **{NET: "27"}), edp("-3", ResourceId=A, **{NET: "0"}), edp("-3", UsageType="", **{NET: ""})],
+        {(A, 10): (27, 0)}
+    ),
+    "per row either the net cost or the discount counts": Case(
+        [machine(10, **{NET: "27"}), machine(10, B, **{NET: ""}), edp("-6", UsageType="", **{NET: ""})],
+        {(A, 10): (27, 0), (B, 10): (27, -3)}, "0", "54",
+    ),
+    "what nothing used of a plan is net too": Case(
+        [machine(10, LineItemType="SavingsPlanCoveredUsage", **NET_PLAN), plan_fee(10, "40", "20", **{NET: "36"})],
+        {(A, 10): (18, 0)}, total="36",
+    ),
+    "a plan's net cost has the discount where no other net column is filled": Case(
+        [*covered(10, A, "20", **{"savingsPlan/NetSavingsPlanEffectiveCost": "18"}),
+         plan_fee(10, "40", "20", **{"savingsPlan/RecurringCommitmentForBillingPeriod": "40",
+                                     "savingsPlan/NetRecurringCommitmentForBillingPeriod": "36"}),
+         edp("-4", ResourceId=SP_ARN, **PLAN_FEE)],
+        {(A, 10): (18, 0)}, "0", "36",
+    ),
+    "a reservation's net cost has the discount too": Case(
+        [machine(10, A, "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "20",
+                                                                              "reservation/NetEffectiveCost": "18"})),
+         machine(0, RI_ARN, "40", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "20",
+                                                                         "reservation/NetUnusedRecurringFee": "18"})),
+         edp("-4", **RESERVATION)],
+        {(A, 10): (18, 0)}, "0", "36",
+    ),
+}  # fmt: skip
+INVOICES = {
+    f"{discount or 'none'}, {sharing}": Case(invoice(discount), {}, sharing=sharing)
+    for discount in (None, "by resource", "spread")
+    for sharing in ("pooled", "as_billed")
+}
+
+
+@pytest.fixture(scope="module")
+def discounted(tmp_path_factory: pytest.TempPathFactory) -> Priced:
+    return Priced(tmp_path_factory.mktemp("bills"), CASES | INVOICES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_discount(discounted: Priced, name: str) -> None:
+    discounted.check(name)
+
+
+def test_a_rate_says_which_rows_it_is_of(discounted: Priced) -> None:
+    name = "on a plan's fee lowers all that its ARN covers: savingsPlan/SavingsPlanARN"
+    [rate] = [row for row in discounted.answer(name, "rates") if row[0] == discounted.own(name, SP_ARN)]
+    file, _, rows_before = discounted.places[name].partition(":")
+    assert rate[1:4] == (40, -4, 1) and [row.rpartition("/")[2] for row in rate[4]] == [f"{file}:{int(rows_before) + 7}"]
+
+
+@pytest.mark.parametrize("sharing", ["pooled", "as_billed"])
+@pytest.mark.parametrize("discount", ["by resource", "spread"])
+def test_ten_percent_off_is_exactly_ten_percent_off(discounted: Priced, discount: str, sharing: str) -> None:
+    name, bare = f"{discount}, {sharing}", f"none, {sharing}"
+    costs = discounted.costs(name)
+    assert len(costs) == 32
+    assert costs == {
+        key: pytest.approx((cost * 0.9, -cost / 10, 1, value * 0.9))
+        for key, (cost, _, _, value) in discounted.costs(bare).items()
+    }
+    total, rest = discounted.totals(name)
+    assert total == discounted.totals(bare)[0] * Decimal("0.9")
     # what is left of the discount is that of the unused parts
-    assert float(totals(other)[1]) == pytest.approx(-(8 * 5.81 + 11) / 10)
+    assert float(rest) == pytest.approx(-(8 * 5.81 + 11) / 10)

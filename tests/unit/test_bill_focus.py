@@ -19,56 +19,60 @@ def bills(tmp_path: Path) -> Bills:
     return Bills(tmp_path)
 
 
-def _load(bills: Bills, *rows: dict[str, str]) -> list[dict[str, Any]]:
-    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
-    assert not run.errors, run.errors
-    return bills.charges()
-
-
-def _one(bills: Bills, **changed: str) -> dict[str, Any]:
-    (charge,) = _load(bills, FOCUS_USAGE | changed)
-    return charge
-
-
-def test_a_gpu_clouds_machine(bills: Bills) -> None:
-    charge = _one(bills, SkuPriceDetails='{"InstanceType": "gpu-8x-h100"}', Tags='{"team": "ml"}')
-    assert (charge["provider"], charge["kind"], charge["instance_hours"]) == ("nimbus gpu cloud", "instance", 1.0)
-    assert (charge["instance_type"], charge["tags"], charge["billing_period"]) == ("gpu-8x-h100", {"team": "ml"}, "2026-03")
-
-
-def test_providers_by_their_names(bills: Bills) -> None:
-    names = {"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Google Cloud": "gcp", "Oracle": "oci"}
-    charges = _load(bills, *(FOCUS_USAGE | {"ProviderName": name, "ResourceId": name} for name in names))
-    assert {charge["resource_id"]: charge["provider"] for charge in charges} == names
-
-
-def test_the_provider_of_the_service_comes_first(bills: Bills) -> None:
-    assert _one(bills, ServiceProviderName="Google Cloud")["provider"] == "gcp"
-
-
-def test_what_a_row_is(bills: Bills) -> None:
-    told: list[tuple[str, str, dict[str, str]]] = [
+NAMES = {"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Google Cloud": "gcp", "Oracle": "oci"}
+MACHINES = {
+    "arn:aws:ec2:eu-west-1:2:instance/i-2d1026706d7e": "i-2d1026706d7e",
+    "i-0ABC": "i-0abc",
+    "//compute.googleapis.com/projects/p/zones/us-east1-b/instances/N": "p/us-east1-b/n",
+    "//compute.googleapis.com/projects/p/instances/n": "p/zone-1/n",
+    "/subscriptions/S/resourceGroups/R/providers/Microsoft.Compute/virtualMachines/V":
+        "/subscriptions/s/resourcegroups/r/providers/microsoft.compute/virtualmachines/v",
+    "vm-1": "vm-1",
+}  # fmt: skip
+COMMITTED = {"CommitmentDiscountId": "c", "BilledCost": "0"}
+FREE = {"EffectiveCost": "0", "BilledCost": "0"}
+#: What is changed in a machine's hour, and what its charge says then.
+CASES: list[tuple[dict[str, str], dict[str, Any]]] = [
+    (
+        {"SkuPriceDetails": '{"InstanceType": "gpu-8x-h100"}', "Tags": '{"team": "ml"}'},
+        {"provider": "nimbus gpu cloud", "kind": "instance", "instance_hours": 1.0, "instance_type": "gpu-8x-h100",
+         "tags": {"team": "ml"}, "billing_period": "2026-03", "source": "nimbus gpu cloud/acct-1"},
+    ),
+    ({"BillingAccountId": "acct-2"}, {"source": "nimbus gpu cloud/acct-2"}),
+    ({"ProviderName": "AWS"}, {"source": "aws/acct-1"}),
+    ({"ServiceProviderName": "Google Cloud"}, {"provider": "gcp"}),
+    # a word for nothing is nothing
+    (
+        {"CommitmentDiscountId": "NULL", "Tags": "NULL", "SubAccountId": "NULL"},
+        {"commitment_discount_id": None, "tags": None, "sub_account_id": None},
+    ),
+    *(({"ProviderName": name}, {"provider": provider}) for name, provider in NAMES.items()),
+    *(({"ResourceId": name, "AvailabilityZone": "zone-1"}, {"instance_key": key}) for name, key in MACHINES.items()),
+    *((changed, {"kind": kind, "cost_cause": cause}) for kind, cause, changed in (
         ("tax", "same", {"ChargeCategory": "Tax", "ResourceId": ""}),
         ("credit", "same", {"ChargeCategory": "Credit", "BilledCost": "-4", "EffectiveCost": "-4"}),
         ("refund", "same", {"ChargeCategory": "Adjustment", "BilledCost": "-4", "EffectiveCost": "-4"}),
         ("support", "same", {"ServiceName": "Premium Support"}),
         ("commitment_fee", "fee_amortized", {"ChargeCategory": "Purchase", "CommitmentDiscountId": "c", "EffectiveCost": "0"}),
-        (
-            "commitment_unused",
-            "commitment_unused",
-            {"CommitmentDiscountId": "c", "CommitmentDiscountStatus": "Unused", "BilledCost": "0"},
-        ),
-        ("instance", "covered_usage", {"CommitmentDiscountId": "c", "CommitmentDiscountStatus": "Used", "BilledCost": "0"}),
+        ("commitment_unused", "commitment_unused", COMMITTED | {"CommitmentDiscountStatus": "Unused"}),
+        ("instance", "covered_usage", COMMITTED | {"CommitmentDiscountStatus": "Used"}),
         ("reserved_unused", "same", {"CapacityReservationId": "cr-1", "CapacityReservationStatus": "Unused"}),
         ("storage", "same", {"ServiceCategory": "Storage", "ConsumedUnit": "GB-Months"}),
         ("network", "same", {"ServiceCategory": "Networking", "ConsumedUnit": "GB"}),
-        ("instance", "zero_unexplained", {"EffectiveCost": "0", "BilledCost": "0"}),
-    ]
-    charges = _load(bills, *(FOCUS_USAGE | changed for _, _, changed in told))
-    assert [(charge["kind"], charge["cost_cause"]) for charge in charges] == [(kind, cause) for kind, cause, _ in told]
+        ("instance", "zero_unexplained", FREE),
+    )),
+]  # fmt: skip
 
 
-def test_snake_case_and_parquet_are_the_same_file(bills: Bills, tmp_path: Path) -> None:
+def test_what_a_row_is_and_whose(bills: Bills) -> None:
+    run = bills.load(bills.write("focus.csv", csv_text([FOCUS_USAGE | changed for changed, _ in CASES])), provider=None)
+    assert not run.errors, run.errors
+    charges = sorted(bills.charges(), key=lambda charge: charge["source_row"])
+    for (changed, expected), charge in zip(CASES, charges, strict=True):
+        assert {name: charge[name] for name in expected} == expected, changed
+
+
+def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
     snaked = {
         "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"): value for name, value in FOCUS_USAGE.items()
     }
@@ -79,35 +83,6 @@ def test_snake_case_and_parquet_are_the_same_file(bills: Bills, tmp_path: Path) 
     assert not run.errors, run.errors
     (charge,) = bills.charges()
     assert (charge["billed_cost"], charge["tags"], charge["kind"]) == (Decimal(4), {"team": "ml"}, "instance")
-
-
-def test_several_accounts_and_providers_in_one_file_are_bills_of_their_own(bills: Bills) -> None:
-    _load(
-        bills,
-        FOCUS_USAGE,
-        FOCUS_USAGE | {"BillingAccountId": "acct-2", "ResourceId": "vm-2"},
-        FOCUS_USAGE | {"ProviderName": "AWS"},
-    )
-    assert [row[0] for row in bills.sums()] == ["aws/acct-1", "nimbus gpu cloud/acct-1", "nimbus gpu cloud/acct-2"]
-
-
-def test_machines_are_named_as_nodes_are(bills: Bills) -> None:
-    told: list[tuple[str, str]] = [
-        ("arn:aws:ec2:eu-west-1:2:instance/i-2d1026706d7e", "i-2d1026706d7e"),
-        ("i-0ABC", "i-0abc"),
-        ("//compute.googleapis.com/projects/p/zones/us-east1-b/instances/N", "p/us-east1-b/n"),
-        ("//compute.googleapis.com/projects/p/instances/n", "p/zone-1/n"),
-        ("/subscriptions/S/resourceGroups/R/providers/Microsoft.Compute/virtualMachines/V",
-         "/subscriptions/s/resourcegroups/r/providers/microsoft.compute/virtualmachines/v"),
-        ("vm-1", "vm-1"),
-    ]  # fmt: skip
-    charges = _load(bills, *(FOCUS_USAGE | {"ResourceId": resource, "AvailabilityZone": "zone-1"} for resource, _ in told))
-    assert [charge["instance_key"] for charge in charges] == [key for _, key in told]
-
-
-def test_a_word_for_nothing_is_nothing(bills: Bills) -> None:
-    charge = _one(bills, CommitmentDiscountId="NULL", Tags="NULL", SubAccountId="NULL")
-    assert charge["commitment_discount_id"] is None and charge["tags"] is None and charge["sub_account_id"] is None
 
 
 def test_for_one_provider_only_its_charges_are_taken(bills: Bills) -> None:

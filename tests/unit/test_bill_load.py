@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,11 +18,14 @@ import pytest
 
 from gpucost.collect.bill.load import BillProgress, collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from gpucost.store.bill_rules import Telling, verdict
-from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
+from gpucost.store.bill_rules import Telling, Verdict, verdict
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, own_rows, own_text, snake, usage
 
 ROWS = [usage(hour) for hour in range(6)]
 FINAL = [row | {"bill/InvoiceId": "INV1"} for row in ROWS]
+
+
+Row = dict[str, str]
 
 
 @pytest.fixture
@@ -29,136 +33,186 @@ def bills(tmp_path: Path) -> Bills:
     return Bills(tmp_path)
 
 
+def of_month(row: Row, month: str) -> Row:
+    return {name: value.replace("2026-03", month) for name, value in row.items()}
+
+
 def _of(account: str) -> list[dict[str, str]]:
     changed = {"bill/PayerAccountId": account, "lineItem/UsageAccountId": account, "lineItem/ResourceId": f"i-{account}"}
     return [row | changed for row in ROWS]
 
 
-def test_twice_is_once(bills: Bills) -> None:
-    path = bills.write("march.csv", csv_text(ROWS))
-    bills.load(path)
-    again = bills.load(path)
-    assert [result.verdict for result in again.results] == ["unchanged"]
-    assert bills.sums()[0][2] == 6
-
-
-def test_a_final_month_takes_the_place_of_one_that_was_not(bills: Bills) -> None:
-    bills.load(bills.write("march-not-final.csv", csv_text(ROWS[:4])))
-    run = bills.load(bills.write("march.csv", csv_text(FINAL)))
-    assert [(result.verdict, result.is_final) for result in run.results] == [("replace", True)]
-    assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))]
-
-
-def test_an_older_file_does_not_take_the_place_of_the_final_one_unless_forced(bills: Bills) -> None:
-    bills.load(bills.write("march.csv", csv_text(FINAL)))
-    older = bills.write("march-not-final.csv", csv_text(ROWS[:4]))
-    assert [result.verdict for result in bills.load(older).results] == ["not_final"]
-    assert bills.sums()[0][2] == 6
-    assert [result.verdict for result in bills.load(older, force=True).results] == ["replace"]
-    assert bills.sums()[0][2] == 4
-
-
 MONTHS_FILES = {"early.csv": ROWS[:3], "final.csv": FINAL, "other-account.csv": _of("777788889999")}
 
 
-@pytest.mark.parametrize(
-    "orders",
-    [
-        pytest.param([tuple(MONTHS_FILES), tuple(reversed(MONTHS_FILES))], id="two"),
-        pytest.param([*permutations(MONTHS_FILES)], marks=pytest.mark.slow, id="all"),
-    ],
-)
-def test_files_in_any_order_make_the_same_store(tmp_path: Path, orders: list[tuple[str, ...]]) -> None:
-    files, seen = MONTHS_FILES, set()
-    for number, order in enumerate(orders):
+@pytest.mark.slow
+def test_files_in_any_order_make_the_same_store(tmp_path: Path) -> None:
+    stores = set()
+    for number, order in enumerate(permutations(MONTHS_FILES)):
         bills = Bills(tmp_path / str(number))
         for name in order:
-            bills.load(bills.write(name, csv_text(files[name])))
-        seen.add(tuple(bills.sums()))
-    (only,) = seen
+            bills.load(bills.write(name, csv_text(MONTHS_FILES[name])))
+        stores.add(tuple(bills.sums()))
+    (only,) = stores
     assert [row[2] for row in only] == [6, 6]
 
 
-def test_restated_costs_replace(bills: Bills) -> None:
-    bills.load(bills.write("a.csv", csv_text(ROWS)))
-    bills.load(bills.write("b.csv", csv_text([row | {"lineItem/UnblendedCost": "30"} for row in ROWS])))
-    assert [row[3] for row in bills.sums()] == [180.0]
+def line(name: str, hour: int = 10, /, **changed: str) -> dict[str, str]:
+    """A CUR row with a line item id, of an hour."""
+    interval = f"2026-03-05T{hour:02}:00:00Z/2026-03-05T{hour + 1:02}:00:00Z"
+    return {"identity/LineItemId": name, "identity/TimeInterval": interval, "lineItem/BlendedCost": "1"} | usage(hour, **changed)
 
 
-def test_parts_given_one_by_one_add_up(bills: Bills) -> None:
-    for number in (0, 2, 4):
-        bills.load(bills.write(f"part-{number}.csv", csv_text(ROWS[number : number + 2])))
+def covered(hour: int) -> list[Row]:
+    """An hour that AWS has put under a savings plan since."""
+    plan = {"savingsPlan/SavingsPlanARN": "arn:plan", "savingsPlan/SavingsPlanEffectiveCost": "12"}
+    return [
+        line(f"cov{hour}", hour, LineItemType="SavingsPlanCoveredUsage") | plan,
+        line(f"neg{hour}", hour, LineItemType="SavingsPlanNegation", UnblendedCost="-32.77") | plan,
+    ]
+
+
+LINES = [line(f"id{hour}", hour) for hour in range(6)]
+# A report without resource ids: two charges an hour that only their tags and amounts tell apart.
+NAMELESS = [
+    line(f"{team}{hour}", hour, ResourceId="", UnblendedCost=cost, **{"resourceTags/user:team": team})
+    for hour in range(6)
+    for team, cost in (("nlp", "30"), ("vision", "20"))
+]
+OTHER_IDS = [row | {"identity/LineItemId": f"x{number}", "bill/InvoiceId": "INV1"} for number, row in enumerate(NAMELESS)]
+MONTH = {"lineItem/UsageStartDate": "2026-03-01T00:00:00Z", "lineItem/UsageEndDate": "2026-04-01T00:00:00Z"}
+TAX = MONTH | {"lineItem/LineItemType": "Tax", "lineItem/ResourceId": "", "lineItem/UsageType": ""}
+CREDIT = line("credit", 1, LineItemType="Credit", ResourceId="", UnblendedCost="-50")
+RETYPED = [*LINES[:2], *covered(2), *LINES[3:5]]
+# Rows with a column that nobody reads.
+ONE = [line(f"a{number}", ResourceId=f"i-{number}") | {"lineItem/LegalEntity": "AWS Inc."} for number in range(11)]
+TWO = [line(f"b{number}", ResourceId=f"j-{number}") | {"lineItem/LegalEntity": "AWS Inc."} for number in range(10)]
+ELSEWHERE = ONE[0] | {"lineItem/LegalEntity": "AWS EMEA"}
+AN_HOUR = 32.77
+#: What is loaded, what is loaded after it: whether that stands, how many charges there are then, and what they cost.
+SECOND: dict[str, tuple[list[Row], list[Row], Verdict, int, float]] = {
+    "a final month": (ROWS[:4], FINAL, "replace", 6, 6 * AN_HOUR),
+    "not final after final": (FINAL, ROWS[:4], "not_final", 6, 6 * AN_HOUR),
+    "restated": (ROWS, [row | {"lineItem/UnblendedCost": "30"} for row in ROWS], "replace", 6, 180),
+    "a part of the same": (ROWS, ROWS[4:], "part", 6, 6 * AN_HOUR),
+    "parts": (ROWS[:2], ROWS[2:], "beside", 6, 6 * AN_HOUR),
+    **{
+        f"overlap {first} {second}": (ROWS[slice(*first)], ROWS[slice(*second)], "overlap", first[1] - first[0],
+                                      (first[1] - first[0]) * AN_HOUR)
+        for first, second in (((0, 4), (3, 6)), ((0, 4), (1, 6)), ((3, 6), (0, 4)))
+    },
+    "parts that share rows": (LINES[:4], LINES[3:], "beside", 6, 6 * AN_HOUR),
+    "parts without resource ids": (NAMELESS[::2], [*NAMELESS[1::2], NAMELESS[0]], "beside", 12, 300),
+    "other ids": (NAMELESS, OTHER_IDS, "replace", 12, 300),
+    "an overlap that is restated": (
+        LINES[:4], [line("id3", 3, UnblendedCost="30"), *LINES[2:3], *LINES[4:]], "overlap", 4, 4 * AN_HOUR
+    ),
+    "a month's tax that grows": (
+        [*LINES[:4], line("gone", 0, ResourceId="i-99"), line("t1", UnblendedCost="5") | TAX],
+        [*LINES, line("t2", UnblendedCost="9") | TAX], "replace", 7, 6 * AN_HOUR + 9,
+    ),
+    "retyped": (LINES[:3], RETYPED, "replace", 6, 5 * AN_HOUR - AN_HOUR),
+    "withdrawn": ([*LINES[:3], CREDIT], LINES[:4], "replace", 4, 4 * AN_HOUR),
+    "withdrawn, no later": ([*LINES[:3], CREDIT], [*LINES[:3], line("more", 2, ResourceId="i-2")], "replace", 4, 4 * AN_HOUR),
+    "less than half is shared": (
+        LINES[:5], [LINES[0], *(row for hour in range(1, 6) for row in covered(hour))], "overlap", 5, 5 * AN_HOUR
+    ),
+    "the columns that are read decide": (ONE, [*TWO, ELSEWHERE], "beside", 21, 21 * AN_HOUR),
+}  # fmt: skip
+#: Files that are loaded together: how many charges there are of them.
+TOGETHER: dict[str, tuple[list[list[Row]], int]] = {
+    "the final one": ([ROWS, FINAL], 6),
+    "growing day by day": ([ROWS[:hours] for hours in range(1, 7)], 6),
+    "the same": ([ROWS, ROWS], 6),
+    "parts that share rows": ([LINES[:4], LINES[3:]], 6),
+    "parts without resource ids": ([NAMELESS[::2], [*NAMELESS[1::2], NAMELESS[0]]], 12),
+    "retyped": ([LINES[:3], RETYPED], 6),
+    "the columns that are read decide": ([ONE, [*TWO, ELSEWHERE]], 21),
+}
+
+
+def test_what_becomes_of_a_bill_that_is_loaded_after_another(bills: Bills) -> None:
+    """Nothing is doubled, nothing is lost: each case is an account's."""
+    for step in (0, 1):
+        rows = [row for number, case in enumerate(SECOND.values()) for row in own_rows(case[step], number)]
+        path = bills.write(f"d/{step}.csv", csv_text(rows))
+        run = bills.load(path)
+    results = {result.billing_account_id: result for result in run.results}
+    sums = {row[0]: row[2:4] for row in bills.sums()}
+    repeated = {name for name in SECOND if name in ("the columns that are read decide", "parts that share rows")}
+    for number, (name, (_, _, verdict_of, count, cost)) in enumerate(SECOND.items()):
+        account = own_text("111122223333", number)
+        result = results[account]
+        assert (result.verdict, *sums[f"aws/{account}"]) == (verdict_of, count, pytest.approx(cost)), name
+        assert result.repeated == (name in {*repeated, "parts without resource ids"}), name
+        assert result.is_final is (name in ("a final month", "other ids")), name
+        message = (
+            f"1 row repeats a charge that the store has with another part of aws/{account} 2026-03, the same in every column"
+        )
+        assert any(finding.message.startswith(message) for finding in run.findings) == bool(result.repeated)
+        messages = [error.message for error in run.errors if account in error.message]
+        if verdict_of == "overlap":
+            assert "left out beside the bill in the store: each holds some of the other's charges" in messages[0], name
+        else:
+            assert len(messages) == (not result.loaded), name
+
+
+def test_the_older_file_stands_where_it_is_forced_and_the_whole_takes_the_place_of_parts(bills: Bills) -> None:
+    bills.load(bills.write("a.csv", csv_text(ROWS[:4])))
+    bills.load(bills.write("b.csv", csv_text(ROWS[4:])))
+    (result,) = bills.load(bills.write("final.csv", csv_text(FINAL))).results
+    assert (result.verdict, result.is_final) == ("replace", True)
     assert [row[2] for row in bills.sums()] == [6]
+    assert [result.verdict for result in bills.load(bills.directory / "a.csv", force=True).results] == ["replace"]
+    assert bills.sums()[0][2] == 4
+
+
+def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None:
+    for number, (files, _) in enumerate(TOGETHER.values()):
+        for place, rows in enumerate(files):
+            bills.write(f"d/{number}-{place}.csv", csv_text(own_rows(rows, number)))
+    run = bills.load(bills.directory / "d")
+    assert not run.errors, run.errors
+    assert [row[2] for row in bills.sums()] == [count for _, count in TOGETHER.values()]
+    superseded = [finding.message for finding in run.findings if finding.code == "superseded"]
+    assert len(superseded) == 7 and sum("d/1-5.csv holds the same bill" in message for message in superseded) == 5
+    assert sum(finding.code == "same_file" for finding in run.findings) == 1
+    (repeated,) = [finding.message for finding in run.findings if finding.code == "repeated_rows"]
+    assert repeated.startswith("3 rows repeat charges of these files, the same in every column that is read")
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+def test_rows_of_an_export_split_at_random_load_together(bills: Bills, seed: int) -> None:
+    rows = [line(f"id{hour}-{machine}", hour, ResourceId=f"i-{machine}") for hour in range(20) for machine in range(5)]
+    random.Random(seed).shuffle(rows)
+    for number, some in enumerate((rows[:40], rows[35:70], rows[65:])):
+        bills.write(f"d/{number}.csv", csv_text(some))
+    run = bills.load(bills.directory / "d")
+    assert not run.errors and bills.sums()[0][2] == 100
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("files", "message"),
     [
-        (slice(0, 4), slice(3, 6)),
-        pytest.param(slice(0, 4), slice(1, 6), marks=pytest.mark.slow),
-        pytest.param(slice(3, 6), slice(0, 4), marks=pytest.mark.slow),
+        ([ROWS[:4], ROWS[3:]], "hold some of the same charges of 2026-03"),
+        ([ROWS, [row | {"lineItem/UnblendedCost": "30"} for row in ROWS]], "hold the same charges of 2026-03"),
+        (list(SECOND["less than half is shared"][:2]), "hold some of the same charges of 2026-03"),
+        ([[*ROWS[:4], *(of_month(row, "2026-04") for row in ROWS)], ROWS],
+         "0.csv holds a bill that another file holds newer"),
     ],
-)
-def test_snapshots_that_overlap_neither_double_nor_lose_a_row(bills: Bills, first: slice, second: slice) -> None:
-    """Hours 0-3 and 3-5 of a month: the second file is not loaded, and the line says why; with the whole month all is there."""
-    bills.load(bills.write("a.csv", csv_text(ROWS[first])))
-    before = bills.sums()
-    run = bills.load(bills.write("b.csv", csv_text(ROWS[second])))
-    assert [result.verdict for result in run.results] == ["overlap"]
-    assert "left out beside the bill in the store: each holds some of the other's charges" in run.errors[0].message
-    assert bills.sums() == before
-    together = bills.load(bills.directory / "a.csv", bills.directory / "b.csv")
-    assert "a.csv and " in together.errors[0].message and "hold some of the same charges of 2026-03" in together.errors[0].message
-    bills.load(bills.write("all.csv", csv_text(ROWS)))
-    assert [row[2] for row in bills.sums()] == [6]
+)  # fmt: skip
+def test_files_of_one_bill_that_nothing_tells_apart_are_refused(bills: Bills, files: list[list[Row]], message: str) -> None:
+    for number, rows in enumerate(files):
+        bills.write(f"d/{number}.csv", csv_text(rows))
+    (error,) = bills.load(bills.directory / "d").errors
+    assert message in error.message and not bills.store.exists
 
 
-def test_a_part_does_not_take_the_place_of_the_whole(bills: Bills) -> None:
-    bills.load(bills.write("all.csv", csv_text(ROWS)))
-    assert [result.verdict for result in bills.load(bills.write("late.csv", csv_text(ROWS[4:]))).results] == ["part"]
-    assert bills.sums()[0][2] == 6
-
-
-def test_in_one_directory_the_final_file_counts(bills: Bills) -> None:
-    bills.write("d/2026-03-not-final.csv", csv_text(ROWS))
-    bills.write("d/2026-03.csv", csv_text(FINAL))
-    run = bills.load(bills.directory / "d")
-    assert bills.sums()[0][2] == 6 and [finding.code for finding in run.findings] == ["superseded"]
-
-
-def test_of_snapshots_that_grow_day_by_day_in_one_directory_the_last_counts(bills: Bills) -> None:
-    for hours in range(1, 7):
-        bills.write(f"d/{hours}.csv", csv_text(ROWS[:hours]))
-    run = bills.load(bills.directory / "d")
-    assert bills.sums()[0][2] == 6 and not run.errors
-    assert all("d/6.csv holds the same bill" in finding.message for finding in run.findings) and len(run.findings) == 5
-
-
-@pytest.mark.parametrize("other_month", ["2026-04", pytest.param("2026-02", marks=pytest.mark.slow)])
-def test_a_file_is_not_left_out_for_one_month_where_only_it_holds_another(bills: Bills, other_month: str) -> None:
-    other = [{name: value.replace("2026-03", other_month) for name, value in row.items()} for row in ROWS]
-    bills.write("d/two-months.csv", csv_text(ROWS[:4] + other))
-    bills.write("d/march.csv", csv_text(ROWS))
-    run = bills.load(bills.directory / "d")
-    assert "two-months.csv holds a bill that another file holds newer" in run.errors[0].message and not bills.store.exists
-    for name in ("two-months.csv", "march.csv"):
-        bills.load(bills.directory / "d" / name)
+@pytest.mark.parametrize("month", ["2026-04", pytest.param("2026-02", marks=pytest.mark.slow)])
+def test_one_by_one_a_file_is_not_left_out_for_one_month_where_only_it_holds_another(bills: Bills, month: str) -> None:
+    bills.load(bills.write("two-months.csv", csv_text(ROWS[:4] + [of_month(row, month) for row in ROWS])))
+    bills.load(bills.write("march.csv", csv_text(ROWS)))
     assert [row[2] for row in bills.sums()] == [6, 6]
-
-
-def test_two_files_of_one_bill_that_nothing_tells_apart_are_refused(bills: Bills) -> None:
-    bills.write("d/a.csv", csv_text(ROWS))
-    bills.write("d/b.csv", csv_text([row | {"lineItem/UnblendedCost": "30"} for row in ROWS]))
-    run = bills.load(bills.directory / "d")
-    assert "hold the same charges of 2026-03" in run.errors[0].message
-    assert not bills.store.exists
-
-
-def test_the_same_file_twice_in_a_directory_counts_once(bills: Bills) -> None:
-    bills.write("d/a.csv", csv_text(ROWS))
-    bills.write("d/copy.csv", csv_text(ROWS))
-    bills.load(bills.directory / "d")
-    assert bills.sums()[0][2] == 6
 
 
 def _packed(text: str) -> bytes:
@@ -397,7 +451,7 @@ def test_the_same_account_in_another_format_would_count_twice(bills: Bills) -> N
 
 
 def test_progress_is_told_in_bytes(bills: Bills) -> None:
-    path = bills.write("cur.csv", csv_text(ROWS * 3000))
+    path = bills.write("cur.csv", csv_text(ROWS * 300))
     seen: list[BillProgress] = []
     collect_bills(bills.store, [LocalTree(path)], "aws", progress=seen.append)
     assert seen[-1].done == seen[-1].total == path.stat().st_size

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from gpucost import price
 from gpucost.config.model import Config
 from gpucost.report.reconcile import Reconciliation, reconcile
-from tests.unit.bills import Bills, csv_text, usage
+from tests.unit.bills import Bills, own_rows, own_text, usage
 
 RESERVATION = {"reservation/ReservationARN": "arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb"}
 PLAN = {"savingsPlan/SavingsPlanARN": "arn:aws:savingsplans::111122223333:savingsplan/aaaa"}
@@ -32,7 +32,6 @@ OFF = {"uneven": UNEVEN} | {str(part): dict.fromkeys(UNEVEN, Decimal(part)) for 
 NET = "lineItem/NetUnblendedCost"
 CENT = Decimal("0.01")
 Row = dict[str, str]
-Tell = Callable[..., dict[str, Reconciliation]]
 
 
 def span(month: str, first: int = 0, hours: int = 1) -> Row:
@@ -49,12 +48,12 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
     bought = {"UsageAccountId": PAYER, "ResourceId": ""}
     reserved = bought | {"UsageType": "HeavyUsage:p4d.24xlarge"} | RESERVATION
     planned = bought | {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrPartialUpfront"} | PLAN
-    found: list[tuple[Row, Decimal]] = []
+    priced: list[tuple[Row, Decimal]] = []
 
-    def add(told: Mapping[str, Any], billed: Decimal, taken: Decimal = Decimal(0)) -> None:
+    def add(columns: Mapping[str, Any], billed: Decimal, taken: Decimal = Decimal(0)) -> None:
         costs = {"UnblendedCost": str(billed), NET: str(billed - taken)}
-        row = period | costs | {name: str(value) for name, value in told.items()}
-        found.append((usage(0, **row), taken))
+        row = period | costs | {name: str(value) for name, value in columns.items()}
+        priced.append((usage(0, **row), taken))
 
     if month == min(MONTHS):
         fee = YEAR * UPFRONT
@@ -92,7 +91,7 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
             paid = {"savingsPlan/SavingsPlanEffectiveCost": cost, "savingsPlan/NetSavingsPlanEffectiveCost": cost * kept["rest"]}
             add(machine | paid | {"LineItemType": "SavingsPlanCoveredUsage"}, Decimal(30))
             add(machine | {"LineItemType": "SavingsPlanNegation"}, Decimal(-30))
-        told = {
+        fee_columns = {
             "LineItemType": "SavingsPlanRecurringFee",
             "savingsPlan/TotalCommitmentToDate": whole,
             "savingsPlan/UsedCommitment": cost,
@@ -102,109 +101,191 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
             "savingsPlan/NetAmortizedUpfrontCommitmentForBillingPeriod": PLAN_UPFRONT * kept["rest"],
         }
         if not parts:
-            told = {name: value for name, value in told.items() if "ForBillingPeriod" not in name}
-        add(planned | span(month, hour) | told, PLAN_RECURRING, PLAN_RECURRING * off["rest"])
-    for cost, told in (
+            fee_columns = {name: value for name, value in fee_columns.items() if "ForBillingPeriod" not in name}
+        add(planned | span(month, hour) | fee_columns, PLAN_RECURRING, PLAN_RECURRING * off["rest"])
+    for cost, columns in (
         ("50", {"ResourceId": "i-0ddd"}),
         ("55", CAPACITY | {"UsageType": "UnusedBox:p5.48xlarge"}),
         ("3", {"ResourceId": "i-0eee", "UsageType": "BoxUsage:m5.large"}),
         ("7", {"ResourceId": "vol-1", "UsageType": "EBS:VolumeUsage.gp3", "unit": "GB-Mo"}),
         ("2", {"ResourceId": "i-0ddd", "UsageType": "DataTransfer-Out-Bytes", "unit": "GB"}),
     ):
-        add(told | span(month, 5), Decimal(cost), Decimal(cost) * off["rest"])
-    return found
+        add(columns | span(month, 5), Decimal(cost), Decimal(cost) * off["rest"])
+    return priced
 
 
 def bill(month: str, way: str, off: Mapping[str, Decimal] = UNEVEN, *, parts: bool = True) -> list[Row]:
     """The month's bill, its discounts in net columns, in rows that name what they are on ('rows'), or that do not ('spread')."""
-    told = charges(month, off, parts=parts)
+    priced = charges(month, off, parts=parts)
     edp = {"lineItem/LineItemType": "EdpDiscount", NET: "0" if way == "net columns" else ""}
-    discounts = [row | edp | {"lineItem/UnblendedCost": str(-taken)} for row, taken in told if taken]
-    rows = [row for row, _ in told] + discounts
+    discounts = [row | edp | {"lineItem/UnblendedCost": str(-taken)} for row, taken in priced if taken]
+    rows = [row for row, _ in priced] + discounts
     if way in ("net columns", "net columns, blank discounts"):
         return rows
     if way == "spread":
         discounts = [row | dict.fromkeys((*RESERVATION, *PLAN, "lineItem/ResourceId"), "") for row in discounts]
-        rows = [row for row, _ in told] + discounts
+        rows = [row for row, _ in priced] + discounts
     return [{name: value for name, value in row.items() if "/Net" not in name} for row in rows]
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Tell:
-    """By month, the account of bills that were loaded one after the other, each priced before the next came."""
+MARCH: Row = {"BillingPeriodStartDate": "2026-03-01T00:00:00Z"}
+HEAVY: Row = {"UsageType": "HeavyUsage:p4d.24xlarge", "ResourceId": ""}
+FEE: Row = usage(0, **MARCH | RESERVATION | span("2026-03") | HEAVY | {"LineItemType": "Fee", "UnblendedCost": "8760"})
+EDP: Row = {"lineItem/LineItemType": "EdpDiscount"}
+COVERED: Row = usage(
+    0,
+    **MARCH | RESERVATION | span("2026-03", 3),
+    LineItemType="DiscountedUsage",
+    ResourceId="i-0aaa",
+    UnblendedCost="0",
+    **{"reservation/EffectiveCost": "300", "reservation/AmortizedUpfrontCostForUsage": "300"},
+)
+Told = tuple[str, str, bool, bool]
 
-    @cache
-    def tell(way: str, off: str = "uneven", backward: bool = False, parts: bool = True) -> dict[str, Reconciliation]:
-        made = Bills(tmp_path_factory.mktemp("bills"))
-        for month in sorted(MONTHS, reverse=backward):
-            made.aws(bill(month, way, OFF[off], parts=parts), f"{month}.csv")
-            with made.store.write() as con:
+
+def telling(way: str, off: str = "uneven", backward: bool = False, parts: bool = True) -> Told:
+    return way, off, backward, parts
+
+
+TELLINGS = [
+    *(telling("rows", backward=backward, parts=parts) for backward in (False, True) for parts in (False, True)),
+    telling("net columns"),
+    telling("net columns, blank discounts"),
+    telling("rows", "0"),
+    telling("spread", "0.08"),
+    telling("net columns", "0.08"),
+]
+#: What is loaded, and after it was priced what comes later.
+LOADS: dict[Told | str, tuple[list[Row], list[Row]]] = {}
+for way, off, backward, parts in TELLINGS:
+    march, april = (bill(month, way, OFF[off], parts=parts) for month in MONTHS)
+    LOADS[way, off, backward, parts] = (april, march) if backward else (march, april)
+LOADS |= {
+    "two parts of a month": (
+        [FEE, COVERED],
+        [FEE | EDP | {"lineItem/UnblendedCost": "-876"},
+         usage(9, **MARCH, ResourceId="i-0aab", UsageType="BoxUsage:m5.large", UnblendedCost="5")],
+    ),
+    "beside a correction": (
+        [usage(1, **MARCH, ResourceId="i-0aaa", UnblendedCost="1000"),
+         usage(2, **MARCH, ResourceId="", UsageType="Foo:Correction", UnblendedCost="-200"),
+         usage(3, **MARCH, ResourceId="", UsageType="Other", LineItemType="EdpDiscount", UnblendedCost="-80")],
+        [],
+    ),
+    "two families": (
+        [FEE, COVERED,
+         *(usage(3, **MARCH | HEAVY, LineItemType="EdpDiscount", UnblendedCost="-100") | {"product/ProductFamily": family}
+           for family in ("", "Data Transfer"))],
+        [],
+    ),
+    # the month's fee is billed whole before its hours are
+    **{
+        f"a month that runs: {name}": (
+            [usage(0, LineItemType="Fee", UnblendedCost="8760", **HEAVY | RESERVATION),
+             usage(1, LineItemType="RIFee", UnblendedCost="1488", **HEAVY | RESERVATION),
+             usage(5, LineItemType="DiscountedUsage", UnblendedCost="0", ResourceId="i-0aaa",
+                   **RESERVATION | {"reservation/EffectiveCost": "3", f"reservation/{name}": cost}),
+             usage(0, LineItemType="EdpDiscount", UnblendedCost="-876", **HEAVY | RESERVATION)],
+            [],
+        )
+        for name, cost in (("AmortizedUpfrontCostForUsage", "1"), ("RecurringFeeForUsage", "2"))
+    },
+}  # fmt: skip
+NUMBERS = {name: number for number, name in enumerate(LOADS)}
+
+
+class Loaded:
+    """All of LOADS in one store, each of an account; costs of a machine's hours after each of the two loads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bills = Bills(folder)
+        self.hours: list[dict[tuple[str, str], tuple[float, ...]]] = []
+        for step in (0, 1):
+            rows = {name: own_rows(loads[step], NUMBERS[name]) for name, loads in LOADS.items()}
+            for net in (False, True):
+                of_load = [row for some in rows.values() for row in some if any("/Net" in column for column in row) == net]
+                self.bills.aws(of_load, f"{step} {net}.csv")
+            with self.bills.store.write() as con:
                 price.stage(con, Config())
-        with made.store.write() as con:
-            return {month: _account(con, month) for month in MONTHS}
+                rates = con.execute(
+                    "SELECT instance_key, billing_period, sum(effective_cost)::DOUBLE, sum(discount_cost)::DOUBLE "
+                    "FROM billed_hours GROUP BY ALL"
+                ).fetchall()
+                self.hours.append({(key, month): tuple(costs) for key, month, *costs in rates})
 
-    return tell
+    @cache  # noqa: B019  (there is one)
+    def account(self, name: Told | str) -> dict[str, Reconciliation]:
+        """By month, with no other bills in the store."""
+        accounts: dict[str, Reconciliation] = {}
+        with suppress(InterruptedError), self.bills.store.write() as con:
+            con.execute("DELETE FROM bills WHERE billing_account_id <> $1", [own_text(PAYER, NUMBERS[name])])
+            for table in ("bill_rows", "billed_hours", "amortized_discounts"):
+                con.execute(f"DELETE FROM {table} WHERE bill_id NOT IN (SELECT bill_id FROM bills)")  # noqa: S608
+            price.load_fx_rates(con, Config())
+            accounts |= {
+                month: reconcile(con, month, "USD") for month in MONTHS if not (isinstance(name, str) and month != "2026-03")
+            }
+            raise InterruptedError  # nothing of that stays
+        for account in accounts.values():
+            for one in account.statements:
+                assert one.difference == 0
+                assert sum(row.rows for row in one.classes) == one.rows
+                assert sum(cost for *_, cost in one.lines()) == one.cost.quantize(CENT)
+            assert account.problems == ()
+        return accounts
 
 
-def _account(con: duckdb.DuckDBPyConnection, month: str) -> Reconciliation:
-    price.load_fx_rates(con, Config())
-    found = reconcile(con, month, "USD")
-    for one in found.statements:
-        assert one.difference == 0
-        assert sum(row.rows for row in one.classes) == one.rows
-        assert sum(cost for *_, cost in one.lines()) == one.cost.quantize(CENT)
-    assert found.problems == ()
-    return found
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return Loaded(tmp_path_factory.mktemp("bills"))
 
 
-def effective(found: Reconciliation) -> dict[str, Decimal]:
+def effective(account: Reconciliation) -> dict[str, Decimal]:
     """By class, and in all."""
-    (one,) = [one for one in found.statements if one.basis == "effective"]
+    (one,) = [one for one in account.statements if one.basis == "effective"]
     classes = {row.name: row.cost for row in one.classes if abs(row.cost) >= CENT}
-    assert found.invoices[0].effective_cost == pytest.approx(one.cost)
-    assert sum(cause.effective_cost for cause in found.causes) == pytest.approx(one.cost)
+    assert account.invoices[0].effective_cost == pytest.approx(one.cost)
+    assert sum(cause.effective_cost for cause in account.causes) == pytest.approx(one.cost)
     return classes | {"all": one.cost}
 
 
-def agree(some: Reconciliation, other: Reconciliation) -> None:
-    first, second = effective(some), effective(other)
-    assert first == {name: pytest.approx(second[name], abs=CENT / 2) for name in second}
-    # of each machine, too
-    assert {one.name: one.cost for one in some.unseen} == {one.name: pytest.approx(one.cost) for one in other.unseen}
+def machines(account: Reconciliation) -> dict[str, Decimal]:
+    return {one.name[:6]: one.cost for one in account.unseen}
+
+
+def agree(some: dict[str, Reconciliation], other: dict[str, Reconciliation]) -> None:
+    for month in MONTHS:
+        first, second = effective(some[month]), effective(other[month])
+        assert first == {name: pytest.approx(second[name], abs=CENT / 2) for name in second}
+        # of each machine, too
+        assert machines(some[month]) == {name: pytest.approx(cost) for name, cost in machines(other[month]).items()}
 
 
 @pytest.mark.parametrize("parts", [True, False], ids=["parts told", "parts worked out"])
 @pytest.mark.parametrize("backward", [False, True], ids=["in order", "backward"])
-def test_discount_rows_cost_what_net_columns_do(told: Tell, backward: bool, parts: bool) -> None:
-    rows, net = told("rows", backward=backward, parts=parts), told("net columns")
+def test_discount_rows_cost_what_net_columns_do(loaded: Loaded, backward: bool, parts: bool) -> None:
+    rows = loaded.account(telling("rows", backward=backward, parts=parts))
+    agree(rows, loaded.account(telling("net columns")))
     kept = UPFRONT * (1 - UNEVEN["upfront"]) + RECURRING * (1 - UNEVEN["recurring"])
     plan = (PLAN_UPFRONT + PLAN_RECURRING) * (1 - UNEVEN["rest"])
     for month, hours in MONTHS.items():
-        agree(rows[month], net[month])
-        found = effective(rows[month])
-        assert "discounts" not in found and "commitment_fees" not in found
-        assert found["unused_commitments"] == pytest.approx((hours - 3) * kept + plan * Decimal("1.5"), abs=CENT / 2)
-        assert found["unused_gpu_reservations"] == pytest.approx(55 * (1 - UNEVEN["rest"]))
+        costs = effective(rows[month])
+        assert "discounts" not in costs and "commitment_fees" not in costs
+        assert costs["unused_commitments"] == pytest.approx((hours - 3) * kept + plan * Decimal("1.5"), abs=CENT / 2)
+        assert costs["unused_gpu_reservations"] == pytest.approx(55 * (1 - UNEVEN["rest"]))
         # bought by the payer, used in two accounts
-        machines = {one.name: one.cost for one in rows[month].unseen}
-        assert machines["i-0aaa"] == pytest.approx(2 * kept)
-        assert machines["i-0bbb"] == pytest.approx(kept)
-        assert machines["i-0ccc"] == pytest.approx(plan * Decimal("1.5"))
+        expected = {"i-0aaa": 2 * kept, "i-0bbb": kept, "i-0ccc": plan * Decimal("1.5")}
+        assert {name: machines(rows[month])[name] for name in expected} == pytest.approx(expected)
 
 
-def test_discounts_that_name_nothing_cost_what_net_columns_do(told: Tell) -> None:
-    for month in MONTHS:
-        agree(told("spread", "0.08")[month], told("net columns", "0.08")[month])
+def test_discounts_that_name_nothing_or_are_blank_in_net_columns_cost_the_same(loaded: Loaded) -> None:
+    agree(loaded.account(telling("spread", "0.08")), loaded.account(telling("net columns", "0.08")))
+    agree(loaded.account(telling("net columns, blank discounts")), loaded.account(telling("net columns")))
 
 
-def test_net_columns_have_the_discounts_also_where_their_rows_are_blank_there(told: Tell) -> None:
-    for month in MONTHS:
-        agree(told("net columns, blank discounts")[month], told("net columns")[month])
-
-
-def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(told: Tell) -> None:
+def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(loaded: Loaded) -> None:
     """Each month takes off of the discount what it bears of the fee."""
-    full, less = told("rows", "0"), told("rows")
+    full, less = loaded.account(telling("rows", "0")), loaded.account(telling("rows"))
     for month, hours in MONTHS.items():
         taken = effective(full[month])["all"] - effective(less[month])["all"]
         # the plan's hours are three in a month
@@ -216,81 +297,21 @@ def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(told: Tell) ->
         assert invoices[0] - invoices[1] == bought + recurring
 
 
-def test_a_month_whose_fee_is_not_there_is_before_its_discount_until_it_is(tmp_path: Path) -> None:
-    made = Bills(tmp_path)
-    costs: list[Decimal] = []
-    for month in reversed(MONTHS):
-        made.aws(bill(month, "rows"), f"{month}.csv")
-        with made.store.write() as con:
-            price.stage(con, Config())
-            sql = "SELECT sum(effective_cost) FROM billed_hours WHERE instance_key = 'i-0bbb' AND billing_period = '2026-04'"
-            costs += con.execute(sql).fetchall()[0]
-    assert [float(cost) for cost in costs] == pytest.approx([3 - 2 * 0.05, 3 - 2 * 0.05 - 0.1])
+def test_a_month_whose_fee_is_not_there_is_before_its_discount_until_it_is(loaded: Loaded) -> None:
+    machine = own_text("i-0bbb", NUMBERS[telling("rows", backward=True)])
+    costs = [hours[machine, "2026-04"][0] for hours in loaded.hours]
+    assert costs == pytest.approx([3 - 2 * 0.05, 3 - 2 * 0.05 - 0.1])
 
 
-@pytest.mark.parametrize("column", [{"AmortizedUpfrontCostForUsage": "1"}, {"RecurringFeeForUsage": "2"}])
-def test_while_a_month_runs_the_export_says_what_is_upfront(tmp_path: Path, column: dict[str, str]) -> None:
-    """The month's fee is billed whole before its hours are."""
-    made, reserved = Bills(tmp_path), {"UsageType": "HeavyUsage:p4d.24xlarge", "ResourceId": ""} | RESERVATION
-    hour = {"LineItemType": "DiscountedUsage", "UnblendedCost": "0", "reservation/EffectiveCost": "3"} | RESERVATION
-    fee = usage(0, LineItemType="Fee", UnblendedCost="8760", **reserved)
-    recurring = usage(1, LineItemType="RIFee", UnblendedCost="1488", **reserved)
-    edp = usage(0, LineItemType="EdpDiscount", UnblendedCost="-876", **reserved)
-    made.aws([fee, recurring, usage(5, **hour, **{f"reservation/{name}": cost for name, cost in column.items()}), edp])
-    with made.store.write() as con:
-        price.stage(con, Config())
-        assert con.execute("SELECT discount_cost::DOUBLE FROM billed_hours").fetchall() == [(pytest.approx(-0.1),)]
+def test_while_a_month_runs_the_export_says_what_is_upfront(loaded: Loaded) -> None:
+    for name in [name for name in LOADS if "that runs" in name]:
+        assert loaded.hours[1][own_text("i-0aaa", NUMBERS[name]), "2026-03"][1] == pytest.approx(-0.1)
 
 
-MARCH: Row = {"BillingPeriodStartDate": "2026-03-01T00:00:00Z"}
-FEE_ROW: Row = (
-    MARCH | RESERVATION | span("2026-03") | {"LineItemType": "Fee", "UsageType": "HeavyUsage:p4d.24xlarge", "ResourceId": ""}
-)
-COVERED: Row = (
-    MARCH
-    | RESERVATION
-    | span("2026-03", 3)
-    | {"LineItemType": "DiscountedUsage", "ResourceId": "i-0aaa", "UnblendedCost": "0"}
-    | {"reservation/EffectiveCost": "300", "reservation/AmortizedUpfrontCostForUsage": "300"}
-)
-
-
-def of_march(folder: Path, *files: list[Row]) -> Reconciliation:
-    """March, its rows in files that are loaded one after the other."""
-    bills = Bills(folder)
-    for number, rows in enumerate(files):
-        assert not bills.load(bills.write(f"{number}.csv", csv_text(rows))).errors
-    with bills.store.write() as con:
-        price.stage(con, Config())
-        return _account(con, "2026-03")
-
-
-def test_fee_and_discount_may_lie_in_two_parts_of_a_month(tmp_path: Path) -> None:
-    fee = [usage(0, **FEE_ROW, UnblendedCost="8760"), usage(0, **COVERED)]
-    discount = [usage(0, **FEE_ROW | {"LineItemType": "EdpDiscount", "UnblendedCost": "-876"})]
-    discount.append(usage(9, **MARCH, ResourceId="i-0zz", UsageType="BoxUsage:m5.large", UnblendedCost="5"))
-    assert effective(of_march(tmp_path, fee, discount))["all"] == 300 - 30 + 5
-
-
-def test_what_is_taken_off_beside_a_correction_is_the_discount(tmp_path: Path) -> None:
-    rows = [
-        usage(1, **MARCH, ResourceId="i-0aaa", UnblendedCost="1000"),
-        usage(2, **MARCH, ResourceId="", UsageType="Foo:Correction", UnblendedCost="-200"),
-        usage(3, **MARCH, ResourceId="", UsageType="Other", LineItemType="EdpDiscount", UnblendedCost="-80"),
-    ]
-    classes = effective(of_march(tmp_path, rows))
-    assert classes["all"] == 720 and not classes.get("discounts")
-
-
-def test_discount_rows_of_two_families_are_each_counted_once(tmp_path: Path) -> None:
-    off: Row = MARCH | {
-        "ResourceId": "",
-        "UsageType": "HeavyUsage:p4d.24xlarge",
-        "LineItemType": "EdpDiscount",
-        "UnblendedCost": "-100",
-    }
-    rows = [usage(0, **FEE_ROW, UnblendedCost="8760"), usage(0, **COVERED)]
-    rows += [usage(3, **off | {"product/ProductFamily": family}) for family in ("", "Data Transfer")]
-    (billed,) = (one for one in of_march(tmp_path, rows).statements if one.basis == "billed")
+def test_fees_and_discounts_of_a_month(loaded: Loaded) -> None:
+    assert effective(loaded.account("two parts of a month")["2026-03"])["all"] == 300 - 30 + 5
+    correction = effective(loaded.account("beside a correction")["2026-03"])
+    assert correction["all"] == 720 and not correction.get("discounts")
+    (billed,) = (one for one in loaded.account("two families")["2026-03"].statements if one.basis == "billed")
     assert billed.cost == 8760 - 200 and sum(row.cost for row in billed.classes) == billed.cost and billed.rows == 4
     assert sum(row.cost for row in billed.classes if row.name == "discounts") == -200

@@ -213,8 +213,6 @@ def test_what_was_discounted_is_told_of(told: Callable[[str], Told]) -> None:
 @pytest.mark.parametrize("name", ["discount rows", "discount rows by product"])
 def test_discount_rows_and_net_columns_come_to_the_same(told: Callable[[str], Told], name: str) -> None:
     rows, net = (told(one).statements["effective"] for one in (name, "net columns"))
-    print(name)
-    [print(a["class"], a["team"], a["cost"], of_class(net, a["class"])) for a in rows["classes"]]
     assert abs(rows["cost"] - net["cost"]) < CENT
     for one in ("unused_commitments", "unused_gpu_reservations", "commitment_fees"):
         assert abs(of_class(rows, one) - of_class(net, one)) < CENT, one

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pytest
 
 from gpucost.config.model import Discount
@@ -19,318 +20,310 @@ from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
 OTHER = NODE | {"node_id": 2, "node": "n2", "machine_id": "aws:///us-east-1b/i-0def"}
 BOOK = [",,,,on_demand,7,USD,", ",,,,spot,2,USD,"]
 VM = "azure:///subscriptions/S-1/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-vmss/virtualMachines/{}"
+SET = VM.format("").removesuffix("/virtualMachines/").removeprefix("azure://")
+WHOLE_SET = {"key": SET, "length": 24, "type": "standard_nc24ads", "hours": 30.0, "cost": "90"}
+SET_NODES = (NODE | {"machine_id": VM.format(0)}, OTHER | {"machine_id": VM.format(1), "up_to_ms": START + 6 * MS_PER_HOUR})
+FIX = {"cost": "-2", "correction": "Correction", "pricing": None, "reservation": None}
+POOL = ({"cost": "4", "pricing": "Committed", "cause": "covered_usage"}, {"key": "i-0def", "cost": "10"},
+        {"key": "i-unseen", "hours": 0.5, "cost": "1"})  # fmt: skip
+Row = dict[str, Any]
+Prices = dict[int, list[tuple[float, float, float]]]
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_store() as connection:
-        yield connection
+def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
+    return NODE | {"up_from_ms": START + int(from_hour * MS_PER_HOUR), "up_to_ms": START + int(to_hour * MS_PER_HOUR)} | changed
 
 
-def first(segments: list[Segment]) -> tuple[Decimal, str]:
-    return segments[0][3], segments[0][4]
+@dataclass(frozen=True)
+class Case:
+    """Nodes, the rows of a bill, and of `later` ones, and what of each node's time they price: (from, to, price)."""
+
+    rows: tuple[Row, ...] | list[Row]
+    prices: Prices
+    nodes: tuple[Row, ...] = (NODE,)
+    sharing: str = "pooled"
+    options: dict[str, str] = field(default_factory=dict)
+    later: tuple[tuple[list[Row], dict[str, str]], ...] = ()
 
 
-def billed(
-    con: duckdb.DuckDBPyConnection, *nodes: dict[str, Any], sharing: str = "pooled", **prices: Any
-) -> list[tuple[int, float, float, Decimal]]:
-    """What a bill prices, as (node_id, from, to, price)."""
-    return [s[:4] for s in run(con, list(nodes), [], {"commitment_sharing": sharing} | prices) if s[4] == "bill"]
-
-
-def test_the_bill_comes_before_the_book_and_list_prices_for_the_hours_it_covers(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *hours(3, 4, cost="10"), *hours(5, cost="12"))
-    assert run(con, [NODE], BOOK) == [
-        (1, 0, 3, Decimal(7), "price_book", None),
-        (1, 3, 5, Decimal(10), "bill", date(2026, 10, 1)),
-        (1, 5, 6, Decimal(12), "bill", date(2026, 10, 1)),
-        (1, 6, 24, Decimal(7), "price_book", None),
-    ]
-
-
-def test_a_half_hour_is_no_half_price(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"up_from_ms": START + MS_PER_HOUR // 2, "up_to_ms": START + 5 * MS_PER_HOUR // 2}
-    bill(con, {"hour": 0, "hours": 0.5, "cost": "5"}, *hours(1), {"hour": 2, "hours": 0.5, "cost": "5"})
-    assert billed(con, node) == [(1, 0.5, 2.5, Decimal(10))]
-
-
-def test_a_machine_covered_in_part_has_one_price(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {"hours": 0.25, "cost": "1", "pricing": "Committed", "cause": "covered_usage"}, {"hours": 0.75, "cost": "7.5"})
-    assert billed(con, NODE) == [(1, 0, 1, Decimal("8.5"))]
-
-
-def test_parts_of_a_machine_that_carry_no_hours_are_part_of_its_price(con: duckdb.DuckDBPyConnection) -> None:
-    vm = {"key": "proj/us-central1-a/gke-1", "type": "a2-highgpu-1g"}
-    bill(con, vm | {"cost": "1"}, vm | {"cost": "0.5", "hours": None}, vm | {"cost": "2", "hours": None}, provider="gcp")
-    node = NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"}
-    assert billed(con, node) == [(1, 0, 1, Decimal("3.5"))]
-
-
-@pytest.mark.parametrize(
-    ("machine_id", "key"),
-    [
-        ("aws:///us-east-1a/i-0ABC", "i-0abc"),
-        ("aws:///us-east-1a/i-0abc", "I-0abc"),
-        ("gce://my-project/us-central1-a/GKE-pool-1", "my-project/us-central1-a/gke-pool-1"),
-        (VM.format(3), VM.format(3).removeprefix("azure://")),
-        (VM.format(3), VM.format(3).removeprefix("azure:///").upper()),
-        ("azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/Gpu-1",
-         "/subscriptions/S/resourcegroups/R/providers/microsoft.compute/virtualmachines/gpu-1"),
-        ("nimbus://vm-17", "vm-17"),
-        ("ocid1.instance.oc1.iad.abc", "ocid1.instance.oc1.iad.abc"),
-    ],
-)  # fmt: skip
-def test_machines_are_matched_by_provider_id_in_any_case(con: duckdb.DuckDBPyConnection, machine_id: str, key: str) -> None:
-    bill(con, {"key": key}, {"key": key + "4", "cost": "99", "type": "p5.48xlarge"})
-    assert first(run(con, [NODE | {"machine_id": machine_id}], BOOK)) == (Decimal(10), "bill")
-
-
-def test_a_machine_of_another_project_or_number_is_another_machine(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {"key": "p2/us-central1-a/gke-1"}, {"key": VM.format(33).removeprefix("azure://")})
-    nodes = [
-        NODE | {"machine_id": "gce://p1/us-central1-a/gke-1"},
-        OTHER | {"machine_id": VM.format(3)},
-        NODE | {"machine_id": None},
-    ]
-    for number, node in enumerate(nodes):
-        assert {s[4] for s in run(con, [node | {"node_id": number}], BOOK)} == {"price_book"}
-
-
-def test_a_scale_set_that_is_not_split_is_spread_over_its_nodes(con: duckdb.DuckDBPyConnection) -> None:
-    whole = {
-        "key": VM.format("").removesuffix("/virtualMachines/").removeprefix("azure://"),
-        "length": 24,
-        "type": "standard_nc24ads",
-    }
-    bill(con, whole | {"hours": 30.0, "cost": "90"}, provider="azure")
-    nodes = [NODE | {"machine_id": VM.format(0)}, OTHER | {"machine_id": VM.format(1), "up_to_ms": START + 6 * MS_PER_HOUR}]
-    assert billed(con, *nodes) == [(1, 0, 24, Decimal(3)), (2, 0, 6, Decimal(3))]
-    origins = con.execute("SELECT DISTINCT origin FROM bill_candidates").fetchall()
-    assert origins == [("bill of azure, 2026-10, the scale set's cost spread over its nodes, spread over the day",)]
-    # its own row of a node comes before its scale set's
-    own = whole | {"key": VM.format(1).removeprefix("azure://"), "hours": 6.0, "cost": "30"}
-    bill(con, own, provider="azure", told_as="azure-cost")
-    assert billed(con, *nodes, sharing="as_billed") == [(1, 0, 24, Decimal(3)), (2, 0, 6, Decimal(5))]
-
-
-def test_a_day_is_spread_over_the_hours_that_it_bills_and_says_so(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"up_from_ms": START + 18 * MS_PER_HOUR, "up_to_ms": START + 30 * MS_PER_HOUR}
-    bill(con, {"length": 24, "hours": 6.0, "cost": "60"}, {"hour": 24, "length": 24, "hours": 6.0, "cost": "66"})
-    assert billed(con, node) == [(1, 18, 24, Decimal(10)), (1, 24, 30, Decimal(11))]
-    assert con.execute("SELECT DISTINCT origin FROM bill_candidates").fetchall() == [
-        ("bill of aws, 2026-10, spread over the day",)
-    ]
-
-
-@pytest.mark.parametrize("told", [None, 0.0])
-def test_a_bill_without_hours_is_of_those_that_its_node_was_up(con: duckdb.DuckDBPyConnection, told: float | None) -> None:
-    node = NODE | {"up_from_ms": START + 18 * MS_PER_HOUR}
-    bill(con, {"length": 24, "hours": told, "cost": "60"}, {"key": "i-unseen", "length": 24, "hours": told, "cost": "48"})
-    assert billed(con, node, sharing="as_billed") == [(1, 18, 24, Decimal(10))]
-    unseen = con.execute("SELECT instance_hours, price_per_hour FROM billed_hours WHERE instance_key = 'i-unseen'").fetchall()
-    assert unseen == [(24, 2)]
-
-
-POOL = [
-    {"cost": "4", "pricing": "Committed", "cause": "covered_usage"},
-    {"key": "i-0def", "cost": "10"},
-    {"key": "i-unseen", "hours": 0.5, "cost": "1"},
-]
-
-
-def test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *POOL)
-    assert [s[3] for s in billed(con, NODE, OTHER, sharing="as_billed")] == [Decimal(4), Decimal(10)]
-    assert [s[3] for s in billed(con, NODE, OTHER)] == [Decimal(6), Decimal(6)]
-    origins = con.execute("SELECT DISTINCT origin FROM bill_candidates").fetchall()
-    assert origins == [("bill of aws, 2026-10, shared with machines of its kind",)]
-    assert con.execute("SELECT sum(price_per_hour * instance_hours) = 15, sum(effective_cost) FROM billed_hours").fetchall() == [
-        (True, 15)
-    ]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [{"account": "1"}, {"region": "us-east-2"}, {"type": "p4de.24xlarge"}, {"pricing": "Dynamic"}, {"reservation": "cr-1"}],
-)
-def test_only_machines_of_one_kind_share(con: duckdb.DuckDBPyConnection, other: dict[str, str]) -> None:
-    bill(con, {"cost": "4"}, {"key": "i-0def", "cost": "10"} | other)
-    assert [s[3] for s in billed(con, NODE, OTHER)] == [Decimal(4), Decimal(10)]
-
-
-def test_no_other_machines_price_is_a_spot_nodes_unless_it_is_a_spot_price(con: duckdb.DuckDBPyConnection) -> None:
-    spot = OTHER | {"capacity_type": "spot"}
-    bill(con, {"cost": "10"}, {"key": "i-0def", "hour": 1, "pricing": "Dynamic", "cost": "3"})
-    assert [s[1:] for s in run(con, [spot], BOOK)] == [
-        (0, 1, Decimal(2), "price_book", None),
-        (1, 2, Decimal(3), "bill", date(2026, 10, 1)),
-        (2, 24, Decimal(2), "price_book", None),
-    ]
+CASES = {
+    "the hours that it covers": Case([*hours(3, 4), *hours(5, cost="12")], {1: [(3, 5, 10), (5, 6, 12)]}),
+    "a half hour is no half price": Case(
+        [{"hours": 0.5, "cost": "5"}, *hours(1), {"hour": 2, "hours": 0.5, "cost": "5"}],
+        {1: [(0.5, 2.5, 10)]}, (node_of(0.5, 2.5),),
+    ),
+    "a machine covered in part has one price": Case(
+        [{"hours": 0.25, "cost": "1", "pricing": "Committed", "cause": "covered_usage"}, {"hours": 0.75, "cost": "7.5"}],
+        {1: [(0, 1, 8.5)]},
+    ),
+    "parts without hours are part of the price": Case(
+        [{"key": "proj/us-central1-a/gke-1", "type": "a2-highgpu-1g"} | part
+         for part in ({"cost": "1"}, {"cost": "0.5", "hours": None}, {"cost": "2", "hours": None})],
+        {1: [(0, 1, 3.5)]}, (NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"},),
+        options={"provider": "gcp"},
+    ),
+    **{
+        f"machines are matched by provider id in any case: {key}": Case(
+            [{"key": key}, {"key": key + "4", "cost": "99", "type": "p5.48xlarge"}], {1: [(0, 1, 10)]},
+            (NODE | {"machine_id": machine},),
+        )
+        for machine, key in (
+            ("aws:///us-east-1a/i-0ABC", "i-0abc"),
+            ("aws:///us-east-1a/i-0abc", "I-0abc"),
+            ("gce://my-project/us-central1-a/GKE-pool-1", "my-project/us-central1-a/gke-pool-1"),
+            (VM.format(3), VM.format(3).removeprefix("azure://")),
+            (VM.format(3), VM.format(3).removeprefix("azure:///").upper()),
+            ("azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/Gpu-1",
+             "/subscriptions/S/resourcegroups/R/providers/microsoft.compute/virtualmachines/gpu-1"),
+            ("nimbus://vm-17", "vm-17"),
+            ("ocid1.instance.oc1.iad.abc", "ocid1.instance.oc1.iad.abc"),
+        )
+    },
+    "of another project or number is another machine": Case(
+        [{"key": "p2/us-central1-a/gke-1"}, {"key": VM.format(33).removeprefix("azure://")}], {},
+        (NODE | {"machine_id": "gce://p1/us-central1-a/gke-1"}, OTHER | {"machine_id": VM.format(3)},
+         NODE | {"node_id": 3, "node": "n3", "machine_id": None}),
+    ),
+    "a scale set that is not split": Case(
+        [WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 3)]}, SET_NODES, options={"provider": "azure"}
+    ),
+    "a node's own row comes before its scale set's": Case(
+        [WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 5)]}, SET_NODES, "as_billed", {"provider": "azure"},
+        (([WHOLE_SET | {"key": f"{SET}/virtualMachines/1", "hours": 6.0, "cost": "30"}],
+          {"provider": "azure", "told_as": "azure-cost"}),),
+    ),
+    "a day is spread over the hours that it bills": Case(
+        [{"length": 24, "hours": 6.0, "cost": "60"}, {"hour": 24, "length": 24, "hours": 6.0, "cost": "66"}],
+        {1: [(18, 24, 10), (24, 30, 11)]}, (node_of(18, 30),),
+    ),
+    **{
+        f"a bill without hours is of those that its node was up: {none}": Case(
+            [{"length": 24, "hours": none, "cost": "60"}, {"key": "i-unseen", "length": 24, "hours": none, "cost": "48"}],
+            {1: [(18, 24, 10)]}, (node_of(18, 24),), "as_billed",
+        )
+        for none in (None, 0.0)
+    },
+    "machines of one kind share commitments": Case(POOL, {1: [(0, 1, 6)], 2: [(0, 1, 6)]}, (NODE, OTHER)),
+    "or keep what they were billed": Case(POOL, {1: [(0, 1, 4)], 2: [(0, 1, 10)]}, (NODE, OTHER), "as_billed"),
+    **{
+        f"only machines of one kind share: {other}": Case(
+            [{"cost": "4"}, {"key": "i-0def", "cost": "10"} | other], {1: [(0, 1, 4)], 2: [(0, 1, 10)]}, (NODE, OTHER)
+        )
+        for other in ({"account": "1"}, {"region": "us-east-2"}, {"type": "p4de.24xlarge"}, {"pricing": "Dynamic"},
+                      {"reservation": "cr-1"})
+    },
     # a bill that says on demand of a node that is labeled spot: its own price, shared with nobody
-    bill(con, {"hour": 5, "cost": "10"}, {"hour": 5, "key": "i-0def", "cost": "4"})
-    found = [s for s in run(con, [NODE, spot], BOOK) if s[1] == 5 and s[4] == "bill"]
-    assert [(s[0], s[3]) for s in found] == [(1, Decimal(10)), (2, Decimal(4))]
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ({"pricing": "Dynamic"}, "spot"),
-        ({"reservation": "cr-1"}, "reserved"),
-        ({}, "on_demand"),
-        ({"pricing": "Committed"}, "on_demand"),
-    ],
-)
-def test_the_bill_settles_an_unknown_capacity_type(con: duckdb.DuckDBPyConnection, row: dict[str, Any], expected: str) -> None:
-    con.execute(
-        "INSERT INTO warnings BY NAME SELECT 'unknown_capacity_type' AS code, 'prod' AS cluster, "
-        "unnest(['n1', 'n2']) AS subject, $1 AS from_ms, '' AS message",
-        [START],
-    )
-    bill(con, row)
-    run(con, [NODE | {"capacity_type": "unknown"}, OTHER | {"capacity_type": "unknown"}], BOOK)
-    assert con.execute("SELECT node, capacity_type FROM nodes ORDER BY 1").fetchall() == [("n1", expected), ("n2", "unknown")]
-    assert con.execute("SELECT subject FROM warnings WHERE code = 'unknown_capacity_type'").fetchall() == [("n2",)]
-    run(con, [NODE | {"capacity_type": "spot"}], BOOK)
-    assert con.execute("SELECT capacity_type FROM nodes").fetchall() == [("spot",)]
-
-
-@pytest.mark.parametrize("cause", ["zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing"])
-def test_a_zero_without_a_named_cause_is_no_price_and_is_told(con: duckdb.DuckDBPyConnection, cause: str) -> None:
-    bill(con, *hours(0, 1, cost="0", cause=cause))
-    assert [s[3:5] for s in run(con, [NODE], BOOK)] == [(Decimal(7), "price_book")]
-    [(subject, message)] = con.execute("SELECT subject, message FROM warnings WHERE code = 'unexplained_zero'").fetchall()
-    assert subject == "p4d.24xlarge"
-    assert "2.0 hours" in message
+    "no other machine's price is a spot node's": Case(
+        [{"cost": "10"}, {"key": "i-0def", "hour": 1, "pricing": "Dynamic", "cost": "3"}, {"hour": 5},
+         {"hour": 5, "key": "i-0def", "cost": "4"}],
+        {1: [(0, 1, 10), (5, 6, 10)], 2: [(1, 2, 3), (5, 6, 4)]}, (NODE, OTHER | {"capacity_type": "spot"}),
+    ),
+    **{
+        f"the bill settles an unknown capacity type: {settled}, {row}": Case(
+            [row], {1: [(0, 1, 10)]}, tuple(node | {"capacity_type": "unknown"} for node in (NODE, OTHER))
+        )
+        for row, settled in (({"pricing": "Dynamic"}, "spot"), ({"reservation": "cr-1"}, "reserved"), ({}, "on_demand"),
+                             ({"pricing": "Committed"}, "on_demand"))
+    },
     # nor does it pull down what others pay
-    bill(con, {"key": "i-0def", "cost": "10"})
-    assert first(run(con, [OTHER], BOOK)) == (Decimal(10), "bill")
+    **{
+        f"a zero without a named cause is no price: {cause}": Case(
+            [*hours(0, 1, cost="0", cause=cause, type=f"zero {cause}"), {"key": "i-0def", "type": f"zero {cause}"}],
+            {2: [(0, 1, 10)]}, (NODE, OTHER),
+        )
+        for cause in ("zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing")
+    },
+    **{
+        f"an hour of which one row lacks its cost is no price: {cause}": Case(
+            [one | {"type": f"lack {cause}"}
+             for one in ({"cost": cost, "cause": cause}, {"cost": "2", "hours": None}, *hours(1))],
+            {1: [(1, 2, 10)]},
+        )
+        for cost, cause in (("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing"))
+    },
+    "a row that is free beside others lacks nothing": Case([{}, {"cost": "0", "hours": None}], {1: [(0, 1, 10)]}),
+    **{
+        f"a zero with a named cause is a price: {cause}": Case(hours(*range(24), cost="0", cause=cause), {1: [(0, 24, 0)]})
+        for cause in ("free_tier", "promotion")
+    },
+    "what is billed beside a machine": Case(
+        [{}, *({"kind": kind, "cost": "50"}
+               for kind in ("storage", "network", "other", "credit", "tax", "split", "reserved_unused"))],
+        {1: [(0, 1, 10)]},
+    ),
+    # a lower price, told with the hours again and without
+    "a later billing period corrects an hour": Case(
+        hours(0, 1), {1: [(0, 2, 8)]}, options={"period": "2026-09"},
+        later=(([FIX | {"hours": 0.0}, FIX | {"hour": 1, "hours": 1.0}], {}),),
+    ),
+    "a correction may take the hour back and charge another": Case(
+        hours(0), {1: [(0, 1, 20)]}, options={"period": "2026-09"},
+        later=(([FIX | {"cost": "-10", "hours": -1.0}, FIX | {"cost": "5", "hours": 0.25}], {}),),
+    ),
+    "corrections of a bill that is not there are no price": Case([FIX, FIX | {"hour": 1, "cost": "3"}], {}),
+    "a price is never negative": Case([{}, FIX | {"cost": "-12"}], {1: [(0, 1, 0)]}),
+    "of two formats that tell of the same time the newer load counts": Case(
+        hours(*range(6)), {1: [(0, 3, 11), (3, 6, 10)]}, later=((hours(*range(3), cost="11"), {"told_as": "focus"}),)
+    ),
+    "a day of another format": Case(
+        hours(*range(6)), {1: [(0, 24, 12)]},
+        later=(([{"length": 24, "hours": 24.0, "cost": "288"}], {"told_as": "focus-daily"}),),
+    ),
+    "parts of one format add up": Case([{}], {1: [(0, 1, 11)]}, later=(([{"cost": "1", "hours": None}], {}),)),
+    "charges that overlap in part are one period": Case(
+        [*hours(0, 1, 2), {"hour": 1, "length": 2, "hours": None, "cost": "4"}, {"hour": 24, "cost": "1"}],
+        {1: [(0, 1, 10), (1, 3, 12)]},
+    ),
+    "a machine with a GPU attached is one of GPUs": Case(
+        [{"key": "p/z/n1-gpu", "type": "n1-standard-8"},
+         {"key": "p/z/n1-gpu", "type": "n1-standard-8", "hours": None, "cost": "3"},
+         {"key": "p/z/n1-plain", "type": "n1-standard-8"}],
+        {}, (), options={"provider": "gcp"},
+    ),
+    "of an earlier version": Case(hours(1), {1: [(1, 2, 10)]}, options={"period": "2020-01"},
+                                  later=((hours(1, cost="0", kind="tax"), {"period": "2020-02", "provider": "gcp"}),)),
+}  # fmt: skip
+NUMBERS = {name: number for number, name in enumerate(CASES)}
 
 
-@pytest.mark.parametrize(
-    ("cost", "cause"), [("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing")]
-)
-def test_an_hour_of_which_one_row_lacks_its_cost_is_no_price(con: duckdb.DuckDBPyConnection, cost: str, cause: str) -> None:
-    bill(con, {"cost": cost, "cause": cause}, {"cost": "2", "hours": None}, *hours(1, cost="10"))
-    told = [s[3:5] for s in run(con, [NODE], BOOK)]
-    assert told[:2] == [(Decimal(7), "price_book"), (Decimal(10), "bill")]
-    [(message, fix)] = con.execute("SELECT message, fix FROM warnings WHERE code = 'unexplained_zero'").fetchall()
-    assert "1.0 hours of p4d.24xlarge without their cost, or a part of it" in message
-    assert cause in fix
+def own(name: str, text: str) -> str:
+    """A machine's id in a case: no other case has it."""
+    number = NUMBERS[name]
+    return re.sub(r"vmss(?=/|$)", rf"\g<0>{number}", text, flags=re.IGNORECASE) if "vmss" in text.lower() else f"{text}-{number}"
 
 
-def test_a_row_that_is_free_beside_others_lacks_nothing(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {"cost": "10"}, {"cost": "0", "hours": None})
-    assert first(run(con, [NODE], BOOK)) == (Decimal(10), "bill")
+class Priced:
+    """All cases in one store, priced in both ways, discounts on list prices and the book among it."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, dict[int, list[Segment]]] = {}
+        self.answers: dict[str, dict[str, list[Any]]] = defaultdict(dict)
+        self.nodes: list[Row] = []
+        with empty_store() as con:
+            for name, case in CASES.items():
+                for rows, options in ((case.rows, case.options), *case.later):
+                    account = {"account": f"{name} 4444"}
+                    bill(con, *(account | row | {"key": own(name, row.get("key", "i-0abc"))} for row in rows), **options)
+                for node in case.nodes:
+                    changed = {"node_id": NUMBERS[name] * 10 + node["node_id"], "node": f"{node['node']} {name}"}
+                    changed |= {"machine_id": own(name, node["machine_id"])} if node["machine_id"] else {}
+                    self.nodes.append(node | changed)
+            con.execute("UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' "
+                        "WHERE instance_key LIKE 'p/z/n1-gpu%' AND source_row = 1")  # fmt: skip
+            con.execute("UPDATE bills SET load_bills = NULL WHERE billing_period < '2026'")
+            con.execute(
+                "INSERT INTO warnings BY NAME SELECT 'unknown_capacity_type' AS code, 'prod' AS cluster, unnest($1) AS subject, "
+                "$2 AS from_ms, '' AS message",
+                [[node["node"] for node in self.nodes if node["capacity_type"] == "unknown"], START],
+            )
+            for sharing, prices in (("pooled", {}), ("as_billed", {"discounts": [Discount(percent=Decimal(30))]})):
+                self.segments[sharing] = defaultdict(list)
+                for segment in run(con, self.nodes, BOOK, {"commitment_sharing": sharing} | prices):
+                    self.segments[sharing][segment[0]].append(segment)
+                for what, sql in {
+                    "origins": "SELECT DISTINCT node_id, origin FROM bill_candidates",
+                    "warnings": "SELECT code, subject, message, fix FROM warnings ORDER BY ALL",
+                    "hours": "SELECT instance_key, sum(instance_hours), sum(effective_cost), "
+                             "sum(price_per_hour * instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL",
+                    "types": "SELECT node, capacity_type FROM nodes",
+                }.items():  # fmt: skip
+                    self.answers[sharing][what] = con.execute(sql).fetchall()
+                con.execute("UPDATE bills SET load_bills = 1")
+
+    def origin(self, name: str) -> set[str]:
+        number = NUMBERS[name]
+        return {origin for node_id, origin in self.answers[CASES[name].sharing]["origins"] if node_id // 10 == number}
+
+    def hours(self, name: str, key: str = "i-0abc") -> tuple[float, ...]:
+        key = own(name, key)
+        (row,) = [row[1:] for row in self.answers[CASES[name].sharing]["hours"] if row[0] == key]
+        return tuple(map(float, row))
 
 
-@pytest.mark.parametrize("cause", ["free_tier", "promotion"])
-def test_a_zero_with_a_named_cause_is_a_price(con: duckdb.DuckDBPyConnection, cause: str) -> None:
-    bill(con, *hours(*range(24), cost="0", cause=cause))
-    assert [s[3:5] for s in run(con, [NODE], BOOK)] == [(Decimal(0), "bill")]
-    assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
+@pytest.fixture(scope="module")
+def priced() -> Priced:
+    return Priced()
 
 
-def test_a_bill_of_aws_that_an_earlier_version_loaded_is_told(con: duckdb.DuckDBPyConnection) -> None:
-    asked = "SELECT message, fix FROM warnings WHERE code = 'old_bill' ORDER BY from_ms"
-    bill(con, *hours(0))
-    old = [bill(con, *hours(1), period="2026-09"), bill(con, *hours(2), provider="gcp", told_as="gcp")]
-    con.execute("UPDATE bills SET load_bills = NULL WHERE bill_id IN (SELECT unnest($1))", [old])
-    run(con, [NODE], BOOK)
-    [(message, fix)] = con.execute(asked).fetchall()
-    assert message.startswith("the bill of aws, 2026-09, was loaded by an earlier gpucost: ")
-    assert fix == "gpucost collect aws PATH"
-    con.execute("UPDATE bills SET load_bills = 1")
-    run(con, [NODE], BOOK)
-    assert not con.execute(asked).fetchall()
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_bill_prices(priced: Priced, name: str) -> None:
+    case = CASES[name]
+    for node in case.nodes:
+        segments = priced.segments[case.sharing][NUMBERS[name] * 10 + node["node_id"]]
+        billed = [(start, end, float(value)) for _, start, end, value, source, _ in segments if source == "bill"]
+        assert billed == case.prices.get(node["node_id"], [])
+        # all other hours are as without a bill
+        assert {source for *_, source, _ in segments} <= {"bill", "price_book"}
+        assert sum(end - start for _, start, end, *_ in segments) == (node["up_to_ms"] - node["up_from_ms"]) / MS_PER_HOUR
 
 
-def test_what_is_billed_beside_a_machine_is_no_part_of_its_price(con: duckdb.DuckDBPyConnection) -> None:
-    bill(
-        con,
-        {},
-        *({"kind": kind, "cost": "50"} for kind in ("storage", "network", "other", "credit", "tax", "split", "reserved_unused")),
+def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
+    assert [segment[1:] for segment in priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]] == [
+        (0, 3, Decimal(7), "price_book", None),
+        (3, 5, Decimal(10), "bill", date(2026, 10, 1)),
+        (5, 6, Decimal(12), "bill", date(2026, 10, 1)),
+        (6, 24, Decimal(7), "price_book", None),
+    ]
+    assert priced.origin("a scale set that is not split") == {
+        "bill of azure, 2026-10, the scale set's cost spread over its nodes, spread over the day"
+    }
+    assert priced.origin("a day is spread over the hours that it bills") == {"bill of aws, 2026-10, spread over the day"}
+
+
+def test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed(priced: Priced) -> None:
+    name = "machines of one kind share commitments"
+    prices = [priced.segments["pooled"][NUMBERS[name] * 10 + node][0][3] for node in (1, 2)]
+    assert prices == [Decimal(6), Decimal(6)]
+    assert priced.origin(name) == {"bill of aws, 2026-10, shared with machines of its kind"}
+    pool = [priced.hours(name, row.get("key", "i-0abc")) for row in POOL]
+    assert (sum(row[1] for row in pool), sum(row[2] for row in pool)) == (15, 15)
+
+
+def test_hours_and_costs_of_machines(priced: Priced) -> None:
+    for none in (None, 0.0):
+        hours, _, _, price = priced.hours(f"a bill without hours is of those that its node was up: {none}", "i-unseen")
+        assert (hours, price) == (24, 2)
+    assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
+    gpus = "a machine with a GPU attached is one of GPUs"
+    assert priced.hours(gpus, "p/z/n1-gpu")[1] == 13
+    assert own(gpus, "p/z/n1-plain") not in {row[0] for row in priced.answers["pooled"]["hours"]}
+
+
+def test_capacity_types_and_warnings(priced: Priced) -> None:
+    types = dict(priced.answers["pooled"]["types"])
+    unknown = [name for name in CASES if name.startswith("the bill settles")]
+    for name in unknown:
+        assert (types[f"n1 {name}"], types[f"n2 {name}"]) == (name.split(": ")[1].split(",")[0], "unknown")
+    assert types["n2 no other machine's price is a spot node's"] == "spot"
+    warnings = priced.answers["pooled"]["warnings"]
+    assert {row[1] for row in warnings if row[0] == "unknown_capacity_type"} == {f"n2 {name}" for name in unknown}
+    zeros = {row[1]: row[2:] for row in warnings if row[0] == "unexplained_zero"}
+    types_without = {
+        row["type"] for case in CASES.values() for row in case.rows if row.get("type", "").startswith(("zero", "lack"))
+    }
+    assert zeros.keys() == types_without
+    for subject, (message, fix) in zeros.items():
+        how_long = "2.0" if subject.startswith("zero") else "1.0"
+        assert f"{how_long} hours of {subject} without their cost, or a part of it" in message
+        assert subject.split()[1] in fix or subject == "zero same"
+    [(message, fix)] = [row[2:] for row in warnings if row[0] == "old_bill"]
+    assert (
+        message.startswith("the bill of aws, 2020-01, was loaded by an earlier gpucost: ") and fix == "gpucost collect aws PATH"
     )
-    assert first(run(con, [NODE], BOOK)) == (Decimal(10), "bill")
+    assert not [row for row in priced.answers["as_billed"]["warnings"] if row[0] == "old_bill"]
 
 
-def test_a_later_billing_period_corrects_an_hour(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *hours(0, 1), period="2026-09")
-    # a lower price, told with the hours again and without; the hour taken back and charged anew
-    fixes = [{"cost": "-2", "correction": "Correction", "pricing": None, "reservation": None}]
-    bill(con, fixes[0] | {"hours": 0.0}, fixes[0] | {"hour": 1, "hours": 1.0})
-    assert billed(con, NODE) == [(1, 0, 2, Decimal(8))]
-    assert con.execute("SELECT sum(instance_hours), sum(effective_cost) FROM billed_hours").fetchall() == [(2, 16)]
-
-
-def test_a_correction_may_take_the_hour_back_and_charge_another(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *hours(0), period="2026-09")
-    bill(
-        con, {"cost": "-10", "hours": -1.0, "correction": "Correction"}, {"cost": "5", "hours": 0.25, "correction": "Correction"}
-    )
-    assert billed(con, NODE) == [(1, 0, 1, Decimal(20))]
-
-
-def test_corrections_of_a_bill_that_is_not_there_are_no_price(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {"cost": "-2", "correction": "Correction"}, {"hour": 1, "cost": "3", "correction": "Correction"})
-    assert [s[4] for s in run(con, [NODE], BOOK)] == ["price_book"]
-
-
-def test_a_price_is_never_negative(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {"cost": "10"}, {"cost": "-12", "correction": "Correction"})
-    assert first(run(con, [NODE], BOOK)) == (Decimal(0), "bill")
-
-
-def test_of_two_formats_that_tell_of_the_same_time_the_newer_load_counts(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *hours(*range(6)))
-    bill(con, *hours(*range(3), cost="11"), told_as="focus")
-    assert billed(con, NODE) == [(1, 0, 3, Decimal(11)), (1, 3, 6, Decimal(10))]
-    bill(con, {"length": 24, "hours": 24.0, "cost": "288"}, told_as="focus-daily")
-    assert billed(con, NODE) == [(1, 0, 24, Decimal(12))]
-
-
-def test_parts_of_one_format_add_up(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {"cost": "10"})
-    bill(con, {"cost": "1", "hours": None})
-    assert billed(con, NODE) == [(1, 0, 1, Decimal(11))]
-
-
-def test_charges_that_overlap_in_part_are_one_period(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *hours(0, 1, 2), {"hour": 1, "length": 2, "hours": None, "cost": "4"}, {"hour": 24, "cost": "1"})
-    assert billed(con, NODE) == [(1, 0, 1, Decimal(10)), (1, 1, 3, Decimal(12))]
-
-
-def test_a_restated_bill_prices_anew(con: duckdb.DuckDBPyConnection) -> None:
-    number = bill(con, {})
-    run(con, [NODE], BOOK)
-    con.execute("DELETE FROM bill_rows WHERE bill_id = $1", [number])
-    con.execute("DELETE FROM bills WHERE bill_id = $1", [number])
-    assert [s[4] for s in run(con, [NODE], BOOK)] == ["price_book"]
-    bill(con, {"cost": "9"})
-    assert first(run(con, [NODE], BOOK)) == (Decimal(9), "bill")
-
-
-def test_a_bill_in_another_currency(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, *hours(*range(24), currency="EUR"))
-    assert billed(con, NODE, fx={"EUR": Decimal("1.1")}) == [(1, 0, 24, Decimal(11))]
-    assert con.execute("SELECT DISTINCT rate FROM billed_hours").fetchall() == [(Decimal("1.1"),)]
-    with pytest.raises(PriceError, match=r"node n1 .*EUR.*bill of aws, 2026-10"):
-        run(con, [NODE], [])
-    # of a machine that is no node, nobody asks
-    assert billed(con, OTHER) == []
-
-
-def test_no_discount_is_taken_off_a_bill_unless_it_is_told_to(con: duckdb.DuckDBPyConnection) -> None:
-    bill(con, {})
-    assert first(run(con, [NODE], BOOK, {"discounts": [Discount(percent=Decimal(30))]})) == (Decimal(10), "bill")
-
-
-def test_a_machine_with_a_gpu_attached_is_one_of_gpus(con: duckdb.DuckDBPyConnection) -> None:
-    vm = {"key": "p/z/n1-gpu", "type": "n1-standard-8"}
-    number = bill(con, vm, vm | {"hours": None, "cost": "3"}, {"key": "p/z/n1-plain", "type": "n1-standard-8"}, provider="gcp")
-    con.execute(
-        "UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' WHERE bill_id = $1 AND source_row = 1",
-        [number],
-    )
-    run(con, [], [])
-    assert con.execute("SELECT instance_key, effective_cost FROM billed_hours").fetchall() == [("p/z/n1-gpu", 13)]
+def test_a_bill_in_another_currency_and_one_that_is_restated() -> None:
+    with empty_store() as con:
+        number = bill(con, *hours(*range(24), currency="EUR"))
+        assert [s[1:5] for s in run(con, [NODE], [], {"fx": {"EUR": Decimal("1.1")}})] == [(0, 24, 11, "bill")]
+        assert con.execute("SELECT DISTINCT rate FROM billed_hours").fetchall() == [(Decimal("1.1"),)]
+        with pytest.raises(PriceError, match=r"node n1 .*EUR.*bill of aws, 2026-10"):
+            run(con, [NODE], [])
+        # of a machine that is no node, nobody asks
+        assert {s[4] for s in run(con, [OTHER], BOOK)} == {"price_book"}
+        con.execute("DELETE FROM bill_rows WHERE bill_id = $1", [number])
+        con.execute("DELETE FROM bills WHERE bill_id = $1", [number])
+        assert {s[4] for s in run(con, [NODE], BOOK)} == {"price_book"}
+        bill(con, {"cost": "9"})
+        assert run(con, [NODE], BOOK)[0][3:5] == (Decimal(9), "bill")

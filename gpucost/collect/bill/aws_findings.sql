@@ -1,4 +1,4 @@
--- reads: cur, charges_read (the same rows, mapped)
+-- reads: raw, charges_read (the same rows, mapped)
 -- writes: nothing; answers level, code, message, fix
 -- invariant: one row per finding
 SELECT 'warning' AS level, 'reservation_cost_missing' AS code,
@@ -33,18 +33,18 @@ UNION ALL
 SELECT 'warning', 'no_line_type',
        'the export has no line item types: every row is taken as plain usage',
        'export the column lineItem/LineItemType (CUR 2.0: line_item_line_item_type)'
-FROM cur
+FROM raw
 HAVING count(*) > 0 AND count(line_item_line_item_type) = 0
 UNION ALL
 SELECT 'note', 'list_cost_unread',
        count(*) || ' public on-demand costs are no numbers (such as ' || min(pricing_public_on_demand_cost) || ') and are left out',
        NULL
-FROM cur
-WHERE pricing_public_on_demand_cost IS NOT NULL AND on_demand_cost IS NULL
+FROM raw
+WHERE pricing_public_on_demand_cost IS NOT NULL AND TRY_CAST(pricing_public_on_demand_cost AS DECIMAL(38, 12)) IS NULL
 HAVING count(*) > 0
 UNION ALL
 SELECT 'note', 'no_resource_ids',
        'the export has no resource ids: its charges can price no node',
        'export resource ids (CUR: "Include resource IDs")'
-FROM cur
+FROM raw
 HAVING count(*) > 0 AND count(line_item_resource_id) = 0;

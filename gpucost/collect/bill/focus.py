@@ -5,67 +5,17 @@ from __future__ import annotations
 from gpucost.collect.bill.formats import Format
 
 # x_: what AWS, Azure and gpucost's own files add; it tells a machine's hours from what is charged beside it.
-_NAMES = [
-    "AvailabilityZone",
-    "BilledCost",
-    "BillingAccountId",
-    "BillingCurrency",
-    "BillingPeriodStart",
-    "CapacityReservationId",
-    "CapacityReservationStatus",
-    "ChargeCategory",
-    "ChargeClass",
-    "ChargeDescription",
-    "ChargeFrequency",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "CommitmentDiscountCategory",
-    "CommitmentDiscountId",
-    "CommitmentDiscountName",
-    "CommitmentDiscountQuantity",
-    "CommitmentDiscountStatus",
-    "CommitmentDiscountType",
-    "CommitmentDiscountUnit",
-    "ConsumedQuantity",
-    "ConsumedUnit",
-    "ContractedCost",
-    "ContractedUnitPrice",
-    "EffectiveCost",
-    "InvoiceId",
-    "InvoiceIssuerName",
-    "ListCost",
-    "ListUnitPrice",
-    "PricingCategory",
-    "PricingQuantity",
-    "PricingUnit",
-    "ProviderName",
-    "PublisherName",
-    "RegionId",
-    "ResourceId",
-    "ResourceName",
-    "ResourceType",
-    "ServiceCategory",
-    "ServiceName",
-    "ServiceProviderName",
-    "ServiceSubcategory",
-    "SkuId",
-    "SkuMeter",
-    "SkuPriceDetails",
-    "SkuPriceId",
-    "SubAccountId",
-    "SubAccountName",
-    "Tags",
-    "x_CostCategories",
-    "x_UsageType",
-    "x_Operation",
-    "x_SkuDetails",
-    "x_SkuMeterName",
-    "x_InstanceType",
-    "x_gpucost_charge_kind",
-    "x_gpucost_instance_key",
-    "x_gpucost_instance_type",
-    "x_gpucost_instance_hours",
-]
+_NAMES = """
+    AvailabilityZone BilledCost BillingAccountId BillingCurrency BillingPeriodStart CapacityReservationId
+    CapacityReservationStatus ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd
+    ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName CommitmentDiscountQuantity
+    CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedQuantity ConsumedUnit ContractedCost
+    ContractedUnitPrice EffectiveCost InvoiceId InvoiceIssuerName ListCost ListUnitPrice PricingCategory PricingQuantity
+    PricingUnit ProviderName PublisherName RegionId ResourceId ResourceName ResourceType ServiceCategory ServiceName
+    ServiceProviderName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId SubAccountName Tags
+    x_CostCategories x_UsageType x_Operation x_SkuDetails x_SkuMeterName x_InstanceType x_gpucost_charge_kind
+    x_gpucost_instance_key x_gpucost_instance_type x_gpucost_instance_hours
+"""
 
 
 def _snake(name: str) -> str:
@@ -78,7 +28,7 @@ FOCUS = Format(
     name="focus",
     title="a FOCUS cost and usage file",
     providers=(),
-    columns={_snake(name): () for name in _NAMES},
+    columns={_snake(name): () for name in _NAMES.split()},
     required=(
         "billed_cost",
         "effective_cost",

@@ -21,46 +21,22 @@ RECORDS = {
     "consumption_model": ("description",),
     "price": ("list_price", "effective_price_default", "pricing_unit_quantity"),
 }
-PLAIN = (
-    "billing_account_id",
-    "usage_start_time",
-    "usage_end_time",
-    "cost",
-    "cost_at_list",
-    "cost_at_effective_price_default",
-    "currency",
-    "cost_type",
-    "credits",
-    "labels",
-    "system_labels",
-)
+_PLAIN = """
+    billing_account_id usage_start_time usage_end_time cost cost_at_list cost_at_effective_price_default currency
+    cost_type credits labels system_labels
+"""
+PLAIN = tuple(_PLAIN.split())
 COLUMNS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(PLAIN, ()),
     **dict.fromkeys(RECORDS, ()),
     **{f"{record}_{name}": () for record, names in RECORDS.items() for name in names},
 }
-_SQL = ("gcp_1_rows", "gcp_2_hours", "gcp_3_fees", "gcp_4_mapped")
-_REQUIRED = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits")
 
-FORMATS = (
-    Format(
-        "gcp",
-        "a Google Cloud usage cost export",
-        ("gcp",),
-        COLUMNS,
-        (*_REQUIRED, "service", "invoice"),
-        _SQL,
-        "gcp_findings",
-        catalog=True,
-    ),
-    Format(
-        "gcp",
-        "a Google Cloud usage cost export",
-        ("gcp",),
-        COLUMNS,
-        (*_REQUIRED, "service_description", "invoice_month"),
-        _SQL,
-        "gcp_findings",
-        catalog=True,
-    ),
-)
+
+def _format(*named: str) -> Format:
+    required = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits", *named)
+    sql = ("gcp_1_rows", "gcp_2_hours", "gcp_3_fees", "gcp_4_mapped")
+    return Format("gcp", "a Google Cloud usage cost export", ("gcp",), COLUMNS, required, sql, "gcp_findings", catalog=True)
+
+
+FORMATS = (_format("service", "invoice"), _format("service_description", "invoice_month"))

@@ -10,67 +10,26 @@ import re
 
 from gpucost.collect.bill.formats import Format
 
-_CLASSIC: dict[str, tuple[str, ...]] = {
-    "line_item_reference_no": (),
-    "line_item_tenant_id": (),
-    "line_item_interval_usage_start": (),
-    "line_item_interval_usage_end": (),
-    "line_item_is_correction": (),
+_CLASSIC = """
+    line_item_reference_no line_item_tenant_id line_item_interval_usage_start line_item_interval_usage_end
+    line_item_is_correction line_item_backreference_no product_service product_compartment_name product_region
+    product_availability_domain product_resource_id product_description usage_billed_quantity cost_subscription_id
+    cost_product_sku cost_unit_price cost_my_cost cost_currency_code cost_billing_unit_readable
+"""
+# Names of the preview, beside those of FOCUS 1.0 and later.
+_FOCUS = """
+    oci_reference_number oci_back_reference_number oci_compartment_name availability_zone billed_cost billing_account_id
+    billing_currency billing_period_start charge_category charge_class charge_description charge_frequency
+    charge_period_end charge_period_start charge_subcategory commitment_discount_category commitment_discount_id
+    commitment_discount_name commitment_discount_type effective_cost invoice_id list_cost list_unit_price
+    pricing_category pricing_quantity pricing_unit region resource_id resource_name resource_type service_category
+    service_name sku_id sku_price_id sub_account_id sub_account_name tags usage_quantity usage_unit
+"""
+_SPELLINGS = {
     "line_item_backreference_no": ("lineItem/backReference",),
-    "product_service": (),
-    "product_compartment_name": (),
-    "product_region": (),
-    "product_availability_domain": (),
-    "product_resource_id": (),
-    "product_description": (),
-    "usage_billed_quantity": (),
-    "cost_subscription_id": (),
-    "cost_product_sku": (),
-    "cost_unit_price": (),
-    "cost_my_cost": (),
-    "cost_currency_code": (),
     # Later reports call it by the second name.
     "cost_billing_unit_readable": ("cost/skuUnitDescription",),
-}
-# Names of the preview, beside those of FOCUS 1.0 and later.
-_FOCUS: dict[str, tuple[str, ...]] = {
-    "oci_reference_number": (),
-    "oci_back_reference_number": (),
-    "oci_compartment_name": (),
-    "availability_zone": (),
-    "billed_cost": (),
-    "billing_account_id": (),
-    "billing_currency": (),
-    "billing_period_start": (),
-    "charge_category": (),
-    "charge_class": (),
-    "charge_description": (),
-    "charge_frequency": (),
-    "charge_period_end": (),
-    "charge_period_start": (),
-    "charge_subcategory": (),
-    "commitment_discount_category": (),
-    "commitment_discount_id": (),
-    "commitment_discount_name": (),
-    "commitment_discount_type": (),
-    "effective_cost": (),
-    "invoice_id": (),
-    "list_cost": (),
-    "list_unit_price": (),
-    "pricing_category": (),
-    "pricing_quantity": (),
-    "pricing_unit": (),
     "region": ("RegionId",),
-    "resource_id": (),
-    "resource_name": (),
-    "resource_type": (),
-    "service_category": (),
-    "service_name": (),
-    "sku_id": (),
-    "sku_price_id": (),
-    "sub_account_id": (),
-    "sub_account_name": (),
-    "tags": (),
     "usage_quantity": ("ConsumedQuantity",),
     "usage_unit": ("ConsumedUnit",),
 }
@@ -79,8 +38,12 @@ _TAG = re.compile(r"^tags/(.+)$", re.IGNORECASE)
 
 def _entry(column: str) -> tuple[str, str] | None:
     """A tag by its column's name: `tags/team` is `team`."""
-    found = _TAG.match(column)
-    return ("tag_columns", found.group(1)) if found else None
+    tag = _TAG.match(column)
+    return ("tag_columns", tag.group(1)) if tag else None
+
+
+def _columns(names: str) -> dict[str, tuple[str, ...]]:
+    return {name: _SPELLINGS.get(name, ()) for name in names.split()}
 
 
 FORMATS = (
@@ -88,7 +51,7 @@ FORMATS = (
         name="oci",
         title="an OCI cost report",
         providers=("oci",),
-        columns=_CLASSIC,
+        columns=_columns(_CLASSIC),
         required=(
             "line_item_reference_no",
             "line_item_interval_usage_start",
@@ -105,7 +68,7 @@ FORMATS = (
         name="oci-focus",
         title="an OCI cost report in FOCUS columns",
         providers=("oci",),
-        columns=_FOCUS,
+        columns=_columns(_FOCUS),
         required=(
             "oci_reference_number",
             "billed_cost",
