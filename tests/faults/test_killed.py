@@ -18,7 +18,7 @@ from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import write_config
 from tests.replay.server import prometheus_over, require_prometheus
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 DAYS = 3
 
@@ -89,12 +89,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         yield Runs(folder, url, told)
 
 
-@pytest.mark.parametrize("seed", range(1))
+@pytest.mark.parametrize("seed", [0, *range(100, 106)])
 def test_killed_at_some_moment(runs: Runs, seed: int) -> None:
-    runs.check(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_killed_at_many_more_moments(runs: Runs, seed: int) -> None:
     runs.check(seed)

@@ -29,7 +29,7 @@ def its(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.mark.parametrize("asked", ["small", "samples"])
 def test_an_answer_that_never_ends(asked: str, its: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = its.config(tmp_path, **LIMITS)
+    config = its.config(tmp_path, **LIMITS | {"max_response_seconds": 0.3})
     its.proxy.begin(its.full, Plan(1, ("drip",), always=True, only=QUESTIONS[asked]))
     began = time.monotonic()
     answer = collect(monkeypatch, config, its.repair)
@@ -37,7 +37,7 @@ def test_an_answer_that_never_ends(asked: str, its: World, tmp_path: Path, monke
     assert answer.code == 1 and "did not answer within 0.5 s" in answer.err, answer
 
 
-@pytest.mark.parametrize("shape", [0, 1, *(pytest.param(shape, marks=pytest.mark.slow) for shape in range(2, 5))])
+@pytest.mark.parametrize("shape", [0, *(pytest.param(shape, marks=pytest.mark.slow) for shape in range(1, 5))])
 @pytest.mark.parametrize("asked", sorted(QUESTIONS))
 def test_an_answer_of_gigabytes(asked: str, shape: int, its: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = its.config(tmp_path, **LIMITS)

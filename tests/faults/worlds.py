@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,47 @@ FLEETS = {
 
 @dataclass
 class World:
-    """One fleet, its two servers, and the report of a store that nothing disturbed."""
+    """One fleet, its two servers, and the report of a store that nothing disturbed; each begins when it is first needed."""
 
     case: Path
     fleet: Fleet
     lag: Lag
-    full: str
-    behind: str
     proxy: Proxy
-    calm: Config
-    truth: dict[str, Any]
+    folder: Path
+    servers: ExitStack
+
+    @cached_property
+    def full(self) -> str:
+        """The server that holds all samples."""
+        return self._serve("full", scrape(self.fleet))
+
+    @cached_property
+    def behind(self) -> str:
+        """The server that lags behind."""
+        return self._serve("behind", _until(scrape(self.fleet), self.fleet["start"], self.lag))
+
+    def _serve(self, kind: str, series: list[Series]) -> str:
+        return self.servers.enter_context(prometheus_over_text(partial(write_openmetrics, series), self.folder / kind))
+
+    @cached_property
+    def calm(self) -> Config:
+        """The configuration of a store that was collected, and attributed, without any trouble."""
+        (self.folder / "calm").mkdir()
+        config = self.config(self.folder / "calm")
+        # not while a plan is under way
+        plan, upstream = self.proxy.plan, self.proxy.upstream
+        self.proxy.begin(self.full)
+        with pytest.MonkeyPatch.context() as patch:
+            assert collect(patch, config, self.repair).code == 0
+        assert self.report(config).code == 0
+        self.proxy.begin(upstream, plan)
+        return config
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """The report on the calm store."""
+        figures: dict[str, Any] = self.report(self.calm).json()
+        return figures
 
     @property
     def end(self) -> datetime:
@@ -155,23 +186,9 @@ _HOURS = """
 
 @contextmanager
 def world(name: str, proxy: Proxy, folder: Path) -> Iterator[World]:
-    """The fleet of a case, served twice, alive within the `with`."""
-    fleet, lag = _since(MONTH, read_fleet(CASES / name)), FLEETS[name]
-    series = scrape(fleet)
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        full, behind = (
-            stack.enter_context(prometheus_over_text(partial(write_openmetrics, some), folder / kind))
-            for kind, some in (("full", series), ("behind", _until(series, fleet["start"], lag)))
-        )
-        found = World(CASES / name, fleet, lag, full, behind, proxy, Config(), {})
-        proxy.begin(full)
-        (folder / "calm").mkdir()
-        found.calm = found.config(folder / "calm")
-        assert collect(patch, found.calm, found.repair).code == 0
-        answer = found.report(found.calm)
-        assert answer.code == 0
-        found.truth = answer.json()
-        yield found
+    """The fleet of a case, alive within the `with`."""
+    with ExitStack() as servers:
+        yield World(CASES / name, _since(MONTH, read_fleet(CASES / name)), FLEETS[name], proxy, folder, servers)
 
 
 def _since(moment: int, fleet: Fleet) -> Fleet:

@@ -44,6 +44,7 @@ class Cloud:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     cloud: Cloud
 
     def log_message(self, *_: Any) -> None:
@@ -74,7 +75,7 @@ def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> Iterator[str]:
     bound = type("Bound", (handler,), {"cloud": cloud, **more})
     server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -5,6 +5,7 @@ GPUCOST_EXPOSITIONS names a folder with further scrapes: those of vLLM in it are
 
 from __future__ import annotations
 
+import io
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -66,8 +67,6 @@ def told() -> list[tuple[str, dict[str, str], int]]:
 
 def write(out: TextIO) -> None:
     """The fleet's scrapes, and beside them what its pods count."""
-    import io
-
     text = io.StringIO()
     write_openmetrics(scrape(described()), text)
     out.write(text.getvalue().replace("# EOF\n", ""))
@@ -88,7 +87,7 @@ def write(out: TextIO) -> None:
     out.write("# EOF\n")
 
 
-def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
+def test_counters_and_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
     require_prometheus()
     prices = tmp_path / "prices.csv"
     prices.write_text(BOOK)
@@ -105,8 +104,10 @@ def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
         with (tmp_path / "gpucost.toml").open("a") as file:
             file.write(
                 '[[units]]\nname = "answers"\nunit = "answer"\nquery = \'sum by (namespace, pod) (vllm:prompt_tokens_total)\'\n'
+                '[[units]]\nname = "mine"\nunit = "epoch"\nmetric = "my_epochs"\n'
             )
-        result = CliRunner().invoke(app, ["collect", "progress", "--config", str(tmp_path / "gpucost.toml"), "-v", *_between()])
+        words = ["--config", str(tmp_path / "gpucost.toml"), "-v", "--from", DAY.start.isoformat(), "--to", DAY.end.isoformat()]
+        result = CliRunner().invoke(app, ["collect", "progress", *words])
         assert result.exit_code == 0, result.output
         assert "answers: " in result.stdout
     # each engine counted up to the last look before the restart, and from it to the end
@@ -119,24 +120,7 @@ def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
     (row,) = asked(config, store, units.tokens, (0, HOURS)).rows
     assert (row["prompt_tokens"], row["generation_tokens"]) == (2 * 3000 * minutes, 2 * 700 * minutes)
     assert float(row["idle_cost"]) == pytest.approx(4 * HOURS / 2, abs=0.1)
-
-
-def _between() -> list[str]:
-    return ["--from", DAY.start.isoformat(), "--to", DAY.end.isoformat()]
-
-
-def test_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
-    require_prometheus()
-    prices = tmp_path / "prices.csv"
-    prices.write_text(BOOK)
-    with prometheus_over_text(write, tmp_path / "prometheus") as url:
-        config = write_config(described(), tmp_path, prices, url, cluster="main")
-        store = Store(config.store)
-        pipeline.collect(config, store, DAY)
-        unit = UnitSettings(name="mine", unit="epoch", metric="my_epochs")
-        collect_progress(PrometheusSource(url=url, cluster="main"), store, [unit], DAY)
-    view = asked(config, store, hours=(0, HOURS))
-    assert [(row["epoch"], row["status"], row["cost"]) for row in view.rows] == [
+    assert [(row["epoch"], row["status"], row["cost"]) for row in asked(config, store, hours=(0, HOURS)).rows] == [
         (1, "done", Decimal(96)),
         (2, "done", Decimal(96)),
         (3, "unfinished", Decimal(96)),

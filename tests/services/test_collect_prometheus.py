@@ -37,9 +37,8 @@ pytestmark = pytest.mark.services
 
 CASES = [
     "mig-mixed",
-    "prometheus-pair",
     "exporter-silent-and-nonsense",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("sentinels", "jittered", "same-name-twice")),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("prometheus-pair", "sentinels", "jittered", "same-name-twice")),
 ]
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 Serve = Callable[[dict[str, Any]], str]
@@ -182,6 +181,7 @@ def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) ->
     assert contents(Store(killed)) == contents(Store(calm))
 
 
+@pytest.mark.slow
 def test_a_server_stopped_in_mid_run(tmp_path: Path) -> None:
     fleet = read_fleet(case("same-name-twice"))
     data, port = tmp_path / "data", free_port()

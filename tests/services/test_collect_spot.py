@@ -21,6 +21,7 @@ from gpucost.config.model import Aws, Azure, Config
 from gpucost.store.connection import Store
 from tests.services import price_clouds
 from tests.services.price_clouds import Cloud, Handler, Reply
+from tests.services.price_clouds_aws import models_read_once
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
@@ -65,6 +66,12 @@ def refusal(status: int, code: str, message: str) -> Answer:
     error = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
     text = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>"
     return status, text, {}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def models() -> Iterator[None]:
+    with models_read_once():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +191,7 @@ def test_a_region_that_fails_is_named_and_the_others_are_collected(
         assert con.execute("SELECT source FROM loads").fetchall() == [("aws us-east-1",)]
 
 
+@pytest.mark.slow
 def test_through_moto(aws_login: None, tmp_path: Path) -> None:
     from moto.server import ThreadedMotoServer
 

@@ -170,6 +170,7 @@ def test_a_clock_a_year_ahead_loads_nothing_and_says_how_old_the_server_s_data_i
     same_as_calm(store, server.url, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_clock_behind_is_a_sentence(server: Server, tmp_path: Path) -> None:
     server.serve()
     store = Collected(tmp_path / "behind", server.url)
@@ -219,8 +220,8 @@ def test_an_exporter_that_was_dead_is_asked_for_again_until_two_counts_agree(
         return {hour for a, b in spans for hour in range(HOURS) if a <= hour + 0.5 < b}
 
     server.serve(lambda series, hour: is_dcgm(series) and hour in (10, 11))
-    mended, gone = Collected(tmp_path / "mended", server.url), Collected(tmp_path / "gone", server.url)
-    assert hours_asked(mended, 13.1) == hours_asked(gone, 13.1) == set(range(13))
+    gone = Collected(tmp_path / "gone", server.url)
+    assert hours_asked(gone, 13.1) == set(range(13))
     # again, with the hours that hold the edges of the silence; not those that are whole
     assert hours_asked(gone, 13.5) == {9, 10, 11, 12}
     before_now = Period(START, START + timedelta(hours=16))
@@ -231,10 +232,16 @@ def test_an_exporter_that_was_dead_is_asked_for_again_until_two_counts_agree(
     assert uncollected(gone.config, gone.store, before_now, START + timedelta(hours=16.3)) == {server.url: []}
     for at in (16.3, 17.3, 22):
         assert not set(range(13)) & hours_asked(gone, at)
+
+
+@pytest.mark.slow
+def test_an_exporter_that_was_dead_and_is_served_after_all(server: Server, tmp_path: Path) -> None:
+    server.serve(lambda series, hour: is_dcgm(series) and hour in (10, 11))
+    store = Collected(tmp_path / "mended", server.url)
+    assert store.at(13.1).ok
     server.serve()
-    assert {9, 10, 11, 12} <= hours_asked(mended, 16.2)
-    assert hours_asked(mended, HOURS)
-    same_as_calm(mended, server.url, tmp_path)
+    assert store.at(16.2).asked_again >= 4 and store.at(HOURS).ok
+    same_as_calm(store, server.url, tmp_path)
 
 
 @pytest.mark.slow

@@ -125,6 +125,7 @@ def test_a_cloud_that_fails_is_told_and_the_bundle_is_written(store: Path, monke
     assert (store.parent / "out" / "2026-10" / "index.json").exists()
 
 
+@pytest.mark.slow
 def test_a_fleet_that_the_price_book_prices_asks_nobody(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     priced(store, ("price_book", None), ("price_book", None))
     clouds = Clouds(monkeypatch)

@@ -138,7 +138,7 @@ def test_http_that_is_none_is_an_error_in_words(count: int) -> None:
     handler = type("Bound", (Wire,), {})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads, server.block_on_close = True, False
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         source = PrometheusSource(url=f"http://127.0.0.1:{server.server_address[1]}", timeout_seconds=2, max_response_seconds=3)
         hasty = PrometheusClient(source, Retries(attempts=1))
         # a busy machine may take its time over what is whole
@@ -235,7 +235,7 @@ LOGGED = [{"key": "epoch", "value": 0.5 + n, "timestamp": AT * 1000 + n, "step":
 HISTORY = json.dumps({"metrics": LOGGED}).encode()
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_mlflow_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], tmp_path: Path, count: int) -> None:
     url, handler = garbler
     settings, store = Mlflow(url=url), Store(tmp_path / "s.duckdb")

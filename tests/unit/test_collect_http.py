@@ -248,6 +248,18 @@ def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_pa
     assert [row for row in blocks(tmp_path) if row[0] >= 0] == FULL
 
 
+def test_a_server_that_is_gone_in_mid_run_is_not_asked_on(fake: Fake, tmp_path: Path) -> None:
+    gone = Reply(404, "404 page not found")
+    fake.trick = lambda question: question.is_range and question.at > T0 + 3 * MS_PER_HOUR and gone
+    result = collect(fake, tmp_path, max_samples=1000)
+    (failed,) = result.failed_windows
+    assert "is not there" in failed.error and failed.period.end == EIGHT_HOURS.end
+    assert blocks(tmp_path) and set(blocks(tmp_path)) < set(FULL)
+    assert sum("ms]" in query for query in fake.queries) < 24
+    fake.trick = lambda _: None
+    assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
+
+
 @pytest.mark.parametrize(
     ("url", "message", "fix"),
     [

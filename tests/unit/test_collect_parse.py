@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.collect.prometheus.failures import TooMuch
@@ -52,6 +52,7 @@ VALUES = st.lists(st.tuples(MOMENT, VALUE), min_size=1, max_size=5)
 SERIES = st.builds(lambda metric, values: {"metric": metric, "values": values}, LABELS, VALUES)
 
 
+@settings(max_examples=50)
 @given(result=st.lists(SERIES, max_size=6), size=st.sampled_from([1, 7, 64, 1 << 20]))
 def test_reads_what_json_reads(result: list[dict[str, Any]], size: int) -> None:
     assert flat(read(body(result), size)) == plain(result)
