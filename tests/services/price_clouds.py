@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from gpucost.collect.prices import PriceResult, collect_prices
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+
+NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 PAGE = 2  # facts per page: everything is paged
 # An answer in place of the usual one: status, body, headers. `cut` sends less than the length it promised.
 Trick = Callable[[str, int], "Reply | None"]
@@ -40,6 +47,22 @@ class Cloud:
 
     def count(self, service: str) -> int:
         return sum(name == service for name, _ in self.asked)
+
+
+def collected(provider: str, config: Config, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
+    """What collecting one provider's prices comes to."""
+    (result,) = collect_prices(config, store, [provider], regions, now)
+    return result
+
+
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return store.query(sql)[1]
+
+
+def check_failure(result: PriceResult, message: str) -> None:
+    """It is one line, which begins like this, and a fix."""
+    assert result.error is not None and result.error.message.startswith(message), result.error
+    assert "\n" not in result.error.message and result.error.fix
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -201,8 +224,6 @@ def gcp_sku(
     tiers: tuple[tuple[float, str], ...] = (),
 ) -> Any:
     """A SKU of Compute Engine; `tiers` are (from, price) instead of one price."""
-    from datetime import UTC, datetime
-    from decimal import Decimal
 
     def tier(start: float, text: str) -> dict[str, Any]:
         whole, nanos = divmod(int(Decimal(text) * 1_000_000_000), 1_000_000_000)
