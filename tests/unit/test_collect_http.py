@@ -107,7 +107,7 @@ class Handler(Quiet, BaseHTTPRequestHandler):
         fake = self.fakes[self.path.split("/")[1]]
         fake.headers.append(dict(self.headers))
         label = re.search("/(label/[^/]+)/", self.path)
-        query, at = (label[1], 0) if label else (fields["query"], round(float(fields["time"]) * 1000))
+        query, at = (label[1], 0) if label else (fields.get("query", ""), round(float(fields.get("time", 0)) * 1000))
         if not label:
             fake.queries.append(query)
         length = re.fullmatch(r".*\[(\d+)ms\]", query)
