@@ -163,15 +163,15 @@ def collect(patch: pytest.MonkeyPatch, config: Config, now: datetime, *words: st
 
 def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[str, float]]]:
     """By hour of the fleet: what everybody, and nobody, held and cost."""
-    found: dict[int, dict[tuple[Any, ...], dict[str, float]]] = {}
+    by_hour: dict[int, dict[tuple[Any, ...], dict[str, float]]] = {}
     with Store(config.store).read() as con:
         rows = con.execute(_HOURS, {"start": world.fleet["start"]})
         names = [column[0] for column in rows.description or []]
         for row in rows.fetchall():
-            told = dict(zip(names, row, strict=True))
-            key = tuple(told.pop(name) for name in ("kind", "cluster", "namespace", "pod", "uid", "node"))
-            found.setdefault(told.pop("hour"), {})[key] = {name: float(value) for name, value in told.items()}
-    return found
+            fields = dict(zip(names, row, strict=True))
+            key = tuple(fields.pop(name) for name in ("kind", "cluster", "namespace", "pod", "uid", "node"))
+            by_hour.setdefault(fields.pop("hour"), {})[key] = {name: float(value) for name, value in fields.items()}
+    return by_hour
 
 
 _HOURS = """
@@ -202,15 +202,15 @@ def _since(moment: int, fleet: Fleet) -> Fleet:
         is_time = isinstance(value, int | float) and abs(value - fleet["start"]) < 10 * 86_400
         return value + moment - fleet["start"] if is_time else value
 
-    found: Fleet = shifted(fleet)
-    return found
+    moved: Fleet = shifted(fleet)
+    return moved
 
 
 def _until(series: list[Series], start: int, lag: Lag) -> list[Series]:
-    found = []
+    early = []
     for one in series:
         hours = lag.dcgm if one.labels["__name__"].startswith("DCGM_") else lag.kube
         kept = one.times < 1000 * (start + 3600 * hours)
         if kept.any():
-            found.append(Series(one.labels, one.times[kept], one.values[kept]))
-    return found
+            early.append(Series(one.labels, one.times[kept], one.values[kept]))
+    return early
