@@ -38,15 +38,15 @@ class Reply:
 
 @dataclass
 class Cloud:
-    """What a stand-in holds, what it was asked, and what it does instead of answering."""
+    """What a stand-in holds, what it was question, and what it does instead of answering."""
 
     url: str = ""
     facts: dict[str, list[Any]] = field(default_factory=dict)
-    asked: list[tuple[str, Any]] = field(default_factory=list)
+    questions: list[tuple[str, Any]] = field(default_factory=list)
     trick: Trick = lambda _service, _number: None
 
     def count(self, service: str) -> int:
-        return sum(name == service for name, _ in self.asked)
+        return sum(name == service for name, _ in self.questions)
 
 
 def collected(provider: str, config: Config, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
@@ -85,8 +85,8 @@ class Handler(BaseHTTPRequestHandler):
         if reply.cut:
             self.close_connection = True
 
-    def tricked(self, service: str, asked: Any) -> bool:
-        self.cloud.asked.append((service, asked))
+    def tricked(self, service: str, question: Any) -> bool:
+        self.cloud.questions.append((service, question))
         reply = self.cloud.trick(service, self.cloud.count(service))
         if reply is not None:
             self.reply(reply)
@@ -106,32 +106,32 @@ def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> Iterator[str]:
         server.server_close()
 
 
-def page_of(found: list[Any], token: str | None) -> tuple[list[Any], str | None]:
+def page_of(items: list[Any], token: str | None) -> tuple[list[Any], str | None]:
     start = int(token or 0)
-    return found[start : start + PAGE], str(start + PAGE) if start + PAGE < len(found) else None
+    return items[start : start + PAGE], str(start + PAGE) if start + PAGE < len(items) else None
 
 
 class _AzureHandler(Handler):
     def do_GET(self) -> None:
-        asked = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-        if self.tricked("retail", asked):
+        question = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        if self.tricked("retail", question):
             return
-        wanted = asked["$filter"]
-        assert "serviceName eq 'Virtual Machines'" in wanted
-        region = re.search(r"armRegionName eq '(\w+)'", wanted)
-        prefix = re.search(r"startswith\(armSkuName, '(\w+)'\)", wanted)
-        found = [
-            {**item, "currencyCode": asked["currencyCode"]}
+        condition = question["$filter"]
+        assert "serviceName eq 'Virtual Machines'" in condition
+        region = re.search(r"armRegionName eq '(\w+)'", condition)
+        prefix = re.search(r"startswith\(armSkuName, '(\w+)'\)", condition)
+        items = [
+            {**item, "currencyCode": question["currencyCode"]}
             for item in self.cloud.facts["items"]
             if (not region or item["armRegionName"] == region[1]) and (not prefix or item["armSkuName"].startswith(prefix[1]))
         ]
-        page, more = page_of(found, asked.get("$skip"))
-        link = f"{self.cloud.url}?{urlencode({**asked, '$skip': more})}" if more else None
+        page, more = page_of(items, question.get("$skip"))
+        link = f"{self.cloud.url}?{urlencode({**question, '$skip': more})}" if more else None
         self.reply(
             Reply(
                 200,
                 {
-                    "BillingCurrency": asked["currencyCode"],
+                    "BillingCurrency": question["currencyCode"],
                     "CustomerEntityId": "Default",
                     "CustomerEntityType": "Retail",
                     "Items": page,
@@ -190,12 +190,12 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
 
     cloud = Cloud(facts={"skus": skus})
 
-    def list_skus(asked: ListSkusRequest, context: Any) -> ListSkusResponse:
-        cloud.asked.append(("skus", asked))
-        assert asked.parent == "services/6F81-5844-456A"
+    def list_skus(question: ListSkusRequest, context: Any) -> ListSkusResponse:
+        cloud.questions.append(("skus", question))
+        assert question.parent == "services/6F81-5844-456A"
         if reply := cloud.trick("skus", cloud.count("skus")):
             context.abort(reply.status, reply.body)
-        page, more = page_of(cloud.facts["skus"], asked.page_token or None)
+        page, more = page_of(cloud.facts["skus"], question.page_token or None)
         return ListSkusResponse(skus=page, next_page_token=more or "")
 
     method = grpc.unary_unary_rpc_method_handler(

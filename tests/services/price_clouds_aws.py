@@ -29,34 +29,34 @@ class _AwsHandler(Handler):
         service = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request", self.headers["Authorization"])
         assert service
         name = service[1]
-        asked = parse_qs(body.decode()) if name == "ec2" else json.loads(body)
-        if self.tricked(name, asked):
+        question = parse_qs(body.decode()) if name == "ec2" else json.loads(body)
+        if self.tricked(name, question):
             return
         if name == "pricing":
             assert self.headers["X-Amz-Target"] == "AWSPriceListService.GetProducts"
-            self.reply(Reply(200, self._products(asked)), "application/x-amz-json-1.1")
+            self.reply(Reply(200, self._products(question)), "application/x-amz-json-1.1")
         elif name == "savingsplans":
             assert self.path == "/DescribeSavingsPlansOfferingRates"
-            self.reply(Reply(200, self._rates(asked)))
+            self.reply(Reply(200, self._rates(question)))
         else:
             self._pass_on(body)
 
-    def _products(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert asked["ServiceCode"] == "AmazonEC2"
-        wanted = [(item["Field"], item["Value"]) for item in asked["Filters"] if item["Type"] == "TERM_MATCH"]
-        found = [
-            item for item in self.cloud.facts["products"] if all(item["product"]["attributes"].get(k) == v for k, v in wanted)
+    def _products(self, question: dict[str, Any]) -> dict[str, Any]:
+        assert question["ServiceCode"] == "AmazonEC2"
+        filters = [(item["Field"], item["Value"]) for item in question["Filters"] if item["Type"] == "TERM_MATCH"]
+        products = [
+            item for item in self.cloud.facts["products"] if all(item["product"]["attributes"].get(k) == v for k, v in filters)
         ]
-        page, more = page_of(found, asked.get("NextToken"))
+        page, more = page_of(products, question.get("NextToken"))
         return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(item) for item in page], "NextToken": more}
 
-    def _rates(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _rates(self, question: dict[str, Any]) -> dict[str, Any]:
         def fits(rate: dict[str, Any]) -> bool:
             about = {item["name"]: item["value"] for item in rate["properties"]}
-            plan = rate["savingsPlanOffering"]["planType"] in asked["savingsPlanTypes"]
-            return plan and all(about[item["name"]] in item["values"] for item in asked["filters"])
+            plan = rate["savingsPlanOffering"]["planType"] in question["savingsPlanTypes"]
+            return plan and all(about[item["name"]] in item["values"] for item in question["filters"])
 
-        page, more = page_of([rate for rate in self.cloud.facts["rates"] if fits(rate)], asked.get("nextToken"))
+        page, more = page_of([rate for rate in self.cloud.facts["rates"] if fits(rate)], question.get("nextToken"))
         return {"searchResults": page, "nextToken": more or ""}
 
     def _pass_on(self, body: bytes) -> None:

@@ -55,14 +55,14 @@ def counted(minute: int, rate: int) -> int:
     return (minute if minute < since else minute - since) * rate
 
 
-def told() -> list[tuple[str, dict[str, str], int]]:
+def work_series() -> list[tuple[str, dict[str, str], int]]:
     """vLLM's series as (name, labels, rate a minute); two engines, two replicas of Prometheus."""
-    found = []
+    series = []
     for engine in ("0", "1"):
         base = {"engine": engine, "model_name": "Qwen/Qwen2.5", "namespace": "chat", "pod": "vllm-0", "instance": "10.0.0.9:8000"}
-        found += [("vllm:request_success_total", {**base, "finished_reason": reason}, rate) for reason, rate in REASONS.items()]
-        found += [("vllm:prompt_tokens_total", base, 3000), ("vllm:generation_tokens_total", base, 700)]
-    return [(name, {**labels, "prometheus_replica": replica}, rate) for name, labels, rate in found for replica in ("a", "b")]
+        series += [("vllm:request_success_total", {**base, "finished_reason": reason}, rate) for reason, rate in REASONS.items()]
+        series += [("vllm:prompt_tokens_total", base, 3000), ("vllm:generation_tokens_total", base, 700)]
+    return [(name, {**labels, "prometheus_replica": replica}, rate) for name, labels, rate in series for replica in ("a", "b")]
 
 
 def write(out: TextIO) -> None:
@@ -70,7 +70,7 @@ def write(out: TextIO) -> None:
     text = io.StringIO()
     write_openmetrics(scrape(described()), text)
     out.write(text.getvalue().replace("# EOF\n", ""))
-    series = told()
+    series = work_series()
     for name in dict.fromkeys(name for name, _, _ in series):
         out.write(f"# TYPE {name} unknown\n")
         for _, labels, rate in (one for one in series if one[0] == name):
@@ -137,11 +137,11 @@ def _scrapes() -> list[Path]:
 def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
     """Its series ten times, a minute apart, each value by one larger than the last."""
     require_prometheus()
-    samples = [found for line in path.read_text().splitlines() if (found := re.match(r"^(vllm:\w+)\{(.*)\} (\S+)$", line))]
+    samples = [match for line in path.read_text().splitlines() if (match := re.match(r"^(vllm:\w+)\{(.*)\} (\S+)$", line))]
     units_of = {unit.metric: unit for unit in mappings(write_config(described(), tmp_path, tmp_path / "no.csv"))}
 
     def scraped(out: TextIO) -> None:
-        for sample in dict.fromkeys(found.groups() for found in samples):
+        for sample in dict.fromkeys(match.groups() for match in samples):
             for minute in range(10):
                 out.write(f"{sample[0]}{{{sample[1]}}} {float(sample[2]) + minute} {at(0) + minute * 60}\n")
         out.write("# EOF\n")

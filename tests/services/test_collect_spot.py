@@ -208,7 +208,7 @@ class Azures:
     """Stands in for a managed identity's token endpoint and for Azure Resource Graph."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.questions: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         self.answers: list[Answer] = []
 
@@ -222,8 +222,8 @@ class Azures:
             )
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
         self.tokens.append(headers["Authorization"])
-        self.asked.append(json.loads(body))
-        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+        self.questions.append(json.loads(body))
+        return self.answers[min(len(self.questions), len(self.answers)) - 1]
 
 
 def graph(data: list[dict[str, Any]], total: int, token: str | None = None) -> Answer:
@@ -263,9 +263,9 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("westeurope", "", "Standard_NC24ads_A100_v4", "Linux/UNIX", "0.000050000000"),
     ]
     assert azures.tokens[0] == "Bearer t0ken"
-    assert azures.asked[1]["subscriptions"] == ["s-1"]
-    assert "'eastus', 'westeurope'" in azures.asked[1]["query"]
-    assert azures.asked[2]["options"]["$skipToken"] == "more"
+    assert azures.questions[1]["subscriptions"] == ["s-1"]
+    assert "'eastus', 'westeurope'" in azures.questions[1]["query"]
+    assert azures.questions[2]["options"]["$skipToken"] == "more"
 
 
 @pytest.mark.parametrize(

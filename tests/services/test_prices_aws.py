@@ -58,7 +58,7 @@ def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    running.asked.clear()
+    running.questions.clear()
     running.trick = lambda _service, _number: None
     return running
 

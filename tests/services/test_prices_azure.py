@@ -72,8 +72,8 @@ def test_all_ways_to_buy_a_machine(cloud: Cloud, store: Store) -> None:
     ]
     about = rows(store, "SELECT DISTINCT provider, currency, price_as_of, effective_start FROM list_prices")
     assert about == [("azure", "USD", date(2026, 11, 21), date(2026, 9, 1))]
-    assert len(cloud.asked) == 8  # pages, each link holding what was asked
-    assert {asked["api-version"] for _, asked in cloud.asked} == {"2023-01-01-preview"}
+    assert len(cloud.questions) == 8  # pages, each link holding what was asked
+    assert {question["api-version"] for _, question in cloud.questions} == {"2023-01-01-preview"}
     # the same day replaces
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
     assert collect(cloud, store, "eastus").ok

@@ -121,12 +121,12 @@ def test_skus_as_google_answered_them(store: Store) -> None:
 def test_prices_of_the_parts_themselves(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, IOWA)
     assert result.ok and result.regions == (IOWA,)
-    found = rows(
+    prices = rows(
         store,
         "SELECT component, purchase_option, term_years, price_per_hour FROM component_prices"
         " WHERE component IN ('a2/cpu', 'a2/memory_gib', 'gpu/A100-SXM4-40GB', 'local_ssd_gib', 'n1/cpu', 'gpu/T4') ORDER BY ALL",
     )
-    assert found == [
+    assert prices == [
         ("a2/cpu", "cud", 1, Decimal("0.019915")),
         ("a2/cpu", "on_demand", 0, Decimal("0.031611")),
         ("a2/cpu", "spot", 0, Decimal("0.015")),

@@ -112,7 +112,7 @@ def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
         ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
     ]
     assert {row[-1] for row in prices} == {"aws bulk price list", "aws bulk savings plans"}
-    assert not any(asked for _, asked in cloud.asked)
+    assert not any(question for _, question in cloud.questions)
 
 
 def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
