@@ -359,22 +359,25 @@ def _text(document: Any) -> bytes:
 
 
 FAULTS: dict[str, Callable[[Handler, bytes, random.Random], None]] = {
-    "busy": _busy,
-    "broken": _broken,
-    "closed": _closed,
-    "redirect": _redirect,
-    "cut": _cut,
-    "drip": _drip,
-    "login": _login,
-    "other_json": _other_json,
-    "garbled": _garbled,
-    "bad_utf8": _bad_utf8,
-    "bomb": _bomb,
-    "partial": _partial,
-    "promql_notes": _promql_notes,
-    "duplicated": _duplicated,
-    "reordered": _reordered,
-    "blanks": _blanks,
+    fault.__name__[1:]: fault
+    for fault in (
+        _busy,
+        _broken,
+        _closed,
+        _redirect,
+        _cut,
+        _drip,
+        _login,
+        _other_json,
+        _garbled,
+        _bad_utf8,
+        _bomb,
+        _partial,
+        _promql_notes,
+        _duplicated,
+        _reordered,
+        _blanks,
+    )
 }
 #: Faults that may change nothing, not even how often is asked.
 UNFELT = frozenset({"promql_notes", "duplicated", "reordered", "blanks"})

@@ -127,19 +127,8 @@ class _AzureHandler(Handler):
         ]
         page, more = page_of(items, question.get("$skip"))
         link = f"{self.cloud.url}?{urlencode({**question, '$skip': more})}" if more else None
-        self.reply(
-            Reply(
-                200,
-                {
-                    "BillingCurrency": question["currencyCode"],
-                    "CustomerEntityId": "Default",
-                    "CustomerEntityType": "Retail",
-                    "Items": page,
-                    "NextPageLink": link,
-                    "Count": len(page),
-                },
-            )
-        )
+        about = {"BillingCurrency": question["currencyCode"], "CustomerEntityId": "Default", "CustomerEntityType": "Retail"}
+        self.reply(Reply(200, {**about, "Items": page, "NextPageLink": link, "Count": len(page)}))
 
 
 @contextmanager
@@ -155,28 +144,13 @@ def azure_item(name: str, region: str, price: float, **about: Any) -> Any:
     """An item of the retail prices."""
     size = name.removeprefix("Standard_").replace("_", " ")
     return {
-        "currencyCode": "USD",
-        "tierMinimumUnits": 0.0,
-        "retailPrice": price,
-        "unitPrice": price,
-        "armRegionName": region,
-        "location": region,
-        "effectiveStartDate": "2026-09-01T00:00:00Z",
-        "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
-        "meterName": size,
-        "productId": "DZH318Z0BQPS",
-        "skuId": "DZH318Z0BQPS/00TG",
-        "productName": f"Virtual Machines {size} Series",
-        "skuName": size,
-        "serviceName": "Virtual Machines",
-        "serviceId": "DZH313Z7MMC8",
-        "serviceFamily": "Compute",
-        "unitOfMeasure": "1 Hour",
-        "type": "Consumption",
-        "isPrimaryMeterRegion": True,
-        "armSkuName": name,
-        **about,
-    }
+        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": price, "unitPrice": price, "armRegionName": region,
+        "location": region, "effectiveStartDate": "2026-09-01T00:00:00Z", "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
+        "meterName": size, "productId": "DZH318Z0BQPS", "skuId": "DZH318Z0BQPS/00TG",
+        "productName": f"Virtual Machines {size} Series", "skuName": size, "serviceName": "Virtual Machines",
+        "serviceId": "DZH313Z7MMC8", "serviceFamily": "Compute", "unitOfMeasure": "1 Hour", "type": "Consumption",
+        "isPrimaryMeterRegion": True, "armSkuName": name, **about,
+    }  # fmt: skip
 
 
 @contextmanager

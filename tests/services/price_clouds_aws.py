@@ -122,16 +122,9 @@ def aws_product(name: str, region: str, per_hour: str, reserved: list[tuple[str,
         attributes = {"LeaseContractLength": length, "OfferingClass": kind, "PurchaseOption": payment}
         commitments[f"{sku}.R{number}"] = term(f"R{number}", dimensions, attributes)
     attributes = {
-        "instanceType": name,
-        "regionCode": region,
-        "operatingSystem": "Linux",
-        "tenancy": "Shared",
-        "preInstalledSw": "NA",
-        "capacitystatus": "Used",
-        "operation": "RunInstances",
-        "marketoption": "OnDemand",
-        **about,
-    }
+        "instanceType": name, "regionCode": region, "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA",
+        "capacitystatus": "Used", "operation": "RunInstances", "marketoption": "OnDemand", **about,
+    }  # fmt: skip
     on_demand = {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", {"6YS6EN2CT7": ("Hrs", per_hour)}, {})}
     return {
         "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
@@ -144,27 +137,14 @@ def aws_rate(
     name: str, region: str, rate: str, *, plan: str = "Compute", payment: str = "No Upfront", years: int = 1, **about: str
 ) -> Any:
     """A rate as describe_savings_plans_offering_rates tells it."""
-    properties = {
-        "region": region,
-        "instanceType": name,
-        "instanceFamily": name.partition(".")[0],
-        "productDescription": "Linux/UNIX",
-        "tenancy": "shared",
-    }
+    family = name.partition(".")[0]
+    properties = {"region": region, "instanceType": name, "instanceFamily": family, "tenancy": "shared"}
+    properties["productDescription"] = "Linux/UNIX"
     return {
         "savingsPlanOffering": {
-            "offeringId": "5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31",
-            "paymentOption": payment,
-            "planType": plan,
-            "durationSeconds": years * 31_536_000,
-            "currency": "USD",
+            "offeringId": "5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31", "paymentOption": payment, "planType": plan,
+            "durationSeconds": years * 31_536_000, "currency": "USD",
         },
-        "rate": rate,
-        "unit": "Hrs",
-        "productType": "EC2",
-        "serviceCode": "AmazonEC2",
-        "usageType": f"BoxUsage:{name}",
-        "operation": "RunInstances",
-        "properties": [{"name": key, "value": value} for key, value in properties.items()],
-        **about,
-    }
+        "rate": rate, "unit": "Hrs", "productType": "EC2", "serviceCode": "AmazonEC2", "usageType": f"BoxUsage:{name}",
+        "operation": "RunInstances", "properties": [{"name": key, "value": value} for key, value in properties.items()], **about,
+    }  # fmt: skip

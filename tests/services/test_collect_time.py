@@ -240,7 +240,7 @@ def test_an_exporter_that_was_dead_and_is_served_after_all(server: Server, tmp_p
     store = Collected(tmp_path / "mended", server.url)
     assert store.at(13.1).ok
     server.serve()
-    assert store.at(16.2).asked_again >= 4 and store.at(HOURS).ok
+    assert store.at(16.2).asked_again and store.at(HOURS).ok
     same_as_calm(store, server.url, tmp_path)
 
 

@@ -295,6 +295,9 @@ def test_what_the_store_misses(tmp_path: Path) -> None:
     config = Config(store=tmp_path / "gpucost.duckdb")
     assert list(check_coverage(config)) == []
     day, now = 86_400_000, to_ms(NOW)
+    end = to_ms(datetime(2026, 3, 21, tzinfo=UTC))  # of a cluster that ended long ago
+    collected = [(name, now - 40 * day, now - day) for name in ("a", "b")]
+    collected += [("old", end - 60 * day, end - 35 * day), ("old", end - 20 * day, end)]
     gaps = [
         ("a", 0, now - 40 * day, "not_collected", None),  # before its first sample
         ("a", now - 20 * day, now - 19 * day, "not_collected", None),
@@ -303,43 +306,26 @@ def test_what_the_store_misses(tmp_path: Path) -> None:
         ("a", now - day, 2**63 - 1, "not_collected", None),  # not due yet
         ("a", now - 3 * day, now - 3 * day + day // 24, "partial", None),
         ("b", now - 5 * day, now - 4 * day, "off", None),
+        ("old", 0, end - 60 * day, "not_collected", None),
+        ("old", end - 35 * day, end - 20 * day, "not_collected", None),
+        ("old", end, 2**63 - 1, "not_collected", None),
     ]
     with Store(config.store).write() as con:
-        for cluster in ("a", "b"):
-            con.execute("INSERT INTO collected VALUES (?, ?, ?)", [cluster, now - 40 * day, now - day])
-        for cluster, start, end, kind, who in gaps:
-            con.execute(
-                "INSERT INTO coverage_gaps VALUES (?, ?, ?, ?, ['nodes', 'pods'], 'a silence', ?, ?)",
-                [cluster, start, end, kind, who, who],
-            )
-    missing, partial, whole = check_coverage(config)
+        con.executemany("INSERT INTO collected VALUES (?, ?, ?)", collected)
+        add = "INSERT INTO coverage_gaps VALUES (?, ?, ?, ?, ['nodes', 'pods'], 'a silence', ?, ?)"
+        con.executemany(add, [(*gap, gap[-1]) for gap in gaps])
+    missing, partial, whole, old = check_coverage(config)
     assert missing.found == (
         "collected until 2026-10-31T00:00:00Z; 36.0 h missing in the 31 days before, in 2 gap(s), the last 2026-10-23T00:00:00Z"
         " to 2026-10-23T12:00:00Z (nodes, pods): a silence"
     )
     assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
     assert "1.0 h from answers that were partial" in partial.found
-    assert (whole.status, whole.found) == (
-        Status.ok,
-        "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before",
-    )
-
-
-def test_a_month_before_the_end_of_a_cluster_that_ended_long_ago(tmp_path: Path) -> None:
-    config = Config(store=tmp_path / "gpucost.duckdb")
-    day, end = 86_400_000, to_ms(datetime(2026, 3, 21, tzinfo=UTC))
-    with Store(config.store).write() as con:
-        con.execute(
-            "INSERT INTO collected VALUES ('a', ?, ?), ('a', ?, ?)", [end - 60 * day, end - 35 * day, end - 20 * day, end]
-        )
-        for start, until in ((0, end - 60 * day), (end - 35 * day, end - 20 * day), (end, 2**63 - 1)):
-            con.execute(
-                "INSERT INTO coverage_gaps VALUES ('a', ?, ?, 'not_collected', ['pods'], 'a silence', NULL, NULL)", [start, until]
-            )
-    (check,) = check_coverage(config)
-    assert check.found == (
+    until = "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before"
+    assert (whole.status, whole.found) == (Status.ok, until)
+    assert old.found == (
         "collected until 2026-03-21T00:00:00Z; 264.0 h missing in the 31 days before, in 1 gap(s), the last 2026-02-18T00:00:00Z"
-        " to 2026-03-01T00:00:00Z (pods): a silence"
+        " to 2026-03-01T00:00:00Z (nodes, pods): a silence"
     )
 
 
