@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import SourceError
-
-# Asks a server for a path under /api/v1 and returns the answer's data. Raises SourceError.
-Ask = Callable[[str, Mapping[str, str]], Any]
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -49,7 +45,7 @@ def first_server(urls: Iterable[str], timeout_seconds: float = 2.0) -> Server | 
 
 def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
     """The server at `url`; None where nothing answers or something else does. Sends no credentials."""
-    from gpucost.collect.prometheus.client import PrometheusClient, Retries
+    from gpucost.collect.prometheus.client import PrometheusClient, Retries, status
     from gpucost.collect.prometheus.failures import Unauthorized
     from gpucost.config.model import PrometheusSource
 
@@ -61,7 +57,9 @@ def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
         answer = client.get("query", {"query": "1"})
         if not isinstance(answer, dict) or answer.get("resultType") not in ("scalar", "vector"):
             return None
-        return Server(url, version=_status(client.get, "buildinfo", "version"), retention=_retention(client.get))
+        retention = status(client.get, "runtimeinfo", "storageRetention")
+        retention = retention or status(client.get, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention")
+        return Server(url, version=status(client.get, "buildinfo", "version"), retention=retention)
     except Unauthorized:
         return Server(url, needs_login=True)
     except SourceError:
@@ -81,18 +79,3 @@ def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) 
         except (KeyError, ValueError, OSError):
             continue
     return "UTC"
-
-
-def _retention(ask: Ask) -> str | None:
-    return _status(ask, "runtimeinfo", "storageRetention") or _status(
-        ask, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention"
-    )
-
-
-def _status(ask: Ask, page: str, *keys: str) -> str | None:
-    """The first of `keys` that the server's status page holds, in its own words; many servers lack some of these pages."""
-    try:
-        data = ask(f"status/{page}", {})
-        return next((str(data[key]) for key in keys if data.get(key) and data[key] != "0s"), None)
-    except (SourceError, AttributeError):
-        return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost import pipeline
+from gpucost.collect.prometheus.client import Ask, PrometheusClient, Retries, status
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     ANNOTATIONS,
@@ -212,9 +213,6 @@ def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
             yield Check("coverage", where, WARN, text, f"write a known name, or collect from the server that has {name}")
 
 
-# Asks the server for a path under /api/v1 and returns the answer's data. Raises SourceError.
-Ask = Callable[[str, Mapping[str, str]], Any]
-
 # Prometheus looks back five minutes for a sample; a restart is no end.
 FRESH = timedelta(minutes=10)
 LOOK_BACK = timedelta(days=1)
@@ -242,7 +240,7 @@ def check_server(source: PrometheusSource, config: Config, now: datetime, ask: A
 
 def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
     answer = ask("query", {"query": "vector(1)"})
-    version, retention = _status(ask, "buildinfo", "version"), _status(ask, "runtimeinfo", "storageRetention")
+    version, retention = status(ask, "buildinfo", "version"), status(ask, "runtimeinfo", "storageRetention")
     about = "answers" + (f", version {version}" if version else "") + (f", keeps {retention}" if retention else "")
     yield source.url, OK, about, None
     yield from _clock(answer)
@@ -274,14 +272,6 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
         yield from _states(Seen(ask, looked_at(states)), config)
         yield from _shards(ask, looked_at(states), label)
     yield from _activity(Seen(ask, looked_at(activity)), config)
-
-
-def _status(ask: Ask, page: str, key: str) -> Any:
-    """What the server's status page says; many lack the pages."""
-    try:
-        return ask(f"status/{page}", {}).get(key)
-    except _UNREADABLE:
-        return None
 
 
 def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
@@ -504,8 +494,6 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
 @contextmanager
 def _connected(source: PrometheusSource) -> Iterator[Ask]:
     """Asks as the collector does, with its credentials and its words for what goes wrong; impatient, since a user waits."""
-    from gpucost.collect.prometheus.client import PrometheusClient, Retries
-
     client = PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))
     try:
         yield client.get

@@ -258,12 +258,6 @@ def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:
     return runs.loaded(con, _SPOT, source)
 
 
-def known_types(con: duckdb.DuckDBPyConnection, provider: str) -> list[str]:
-    """Instance types with accelerators that the store was told of beside the catalog."""
-    rows = con.execute("SELECT DISTINCT instance_type FROM instance_types WHERE provider = $1 ORDER BY 1", [provider]).fetchall()
-    return [str(row[0]) for row in rows]
-
-
 def _spans(prices: Sequence[SpotPrice]) -> dict[str, Span]:
     """By source, from the first change up to just after the last one, or to the end of the last time charged."""
     spans: dict[str, Span] = {}

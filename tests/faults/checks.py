@@ -30,13 +30,15 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
     wrong: list[str] = []
     for hour in range(its.hours):
         for cluster in sorted({node["cluster"] for node in its.fleet["nodes"]}):
-            told, true = ({key: row for key, row in rows.get(hour, {}).items() if key[1] == cluster} for rows in (figures, truth))
+            reported, true = (
+                {key: row for key, row in rows.get(hour, {}).items() if key[1] == cluster} for rows in (figures, truth)
+            )
             unknown = missing.get(cluster, missing.get("", set())) | partial.get(cluster, partial.get("", set()))
             near = bool({hour - 1, hour + 1} & unknown)
             if hour in bridged.get(cluster, set()) and hour not in unknown:
-                wrong += [f"bridged hour {hour} of {cluster}: {text}" for text in _wrong_bridged(its, told, true)]
+                wrong += [f"bridged hour {hour} of {cluster}: {text}" for text in _wrong_bridged(its, reported, true)]
                 continue
-            wrong += [f"hour {hour} of {cluster}: {text}" for text in _wrong(its, told, true, hour in unknown, near)]
+            wrong += [f"hour {hour} of {cluster}: {text}" for text in _wrong(its, reported, true, hour in unknown, near)]
     assert not wrong, "\n".join([*wrong, str(coverage), str(what)])
     return missing.get("", set())
 
@@ -44,49 +46,51 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
 def check_undisturbed(its: World, report: Answer, what: object) -> None:
     """The report is that of a store that nothing ever disturbed, in every figure and every word."""
     assert report.code == 0, (report, what)
-    told = report.json()
-    assert {name: told.get(name) for name in told.keys() | its.truth.keys() if told.get(name) != its.truth.get(name)} == {}, what
+    answer = report.json()
+    assert {key: answer.get(key) for key in answer.keys() | its.truth.keys() if answer.get(key) != its.truth.get(key)} == {}, what
 
 
 def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
     """The hours of the fleet that gaps touch, by cluster; under "" those of any."""
-    found: dict[str, set[int]] = {}
+    by_cluster: dict[str, set[int]] = {}
     for gap in gaps:
         start, end = ((datetime.fromisoformat(gap[edge]) - its.at(0)) / timedelta(hours=1) for edge in ("from", "to"))
         hours = {hour for hour in range(its.hours) if start < hour + 1 and hour < end}
         for name in (gap["cluster"], ""):
-            found.setdefault(name, set()).update(hours)
-    return found
+            by_cluster.setdefault(name, set()).update(hours)
+    return by_cluster
 
 
-def _wrong(its: World, told: Rows, true: Rows, is_unknown: bool, is_near: bool) -> Iterator[str]:
+def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bool) -> Iterator[str]:
     """What of a cluster's hour is not true: to the last digit where all of it and of the hours around it was seen.
 
     An hour that was seen in part may lack something, not have more. What is active or idle may be unmeasured.
     """
     share = EDGE_SCRAPES * its.fleet["scrape"] / 3600 * (is_unknown or is_near)
     for measure in ("allocated", "unallocated", "cost", "unallocated_cost", "active", "idle"):
-        one, other = _sum(told, measure), _sum(true, measure)
+        one, other = _sum(reported, measure), _sum(true, measure)
         of_all = _sum(true, "cost", "unallocated_cost") if "cost" in measure else _sum(true, "allocated", "unallocated")
         slack = share * of_all + EXACT
         if one > other + slack:
             yield f"{measure} is {one}, more than {other}"
-        may_lack = is_unknown or (measure in ("active", "idle") and _sum(told, "unmeasured") > _sum(true, "unmeasured") + EXACT)
+        may_lack = is_unknown or (
+            measure in ("active", "idle") and _sum(reported, "unmeasured") > _sum(true, "unmeasured") + EXACT
+        )
         if one < other - slack and not may_lack:
             yield f"{measure} is {one}, less than {other}"
     if not is_unknown and not is_near:
-        for key in told.keys() | true.keys():
+        for key in reported.keys() | true.keys():
             for measure in ("allocated", "cost", "unallocated", "unallocated_cost"):
-                one, other = (rows.get(key, {}).get(measure, 0.0) for rows in (told, true))
+                one, other = (rows.get(key, {}).get(measure, 0.0) for rows in (reported, true))
                 if abs(one - other) > EXACT:
                     yield f"{measure} of {key} is {one}, not {other}"
 
 
-def _wrong_bridged(its: World, told: Rows, true: Rows) -> Iterator[str]:
+def _wrong_bridged(its: World, reported: Rows, true: Rows) -> Iterator[str]:
     """Who came or went within a bridged silence is not known: what they held may be unallocated, and their node be missing."""
     share = EDGE_SCRAPES * its.fleet["scrape"] / 3600
     for measures in (("allocated",), ("cost",), ("allocated", "unallocated"), ("cost", "unallocated_cost")):
-        one, other = _sum(told, *measures), _sum(true, *measures)
+        one, other = _sum(reported, *measures), _sum(true, *measures)
         of_all = _sum(true, "cost", "unallocated_cost") if "cost" in measures else _sum(true, "allocated", "unallocated")
         if one > other + share * of_all + EXACT:
             yield f"{' + '.join(measures)} is {one}, more than {other}"

@@ -23,6 +23,6 @@ def peak_mib() -> Iterator[Peak]:
     (process / "clear_refs").write_text("5")
     peak = Peak()
     yield peak
-    found = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
-    assert found is not None
-    peak.mib = int(found[1]) / 1024
+    match = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+    assert match is not None
+    peak.mib = int(match[1]) / 1024

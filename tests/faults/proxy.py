@@ -90,10 +90,10 @@ class Proxy:
         with self._lock:
             attempt = self._attempts[question]
             self._attempts[question] += 1
-            found = self.plan.fault(question, attempt) if self.plan else None
-            if found:
-                self.met[found[0]] += 1
-        return found
+            fault = self.plan.fault(question, attempt) if self.plan else None
+            if fault:
+                self.met[fault[0]] += 1
+        return fault
 
     def answer(self, path: str, form: str) -> tuple[int, bytes]:
         """Upstream's own answer; runs ask for the same windows again and again."""
@@ -123,13 +123,13 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self, form: str) -> None:
         path = urlsplit(self.path).path
         form = urlencode(sorted(parse_qsl(form)))
-        found = self.proxy.fault(f"{path}?{form}")
+        fault = self.proxy.fault(f"{path}?{form}")
         status, body = self.proxy.answer(path, form)
         try:
-            if found is None or status != 200:
+            if fault is None or status != 200:
                 self.send(status, body)
             else:
-                FAULTS[found[0]](self, body, found[1])
+                FAULTS[fault[0]](self, body, fault[1])
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client has had enough
 
@@ -359,22 +359,25 @@ def _text(document: Any) -> bytes:
 
 
 FAULTS: dict[str, Callable[[Handler, bytes, random.Random], None]] = {
-    "busy": _busy,
-    "broken": _broken,
-    "closed": _closed,
-    "redirect": _redirect,
-    "cut": _cut,
-    "drip": _drip,
-    "login": _login,
-    "other_json": _other_json,
-    "garbled": _garbled,
-    "bad_utf8": _bad_utf8,
-    "bomb": _bomb,
-    "partial": _partial,
-    "promql_notes": _promql_notes,
-    "duplicated": _duplicated,
-    "reordered": _reordered,
-    "blanks": _blanks,
+    fault.__name__[1:]: fault
+    for fault in (
+        _busy,
+        _broken,
+        _closed,
+        _redirect,
+        _cut,
+        _drip,
+        _login,
+        _other_json,
+        _garbled,
+        _bad_utf8,
+        _bomb,
+        _partial,
+        _promql_notes,
+        _duplicated,
+        _reordered,
+        _blanks,
+    )
 }
 #: Faults that may change nothing, not even how often is asked.
 UNFELT = frozenset({"promql_notes", "duplicated", "reordered", "blanks"})

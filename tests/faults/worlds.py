@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,47 @@ FLEETS = {
 
 @dataclass
 class World:
-    """One fleet, its two servers, and the report of a store that nothing disturbed."""
+    """One fleet, its two servers, and the report of a store that nothing disturbed; each begins when it is first needed."""
 
     case: Path
     fleet: Fleet
     lag: Lag
-    full: str
-    behind: str
     proxy: Proxy
-    calm: Config
-    truth: dict[str, Any]
+    folder: Path
+    servers: ExitStack
+
+    @cached_property
+    def full(self) -> str:
+        """The server that holds all samples."""
+        return self._serve("full", scrape(self.fleet))
+
+    @cached_property
+    def behind(self) -> str:
+        """The server that lags behind."""
+        return self._serve("behind", _until(scrape(self.fleet), self.fleet["start"], self.lag))
+
+    def _serve(self, kind: str, series: list[Series]) -> str:
+        return self.servers.enter_context(prometheus_over_text(partial(write_openmetrics, series), self.folder / kind))
+
+    @cached_property
+    def calm(self) -> Config:
+        """The configuration of a store that was collected, and attributed, without any trouble."""
+        (self.folder / "calm").mkdir()
+        config = self.config(self.folder / "calm")
+        # not while a plan is under way
+        plan, upstream = self.proxy.plan, self.proxy.upstream
+        self.proxy.begin(self.full)
+        with pytest.MonkeyPatch.context() as patch:
+            assert collect(patch, config, self.repair).code == 0
+        assert self.report(config).code == 0
+        self.proxy.begin(upstream, plan)
+        return config
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """The report on the calm store."""
+        figures: dict[str, Any] = self.report(self.calm).json()
+        return figures
 
     @property
     def end(self) -> datetime:
@@ -132,15 +163,15 @@ def collect(patch: pytest.MonkeyPatch, config: Config, now: datetime, *words: st
 
 def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[str, float]]]:
     """By hour of the fleet: what everybody, and nobody, held and cost."""
-    found: dict[int, dict[tuple[Any, ...], dict[str, float]]] = {}
+    by_hour: dict[int, dict[tuple[Any, ...], dict[str, float]]] = {}
     with Store(config.store).read() as con:
         rows = con.execute(_HOURS, {"start": world.fleet["start"]})
         names = [column[0] for column in rows.description or []]
         for row in rows.fetchall():
-            told = dict(zip(names, row, strict=True))
-            key = tuple(told.pop(name) for name in ("kind", "cluster", "namespace", "pod", "uid", "node"))
-            found.setdefault(told.pop("hour"), {})[key] = {name: float(value) for name, value in told.items()}
-    return found
+            fields = dict(zip(names, row, strict=True))
+            key = tuple(fields.pop(name) for name in ("kind", "cluster", "namespace", "pod", "uid", "node"))
+            by_hour.setdefault(fields.pop("hour"), {})[key] = {name: float(value) for name, value in fields.items()}
+    return by_hour
 
 
 _HOURS = """
@@ -155,23 +186,9 @@ _HOURS = """
 
 @contextmanager
 def world(name: str, proxy: Proxy, folder: Path) -> Iterator[World]:
-    """The fleet of a case, served twice, alive within the `with`."""
-    fleet, lag = _since(MONTH, read_fleet(CASES / name)), FLEETS[name]
-    series = scrape(fleet)
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        full, behind = (
-            stack.enter_context(prometheus_over_text(partial(write_openmetrics, some), folder / kind))
-            for kind, some in (("full", series), ("behind", _until(series, fleet["start"], lag)))
-        )
-        found = World(CASES / name, fleet, lag, full, behind, proxy, Config(), {})
-        proxy.begin(full)
-        (folder / "calm").mkdir()
-        found.calm = found.config(folder / "calm")
-        assert collect(patch, found.calm, found.repair).code == 0
-        answer = found.report(found.calm)
-        assert answer.code == 0
-        found.truth = answer.json()
-        yield found
+    """The fleet of a case, alive within the `with`."""
+    with ExitStack() as servers:
+        yield World(CASES / name, _since(MONTH, read_fleet(CASES / name)), FLEETS[name], proxy, folder, servers)
 
 
 def _since(moment: int, fleet: Fleet) -> Fleet:
@@ -185,15 +202,15 @@ def _since(moment: int, fleet: Fleet) -> Fleet:
         is_time = isinstance(value, int | float) and abs(value - fleet["start"]) < 10 * 86_400
         return value + moment - fleet["start"] if is_time else value
 
-    found: Fleet = shifted(fleet)
-    return found
+    moved: Fleet = shifted(fleet)
+    return moved
 
 
 def _until(series: list[Series], start: int, lag: Lag) -> list[Series]:
-    found = []
+    early = []
     for one in series:
         hours = lag.dcgm if one.labels["__name__"].startswith("DCGM_") else lag.kube
         kept = one.times < 1000 * (start + 3600 * hours)
         if kept.any():
-            found.append(Series(one.labels, one.times[kept], one.values[kept]))
-    return found
+            early.append(Series(one.labels, one.times[kept], one.values[kept]))
+    return early

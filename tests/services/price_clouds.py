@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from gpucost.collect.prices import PriceResult, collect_prices
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+
+NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 PAGE = 2  # facts per page: everything is paged
 # An answer in place of the usual one: status, body, headers. `cut` sends less than the length it promised.
 Trick = Callable[[str, int], "Reply | None"]
@@ -31,19 +38,36 @@ class Reply:
 
 @dataclass
 class Cloud:
-    """What a stand-in holds, what it was asked, and what it does instead of answering."""
+    """What a stand-in holds, what it was question, and what it does instead of answering."""
 
     url: str = ""
     facts: dict[str, list[Any]] = field(default_factory=dict)
-    asked: list[tuple[str, Any]] = field(default_factory=list)
+    questions: list[tuple[str, Any]] = field(default_factory=list)
     trick: Trick = lambda _service, _number: None
 
     def count(self, service: str) -> int:
-        return sum(name == service for name, _ in self.asked)
+        return sum(name == service for name, _ in self.questions)
+
+
+def collected(provider: str, config: Config, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
+    """What collecting one provider's prices comes to."""
+    (result,) = collect_prices(config, store, [provider], regions, now)
+    return result
+
+
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return store.query(sql)[1]
+
+
+def check_failure(result: PriceResult, message: str) -> None:
+    """It is one line, which begins like this, and a fix."""
+    assert result.error is not None and result.error.message.startswith(message), result.error
+    assert "\n" not in result.error.message and result.error.fix
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     cloud: Cloud
 
     def log_message(self, *_: Any) -> None:
@@ -61,8 +85,8 @@ class Handler(BaseHTTPRequestHandler):
         if reply.cut:
             self.close_connection = True
 
-    def tricked(self, service: str, asked: Any) -> bool:
-        self.cloud.asked.append((service, asked))
+    def tricked(self, service: str, question: Any) -> bool:
+        self.cloud.questions.append((service, question))
         reply = self.cloud.trick(service, self.cloud.count(service))
         if reply is not None:
             self.reply(reply)
@@ -74,7 +98,7 @@ def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> Iterator[str]:
     bound = type("Bound", (handler,), {"cloud": cloud, **more})
     server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
@@ -82,40 +106,29 @@ def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> Iterator[str]:
         server.server_close()
 
 
-def page_of(found: list[Any], token: str | None) -> tuple[list[Any], str | None]:
+def page_of(items: list[Any], token: str | None) -> tuple[list[Any], str | None]:
     start = int(token or 0)
-    return found[start : start + PAGE], str(start + PAGE) if start + PAGE < len(found) else None
+    return items[start : start + PAGE], str(start + PAGE) if start + PAGE < len(items) else None
 
 
 class _AzureHandler(Handler):
     def do_GET(self) -> None:
-        asked = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-        if self.tricked("retail", asked):
+        question = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        if self.tricked("retail", question):
             return
-        wanted = asked["$filter"]
-        assert "serviceName eq 'Virtual Machines'" in wanted
-        region = re.search(r"armRegionName eq '(\w+)'", wanted)
-        prefix = re.search(r"startswith\(armSkuName, '(\w+)'\)", wanted)
-        found = [
-            {**item, "currencyCode": asked["currencyCode"]}
+        condition = question["$filter"]
+        assert "serviceName eq 'Virtual Machines'" in condition
+        region = re.search(r"armRegionName eq '(\w+)'", condition)
+        prefix = re.search(r"startswith\(armSkuName, '(\w+)'\)", condition)
+        items = [
+            {**item, "currencyCode": question["currencyCode"]}
             for item in self.cloud.facts["items"]
             if (not region or item["armRegionName"] == region[1]) and (not prefix or item["armSkuName"].startswith(prefix[1]))
         ]
-        page, more = page_of(found, asked.get("$skip"))
-        link = f"{self.cloud.url}?{urlencode({**asked, '$skip': more})}" if more else None
-        self.reply(
-            Reply(
-                200,
-                {
-                    "BillingCurrency": asked["currencyCode"],
-                    "CustomerEntityId": "Default",
-                    "CustomerEntityType": "Retail",
-                    "Items": page,
-                    "NextPageLink": link,
-                    "Count": len(page),
-                },
-            )
-        )
+        page, more = page_of(items, question.get("$skip"))
+        link = f"{self.cloud.url}?{urlencode({**question, '$skip': more})}" if more else None
+        about = {"BillingCurrency": question["currencyCode"], "CustomerEntityId": "Default", "CustomerEntityType": "Retail"}
+        self.reply(Reply(200, {**about, "Items": page, "NextPageLink": link, "Count": len(page)}))
 
 
 @contextmanager
@@ -131,28 +144,13 @@ def azure_item(name: str, region: str, price: float, **about: Any) -> Any:
     """An item of the retail prices."""
     size = name.removeprefix("Standard_").replace("_", " ")
     return {
-        "currencyCode": "USD",
-        "tierMinimumUnits": 0.0,
-        "retailPrice": price,
-        "unitPrice": price,
-        "armRegionName": region,
-        "location": region,
-        "effectiveStartDate": "2026-09-01T00:00:00Z",
-        "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
-        "meterName": size,
-        "productId": "DZH318Z0BQPS",
-        "skuId": "DZH318Z0BQPS/00TG",
-        "productName": f"Virtual Machines {size} Series",
-        "skuName": size,
-        "serviceName": "Virtual Machines",
-        "serviceId": "DZH313Z7MMC8",
-        "serviceFamily": "Compute",
-        "unitOfMeasure": "1 Hour",
-        "type": "Consumption",
-        "isPrimaryMeterRegion": True,
-        "armSkuName": name,
-        **about,
-    }
+        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": price, "unitPrice": price, "armRegionName": region,
+        "location": region, "effectiveStartDate": "2026-09-01T00:00:00Z", "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
+        "meterName": size, "productId": "DZH318Z0BQPS", "skuId": "DZH318Z0BQPS/00TG",
+        "productName": f"Virtual Machines {size} Series", "skuName": size, "serviceName": "Virtual Machines",
+        "serviceId": "DZH313Z7MMC8", "serviceFamily": "Compute", "unitOfMeasure": "1 Hour", "type": "Consumption",
+        "isPrimaryMeterRegion": True, "armSkuName": name, **about,
+    }  # fmt: skip
 
 
 @contextmanager
@@ -166,12 +164,12 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
 
     cloud = Cloud(facts={"skus": skus})
 
-    def list_skus(asked: ListSkusRequest, context: Any) -> ListSkusResponse:
-        cloud.asked.append(("skus", asked))
-        assert asked.parent == "services/6F81-5844-456A"
+    def list_skus(question: ListSkusRequest, context: Any) -> ListSkusResponse:
+        cloud.questions.append(("skus", question))
+        assert question.parent == "services/6F81-5844-456A"
         if reply := cloud.trick("skus", cloud.count("skus")):
             context.abort(reply.status, reply.body)
-        page, more = page_of(cloud.facts["skus"], asked.page_token or None)
+        page, more = page_of(cloud.facts["skus"], question.page_token or None)
         return ListSkusResponse(skus=page, next_page_token=more or "")
 
     method = grpc.unary_unary_rpc_method_handler(
@@ -200,8 +198,6 @@ def gcp_sku(
     tiers: tuple[tuple[float, str], ...] = (),
 ) -> Any:
     """A SKU of Compute Engine; `tiers` are (from, price) instead of one price."""
-    from datetime import UTC, datetime
-    from decimal import Decimal
 
     def tier(start: float, text: str) -> dict[str, Any]:
         whole, nanos = divmod(int(Decimal(text) * 1_000_000_000), 1_000_000_000)

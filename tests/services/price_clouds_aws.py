@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.client import HTTPConnection
 from typing import Any
 from unittest.mock import patch
@@ -28,34 +29,34 @@ class _AwsHandler(Handler):
         service = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request", self.headers["Authorization"])
         assert service
         name = service[1]
-        asked = parse_qs(body.decode()) if name == "ec2" else json.loads(body)
-        if self.tricked(name, asked):
+        question = parse_qs(body.decode()) if name == "ec2" else json.loads(body)
+        if self.tricked(name, question):
             return
         if name == "pricing":
             assert self.headers["X-Amz-Target"] == "AWSPriceListService.GetProducts"
-            self.reply(Reply(200, self._products(asked)), "application/x-amz-json-1.1")
+            self.reply(Reply(200, self._products(question)), "application/x-amz-json-1.1")
         elif name == "savingsplans":
             assert self.path == "/DescribeSavingsPlansOfferingRates"
-            self.reply(Reply(200, self._rates(asked)))
+            self.reply(Reply(200, self._rates(question)))
         else:
             self._pass_on(body)
 
-    def _products(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert asked["ServiceCode"] == "AmazonEC2"
-        wanted = [(item["Field"], item["Value"]) for item in asked["Filters"] if item["Type"] == "TERM_MATCH"]
-        found = [
-            item for item in self.cloud.facts["products"] if all(item["product"]["attributes"].get(k) == v for k, v in wanted)
+    def _products(self, question: dict[str, Any]) -> dict[str, Any]:
+        assert question["ServiceCode"] == "AmazonEC2"
+        filters = [(item["Field"], item["Value"]) for item in question["Filters"] if item["Type"] == "TERM_MATCH"]
+        products = [
+            item for item in self.cloud.facts["products"] if all(item["product"]["attributes"].get(k) == v for k, v in filters)
         ]
-        page, more = page_of(found, asked.get("NextToken"))
+        page, more = page_of(products, question.get("NextToken"))
         return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(item) for item in page], "NextToken": more}
 
-    def _rates(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _rates(self, question: dict[str, Any]) -> dict[str, Any]:
         def fits(rate: dict[str, Any]) -> bool:
             about = {item["name"]: item["value"] for item in rate["properties"]}
-            plan = rate["savingsPlanOffering"]["planType"] in asked["savingsPlanTypes"]
-            return plan and all(about[item["name"]] in item["values"] for item in asked["filters"])
+            plan = rate["savingsPlanOffering"]["planType"] in question["savingsPlanTypes"]
+            return plan and all(about[item["name"]] in item["values"] for item in question["filters"])
 
-        page, more = page_of([rate for rate in self.cloud.facts["rates"] if fits(rate)], asked.get("nextToken"))
+        page, more = page_of([rate for rate in self.cloud.facts["rates"] if fits(rate)], question.get("nextToken"))
         return {"searchResults": page, "nextToken": more or ""}
 
     def _pass_on(self, body: bytes) -> None:
@@ -65,6 +66,15 @@ class _AwsHandler(Handler):
         answer = connection.getresponse()
         self.reply(Reply(answer.status, answer.read()), answer.headers["Content-Type"])
         connection.close()
+
+
+@contextmanager
+def models_read_once() -> Iterator[None]:
+    """botocore reads the megabytes that describe a service once, not for each session."""
+    from botocore import loaders
+
+    with patch.object(loaders, "create_loader", cache(loaders.create_loader)):
+        yield
 
 
 @contextmanager
@@ -81,6 +91,7 @@ def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
     try:
         host, port = moto.get_host_and_port()
         with (
+            models_read_once(),
             patch.object(backend, "instance_types", few),
             serving(_AwsHandler, cloud, ec2=f"http://{host}:{port}") as cloud.url,
         ):
@@ -111,16 +122,9 @@ def aws_product(name: str, region: str, per_hour: str, reserved: list[tuple[str,
         attributes = {"LeaseContractLength": length, "OfferingClass": kind, "PurchaseOption": payment}
         commitments[f"{sku}.R{number}"] = term(f"R{number}", dimensions, attributes)
     attributes = {
-        "instanceType": name,
-        "regionCode": region,
-        "operatingSystem": "Linux",
-        "tenancy": "Shared",
-        "preInstalledSw": "NA",
-        "capacitystatus": "Used",
-        "operation": "RunInstances",
-        "marketoption": "OnDemand",
-        **about,
-    }
+        "instanceType": name, "regionCode": region, "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA",
+        "capacitystatus": "Used", "operation": "RunInstances", "marketoption": "OnDemand", **about,
+    }  # fmt: skip
     on_demand = {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", {"6YS6EN2CT7": ("Hrs", per_hour)}, {})}
     return {
         "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
@@ -133,27 +137,14 @@ def aws_rate(
     name: str, region: str, rate: str, *, plan: str = "Compute", payment: str = "No Upfront", years: int = 1, **about: str
 ) -> Any:
     """A rate as describe_savings_plans_offering_rates tells it."""
-    properties = {
-        "region": region,
-        "instanceType": name,
-        "instanceFamily": name.partition(".")[0],
-        "productDescription": "Linux/UNIX",
-        "tenancy": "shared",
-    }
+    family = name.partition(".")[0]
+    properties = {"region": region, "instanceType": name, "instanceFamily": family, "tenancy": "shared"}
+    properties["productDescription"] = "Linux/UNIX"
     return {
         "savingsPlanOffering": {
-            "offeringId": "5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31",
-            "paymentOption": payment,
-            "planType": plan,
-            "durationSeconds": years * 31_536_000,
-            "currency": "USD",
+            "offeringId": "5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31", "paymentOption": payment, "planType": plan,
+            "durationSeconds": years * 31_536_000, "currency": "USD",
         },
-        "rate": rate,
-        "unit": "Hrs",
-        "productType": "EC2",
-        "serviceCode": "AmazonEC2",
-        "usageType": f"BoxUsage:{name}",
-        "operation": "RunInstances",
-        "properties": [{"name": key, "value": value} for key, value in properties.items()],
-        **about,
-    }
+        "rate": rate, "unit": "Hrs", "productType": "EC2", "serviceCode": "AmazonEC2", "usageType": f"BoxUsage:{name}",
+        "operation": "RunInstances", "properties": [{"name": key, "value": value} for key, value in properties.items()], **about,
+    }  # fmt: skip

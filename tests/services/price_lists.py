@@ -40,11 +40,11 @@ class _FileHandler(Handler):
     def do_POST(self) -> None:  # noqa: N802
         self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
-    def _answer(self, asked: Any) -> None:
+    def _answer(self, question: Any) -> None:
         path = urlsplit(self.path).path
-        if not self.tricked(path, asked):
-            found = self.cloud.facts.get(path)
-            self.reply(Reply(200, found[0]) if found else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>"))
+        if not self.tricked(path, question):
+            bodies = self.cloud.facts.get(path)
+            self.reply(Reply(200, bodies[0]) if bodies else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>"))
 
 
 @contextmanager

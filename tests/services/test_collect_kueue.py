@@ -33,8 +33,8 @@ def _write(out: TextIO) -> None:
         current = 0.0
         for minute in minutes:
             current = value.get(minute, current)
-            said = "+Inf" if math.isinf(current) else repr(current)
-            out.write(f"{name}{{{labels}}} {said} {at + minute * 60:.3f}\n")
+            number = "+Inf" if math.isinf(current) else repr(current)
+            out.write(f"{name}{{{labels}}} {number} {at + minute * 60:.3f}\n")
 
     leader, follower = 'instance="a:8443",replica_role="leader"', 'instance="b:8443",replica_role="follower"'
     of = 'cluster_queue="research",cohort="gpus",flavor="a100"'

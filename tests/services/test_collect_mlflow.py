@@ -85,9 +85,9 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     # $24 an hour, but not from 9 to 10, when no pod ran
     edges = [0, *(hour for hour, _ in LOGGED)]
     plain = [24 * (b - a - (1 if a <= 9 < b else 0)) for a, b in itertools.pairwise(edges)]
-    told = [row for row in view.rows if row["epoch"] is not None]
-    assert [(row["epoch"], row["status"]) for row in told] == [(1, "done"), (2, "lost"), (2, "done"), (3, "done"), (4, "done")]
-    assert [row["cost"].quantize(Decimal("0.0001")) for row in told] == plain
+    epochs = [row for row in view.rows if row["epoch"] is not None]
+    assert [(row["epoch"], row["status"]) for row in epochs] == [(1, "done"), (2, "lost"), (2, "done"), (3, "done"), (4, "done")]
+    assert [row["cost"].quantize(Decimal("0.0001")) for row in epochs] == plain
     (run,) = view.sections["runs"]
     assert run["cost"] == sum(plain)
     assert (run["planned_epochs"], run["remaining_epochs"]) == (6, 2)

@@ -5,6 +5,7 @@ GPUCOST_EXPOSITIONS names a folder with further scrapes: those of vLLM in it are
 
 from __future__ import annotations
 
+import io
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -54,24 +55,22 @@ def counted(minute: int, rate: int) -> int:
     return (minute if minute < since else minute - since) * rate
 
 
-def told() -> list[tuple[str, dict[str, str], int]]:
+def work_series() -> list[tuple[str, dict[str, str], int]]:
     """vLLM's series as (name, labels, rate a minute); two engines, two replicas of Prometheus."""
-    found = []
+    series = []
     for engine in ("0", "1"):
         base = {"engine": engine, "model_name": "Qwen/Qwen2.5", "namespace": "chat", "pod": "vllm-0", "instance": "10.0.0.9:8000"}
-        found += [("vllm:request_success_total", {**base, "finished_reason": reason}, rate) for reason, rate in REASONS.items()]
-        found += [("vllm:prompt_tokens_total", base, 3000), ("vllm:generation_tokens_total", base, 700)]
-    return [(name, {**labels, "prometheus_replica": replica}, rate) for name, labels, rate in found for replica in ("a", "b")]
+        series += [("vllm:request_success_total", {**base, "finished_reason": reason}, rate) for reason, rate in REASONS.items()]
+        series += [("vllm:prompt_tokens_total", base, 3000), ("vllm:generation_tokens_total", base, 700)]
+    return [(name, {**labels, "prometheus_replica": replica}, rate) for name, labels, rate in series for replica in ("a", "b")]
 
 
 def write(out: TextIO) -> None:
     """The fleet's scrapes, and beside them what its pods count."""
-    import io
-
     text = io.StringIO()
     write_openmetrics(scrape(described()), text)
     out.write(text.getvalue().replace("# EOF\n", ""))
-    series = told()
+    series = work_series()
     for name in dict.fromkeys(name for name, _, _ in series):
         out.write(f"# TYPE {name} unknown\n")
         for _, labels, rate in (one for one in series if one[0] == name):
@@ -88,7 +87,7 @@ def write(out: TextIO) -> None:
     out.write("# EOF\n")
 
 
-def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
+def test_counters_and_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
     require_prometheus()
     prices = tmp_path / "prices.csv"
     prices.write_text(BOOK)
@@ -105,8 +104,10 @@ def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
         with (tmp_path / "gpucost.toml").open("a") as file:
             file.write(
                 '[[units]]\nname = "answers"\nunit = "answer"\nquery = \'sum by (namespace, pod) (vllm:prompt_tokens_total)\'\n'
+                '[[units]]\nname = "mine"\nunit = "epoch"\nmetric = "my_epochs"\n'
             )
-        result = CliRunner().invoke(app, ["collect", "progress", "--config", str(tmp_path / "gpucost.toml"), "-v", *_between()])
+        words = ["--config", str(tmp_path / "gpucost.toml"), "-v", "--from", DAY.start.isoformat(), "--to", DAY.end.isoformat()]
+        result = CliRunner().invoke(app, ["collect", "progress", *words])
         assert result.exit_code == 0, result.output
         assert "answers: " in result.stdout
     # each engine counted up to the last look before the restart, and from it to the end
@@ -119,24 +120,7 @@ def test_counters_of_a_real_prometheus(tmp_path: Path) -> None:
     (row,) = asked(config, store, units.tokens, (0, HOURS)).rows
     assert (row["prompt_tokens"], row["generation_tokens"]) == (2 * 3000 * minutes, 2 * 700 * minutes)
     assert float(row["idle_cost"]) == pytest.approx(4 * HOURS / 2, abs=0.1)
-
-
-def _between() -> list[str]:
-    return ["--from", DAY.start.isoformat(), "--to", DAY.end.isoformat()]
-
-
-def test_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
-    require_prometheus()
-    prices = tmp_path / "prices.csv"
-    prices.write_text(BOOK)
-    with prometheus_over_text(write, tmp_path / "prometheus") as url:
-        config = write_config(described(), tmp_path, prices, url, cluster="main")
-        store = Store(config.store)
-        pipeline.collect(config, store, DAY)
-        unit = UnitSettings(name="mine", unit="epoch", metric="my_epochs")
-        collect_progress(PrometheusSource(url=url, cluster="main"), store, [unit], DAY)
-    view = asked(config, store, hours=(0, HOURS))
-    assert [(row["epoch"], row["status"], row["cost"]) for row in view.rows] == [
+    assert [(row["epoch"], row["status"], row["cost"]) for row in asked(config, store, hours=(0, HOURS)).rows] == [
         (1, "done", Decimal(96)),
         (2, "done", Decimal(96)),
         (3, "unfinished", Decimal(96)),
@@ -153,11 +137,11 @@ def _scrapes() -> list[Path]:
 def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
     """Its series ten times, a minute apart, each value by one larger than the last."""
     require_prometheus()
-    samples = [found for line in path.read_text().splitlines() if (found := re.match(r"^(vllm:\w+)\{(.*)\} (\S+)$", line))]
+    samples = [match for line in path.read_text().splitlines() if (match := re.match(r"^(vllm:\w+)\{(.*)\} (\S+)$", line))]
     units_of = {unit.metric: unit for unit in mappings(write_config(described(), tmp_path, tmp_path / "no.csv"))}
 
     def scraped(out: TextIO) -> None:
-        for sample in dict.fromkeys(found.groups() for found in samples):
+        for sample in dict.fromkeys(match.groups() for match in samples):
             for minute in range(10):
                 out.write(f"{sample[0]}{{{sample[1]}}} {float(sample[2]) + minute} {at(0) + minute * 60}\n")
         out.write("# EOF\n")

@@ -37,16 +37,15 @@ pytestmark = pytest.mark.services
 
 CASES = [
     "mig-mixed",
-    "prometheus-pair",
     "exporter-silent-and-nonsense",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("sentinels", "jittered", "same-name-twice")),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("prometheus-pair", "sentinels", "jittered", "same-name-twice")),
 ]
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 Serve = Callable[[dict[str, Any]], str]
 
 
 def case(name: str) -> Path:
-    return next(found for found in all_cases() if found.name == name)
+    return next(path for path in all_cases() if path.name == name)
 
 
 def whole(fleet: Fleet) -> Period:
@@ -66,11 +65,7 @@ def contents(store: Store) -> list[tuple[str, list[tuple[object, ...]]]]:
         "states": "SELECT metric, cluster, labels::VARCHAR, value, first_ms, last_ms FROM states JOIN series USING (series_id)",
         "dropped": "SELECT metric, hour, reason, samples FROM dropped_samples",
     }
-    found = []
-    for name, query in queries.items():
-        rows = store.query(query)[1]
-        found.append((name, sorted(rows, key=str)))
-    return found
+    return [(name, sorted(store.query(query)[1], key=str)) for name, query in queries.items()]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -78,14 +73,11 @@ def test_prometheus_gives_what_was_scraped(name: str, prometheus_server: Serve, 
     fleet = read_fleet(case(name))
     result = collect(fleet, prometheus_server(fleet), tmp_path / "http.duckdb", max_samples=20_000)
     assert result.ok and not result.not_collected
-    collected = Store(tmp_path / "http.duckdb")
-    direct = load(
-        fleet, [one for one in scrape(fleet) if wanted(fleet, one)], write_config(fleet, tmp_path, tmp_path / "none.csv")
-    )
-    assert contents(collected) == contents(direct)
+    config = write_config(fleet, tmp_path, tmp_path / "none.csv")
+    assert contents(Store(tmp_path / "http.duckdb")) == contents(load(fleet, list(filter(is_selected, scrape(fleet))), config))
 
 
-def wanted(fleet: Fleet, series: Series) -> bool:
+def is_selected(series: Series) -> bool:
     """What the selectors ask for, said once more in plain Python."""
     labels = series.labels
     metric = labels["__name__"]
@@ -157,17 +149,8 @@ def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) ->
     fleet = read_fleet(case("same-name-twice"))
     url = prometheus_server(fleet)
     killed, calm = tmp_path / "killed.duckdb", tmp_path / "calm.duckdb"
-    command = [
-        sys.executable,
-        "-c",
-        COLLECT,
-        url,
-        str(killed),
-        fleet["nodes"][0]["cluster"],
-        str(fleet["start"]),
-        str(fleet["end"]),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    words = [url, killed, fleet["nodes"][0]["cluster"], fleet["start"], fleet["end"]]
+    process = subprocess.Popen([sys.executable, "-c", COLLECT, *map(str, words)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for _ in range(lines):
         process.stdout.readline()
@@ -182,6 +165,7 @@ def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) ->
     assert contents(Store(killed)) == contents(Store(calm))
 
 
+@pytest.mark.slow
 def test_a_server_stopped_in_mid_run(tmp_path: Path) -> None:
     fleet = read_fleet(case("same-name-twice"))
     data, port = tmp_path / "data", free_port()

@@ -21,6 +21,7 @@ from gpucost.config.model import Aws, Azure, Config
 from gpucost.store.connection import Store
 from tests.services import price_clouds
 from tests.services.price_clouds import Cloud, Handler, Reply
+from tests.services.price_clouds_aws import models_read_once
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
@@ -67,6 +68,12 @@ def refusal(status: int, code: str, message: str) -> Answer:
     return status, text, {}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def models() -> Iterator[None]:
+    with models_read_once():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nobody_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
@@ -94,12 +101,12 @@ def rows(store: Store, columns: str) -> list[Any]:
 
 
 def test_pages_and_throttling(aws_login: None, tmp_path: Path) -> None:
-    asked: list[dict[str, list[str]]] = []
+    forms: list[dict[str, list[str]]] = []
 
     def answer(path: str, headers: dict[str, str], body: bytes) -> Answer:
         form = parse_qs(body.decode())
-        asked.append(form)
-        if len(asked) == 1:
+        forms.append(form)
+        if len(forms) == 1:
             return refusal(503, "RequestLimitExceeded", "Request limit exceeded.")
         if "NextToken" not in form:
             return page(item("2026-10-01T00:00:00.000Z", "9.1"), following="more")
@@ -107,41 +114,24 @@ def test_pages_and_throttling(aws_login: None, tmp_path: Path) -> None:
 
     store = Store(tmp_path / "s.duckdb")
     with serving(answer) as url:
-        results = run(store, Aws(regions=["us-east-1"], endpoint_url=url))
-    loaded = results["aws us-east-1"].load
-    assert loaded is not None
-    assert (loaded.rows, loaded.new) == (2, 2)
+        settings = Aws(regions=["us-east-1"], endpoint_url=url)
+        loaded = run(store, settings)["aws us-east-1"].load
+        again = run(store, settings, now=NOW + timedelta(hours=6))["aws us-east-1"].load
+    assert loaded is not None and (loaded.rows, loaded.new) == (2, 2)
     assert rows(store, "zone, at_ms, price_per_hour::DOUBLE, source, region, provider") == [
         ("us-east-1a", 1790812800000, 9.1, "aws us-east-1", "us-east-1", "aws"),
         ("us-east-1b", 1790899200000, 9.2, "aws us-east-1", "us-east-1", "aws"),
     ]
-    first = asked[1]
+    first = forms[1]
     assert first["Filter.1.Name"] == ["instance-type"]
     assert "p4d.24xlarge" in [values[0] for name, values in first.items() if name.startswith("Filter.1.Value")]
     assert [first["ProductDescription.1"], first["ProductDescription.2"]] == [["Linux/UNIX"], ["Linux/UNIX (Amazon VPC)"]]
     assert first["StartTime"][0].startswith("2026-08-03T12:00:00")
-
-
-def test_later_runs_go_on_less_an_overlap(aws_login: None, tmp_path: Path) -> None:
-    starts: list[str] = []
-
-    def answer(path: str, headers: dict[str, str], body: bytes) -> Answer:
-        starts.append(parse_qs(body.decode())["StartTime"][0])
-        return page(item("2026-10-31T00:00:00.000Z", "9.1"))
-
-    store = Store(tmp_path / "s.duckdb")
-    with serving(answer) as url:
-        settings = Aws(regions=["us-east-1"], endpoint_url=url)
-        run(store, settings)
-        again = run(store, settings, now=NOW + timedelta(hours=6))["aws us-east-1"].load
-    assert starts[1].startswith("2026-11-01T10:00:00")
-    assert again is not None
-    assert (again.new, again.known) == (0, 1)
-    with store.read() as con:
-        assert con.execute("SELECT source, to_ms - from_ms FROM loads WHERE kind = 'spot' ORDER BY load_id").fetchall() == [
-            ("aws us-east-1", 90 * 86_400_000),
-            ("aws us-east-1", 8 * 3_600_000),
-        ]
+    # a later run goes on less an overlap
+    assert forms[-1]["StartTime"][0].startswith("2026-11-01T10:00:00")
+    assert again is not None and (again.new, again.known) == (0, 2)
+    loads = "SELECT source, to_ms - from_ms FROM loads WHERE kind = 'spot' ORDER BY load_id"
+    assert store.query(loads)[1] == [("aws us-east-1", 90 * 86_400_000), ("aws us-east-1", 8 * 3_600_000)]
 
 
 def test_an_empty_region_is_noted_and_logged(aws_login: None, tmp_path: Path) -> None:
@@ -150,40 +140,38 @@ def test_an_empty_region_is_noted_and_logged(aws_login: None, tmp_path: Path) ->
         result = run(store, Aws(regions=["eu-north-1"], endpoint_url=url))["aws eu-north-1"]
     assert result.error is None
     assert result.notes == ["aws eu-north-1 told of no spot price of an accelerated instance type"]
-    with store.read() as con:
-        assert con.execute("SELECT source, rows FROM loads").fetchall() == [("aws eu-north-1", 0)]
+    assert store.query("SELECT source, rows FROM loads")[1] == [("aws eu-north-1", 0)]
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (refusal(400, "RequestExpired", "Request has expired."), "RequestExpired"),
-        (refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials"), "AuthFailure"),
-        (refusal(403, "UnauthorizedOperation", "You are not authorized"), "UnauthorizedOperation"),
-        ((200, page(item("2026-10-01T00:00:00.000Z", "9.1"))[1][:-80], {}), "half an answer"),
-        (page(item("2026-10-01T00:00:00.000Z", "free")), "SpotPrice 'free' is no price"),
-        (page(item("2026-10-01T00:00:00.000Z", "1.0"), item("2026-10-01T00:00:00.000Z", "0.0")), "no price above zero"),
-    ],
-)
-def test_a_region_that_fails_is_named_and_the_others_are_collected(
-    aws_login: None, tmp_path: Path, answer: Answer, said: str
-) -> None:
-    def answers(path: str, headers: dict[str, str], body: bytes) -> Answer:
-        return answer if "us-west-2" in headers["Authorization"] else page(item("2026-10-01T00:00:00.000Z", "9.1"))
+FAILURES = {
+    "us-west-2": (refusal(400, "RequestExpired", "Request has expired."), "RequestExpired"),
+    "us-west-1": (refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials"), "AuthFailure"),
+    "us-east-2": (refusal(403, "UnauthorizedOperation", "You are not authorized"), "UnauthorizedOperation"),
+    "eu-west-1": ((200, page(item("2026-10-01T00:00:00.000Z", "9.1"))[1][:-80], {}), "half an answer"),
+    "eu-west-2": (page(item("2026-10-01T00:00:00.000Z", "free")), "SpotPrice 'free' is no price"),
+    "eu-west-3": (
+        page(item("2026-10-01T00:00:00.000Z", "1.0"), item("2026-10-01T00:00:00.000Z", "0.0")),
+        "no price above zero",
+    ),
+}
+
+
+def test_regions_that_fail_are_named_and_the_others_are_collected(aws_login: None, tmp_path: Path) -> None:
+    def answer(path: str, headers: dict[str, str], body: bytes) -> Answer:
+        region = headers["Authorization"].split("/")[2]
+        return FAILURES[region][0] if region in FAILURES else page(item("2026-10-01T00:00:00.000Z", "9.1"))
 
     store = Store(tmp_path / "s.duckdb")
-    with serving(answers) as url:
-        results = run(store, Aws(regions=["us-west-2", "us-east-1"], endpoint_url=url))
-    error = results["aws us-west-2"].error
-    assert error is not None
-    assert said in error.message
-    assert "us-west-2" in error.message
-    assert error.fix
+    with serving(answer) as url:
+        results = run(store, Aws(regions=[*FAILURES, "us-east-1"], endpoint_url=url))
+    for region, (_, message) in FAILURES.items():
+        error = results[f"aws {region}"].error
+        assert error is not None and message in error.message and region in error.message and error.fix
     assert rows(store, "region") == [("us-east-1",)]
-    with store.read() as con:
-        assert con.execute("SELECT source FROM loads").fetchall() == [("aws us-east-1",)]
+    assert store.query("SELECT source FROM loads")[1] == [("aws us-east-1",)]
 
 
+@pytest.mark.slow
 def test_through_moto(aws_login: None, tmp_path: Path) -> None:
     from moto.server import ThreadedMotoServer
 
@@ -220,7 +208,7 @@ class Azures:
     """Stands in for a managed identity's token endpoint and for Azure Resource Graph."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.questions: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         self.answers: list[Answer] = []
 
@@ -234,8 +222,8 @@ class Azures:
             )
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
         self.tokens.append(headers["Authorization"])
-        self.asked.append(json.loads(body))
-        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+        self.questions.append(json.loads(body))
+        return self.answers[min(len(self.questions), len(self.answers)) - 1]
 
 
 def graph(data: list[dict[str, Any]], total: int, token: str | None = None) -> Answer:
@@ -275,13 +263,13 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("westeurope", "", "Standard_NC24ads_A100_v4", "Linux/UNIX", "0.000050000000"),
     ]
     assert azures.tokens[0] == "Bearer t0ken"
-    assert azures.asked[1]["subscriptions"] == ["s-1"]
-    assert "'eastus', 'westeurope'" in azures.asked[1]["query"]
-    assert azures.asked[2]["options"]["$skipToken"] == "more"
+    assert azures.questions[1]["subscriptions"] == ["s-1"]
+    assert "'eastus', 'westeurope'" in azures.questions[1]["query"]
+    assert azures.questions[2]["options"]["$skipToken"] == "more"
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (
             (401, json.dumps({"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expired"}}), {}),
@@ -292,12 +280,11 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ((200, "{}", {}), "without data"),
     ],
 )
-def test_azure_refuses_or_answers_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, said: str) -> None:
+def test_azure_refuses_or_answers_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, message: str) -> None:
     azures = Azures()
     azures.answers = [answer]
     store = Store(tmp_path / "s.duckdb")
     with azure_at(azures, monkeypatch) as url:
         result = run(store, azure=Azure(management_url=url))["azure"]
-    assert result.error is not None
-    assert said in result.error.message
+    assert result.error is not None and message in result.error.message
     assert rows(store, "*") == []

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, collect_prices, public
+from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config
 from gpucost.store.connection import Store
-from tests.services.price_clouds import Cloud, Reply
+from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows
 from tests.services.price_clouds_aws import aws_cloud, aws_product, aws_rate
 
-NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 EAST = "us-east-1"
 RESERVED = [
     ("1yr", "standard", "No Upfront", "", "39.0000000000"),
@@ -60,19 +58,13 @@ def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    running.asked.clear()
+    running.questions.clear()
     running.trick = lambda _service, _number: None
     return running
 
 
 def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
-    config = Config(aws=Aws(endpoint_url=cloud.url, regions=list(regions)))
-    (result,) = collect_prices(config, store, ["aws"], [], now)
-    return result
-
-
-def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    return store.query(sql)[1]
+    return collected("aws", Config(aws=Aws(endpoint_url=cloud.url, regions=list(regions))), store, now=now)
 
 
 @pytest.fixture
@@ -81,7 +73,7 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(scope="module")
-def collected(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store into which everything was collected; tests take a copy."""
     store = Store(tmp_path_factory.mktemp("collected") / "store.duckdb")
     with pytest.MonkeyPatch.context() as environment:
@@ -95,12 +87,8 @@ def test_all_ways_to_buy_an_instance(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store)
     assert result.ok, result.error
     assert result.regions == (EAST,)
-    found = rows(
-        store,
-        "SELECT instance_type, purchase_option, term_years, payment_option, offering, price_per_hour FROM list_prices"
-        " ORDER BY ALL",
-    )
-    assert found == [
+    columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
+    assert rows(store, f"FROM list_prices SELECT {columns} ORDER BY ALL") == [
         ("g6f.large", "on_demand", 0, "", "", Decimal("0.2024")),
         ("p5.48xlarge", "on_demand", 0, "", "", Decimal("55.04")),
         ("p5.48xlarge", "reserved", 1, "all_upfront", "standard", Decimal("36.4")),
@@ -110,10 +98,8 @@ def test_all_ways_to_buy_an_instance(cloud: Cloud, store: Store) -> None:
         ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
         ("trn1.2xlarge", "on_demand", 0, "", "", Decimal("1.34375")),
     ]
-    about = rows(
-        store, "SELECT DISTINCT provider, region, zone, currency, price_as_of, effective_start FROM list_prices ORDER BY ALL"
-    )
-    assert about == [
+    columns = "DISTINCT provider, region, zone, currency, price_as_of, effective_start"
+    assert rows(store, f"FROM list_prices SELECT {columns} ORDER BY ALL") == [
         ("aws", EAST, "", "USD", date(2026, 11, 21), date(2026, 11, 1)),
         ("aws", EAST, "", "USD", date(2026, 11, 21), None),
     ]
@@ -123,14 +109,14 @@ def test_all_ways_to_buy_an_instance(cloud: Cloud, store: Store) -> None:
     assert rows(store, "SELECT kind, source, rows FROM loads") == [("prices", "aws", result.prices + types)]
 
 
-def test_what_ec2_says_of_parts_of_gpus(collected: Path) -> None:
-    store = Store(collected)
-    found = rows(
+def test_what_ec2_says_of_parts_of_gpus(filled: Path) -> None:
+    store = Store(filled)
+    types = rows(
         store,
         "SELECT instance_type, gpu_model, gpu_count, gpu_memory_mib, vcpus, memory_gib FROM instance_types"
         " WHERE instance_type IN ('g6f.large', 'p4d.24xlarge', 'p5.48xlarge', 'inf1.xlarge', 'trn1.2xlarge') ORDER BY ALL",
     )
-    assert found == [
+    assert types == [
         ("g6f.large", "L4", 0.125, 2861, 2, 8),
         ("inf1.xlarge", "Inferentia", 1, 8192, 4, 8),
         ("p4d.24xlarge", "A100-SXM4-40GB", 8, 40960, 96, 1152),
@@ -155,8 +141,8 @@ def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
 
     cloud.trick = trick
     assert collect(cloud, store).ok
-    found = rows(store, "SELECT instance_type, gpu_model, gpu_count, vcpus FROM instance_types ORDER BY ALL")
-    assert found == [("g6.page1", "L4", 1, None), ("g6.page2", "L4", 1, None)]
+    types = rows(store, "SELECT instance_type, gpu_model, gpu_count, vcpus FROM instance_types ORDER BY ALL")
+    assert types == [("g6.page1", "L4", 1, None), ("g6.page2", "L4", 1, None)]
 
 
 def test_the_same_day_replaces_and_another_day_is_added(cloud: Cloud, store: Store) -> None:
@@ -185,71 +171,51 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store).ok
 
 
-def expired(service: str, number: int) -> Reply | None:
-    error = {"__type": "ExpiredTokenException", "message": "The security token included in the request is expired"}
-    return Reply(400, error) if service == "pricing" else None
-
-
-def expired_xml(service: str, number: int) -> Reply | None:
-    error = (
-        b"<Response><Errors><Error><Code>RequestExpired</Code><Message>Request has expired.</Message></Error></Errors></Response>"
-    )
-    return Reply(400, error) if service == "ec2" else None
-
-
-def half_json(service: str, number: int) -> Reply | None:
-    return Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{\\"product') if service == "pricing" and number == 2 else None
-
-
-def half_product(service: str, number: int) -> Reply | None:
-    return Reply(200, {"PriceList": ['{"product": {"attributes": {']}) if service == "pricing" and number == 2 else None
-
-
-def half_rates(service: str, number: int) -> Reply | None:
-    return Reply(200, b'{"searchResults": [{"savingsPlanOff') if service == "savingsplans" else None
-
-
-def half_xml(service: str, number: int) -> Reply | None:
-    return Reply(200, b"<DescribeInstanceTypesResponse><instanceTypeSet><item><inst") if service == "ec2" else None
-
-
-def cut(service: str, number: int) -> Reply | None:
-    return Reply(200, b'{"PriceList": ["{', cut=1000) if service == "pricing" else None
-
-
-def forbidden(service: str, number: int) -> Reply | None:
-    return Reply(403, {"__type": "AccessDeniedException", "message": "no"}) if service == "savingsplans" else None
+XML = b"<Response><Errors><Error><Code>RequestExpired</Code><Message>Request has expired.</Message></Error></Errors></Response>"
 
 
 @pytest.mark.parametrize(
-    ("trick", "message"),
+    ("service", "number", "reply", "message"),
     [
-        (expired, "aws: the credentials have expired (GetProducts: ExpiredTokenException)"),
-        (expired_xml, "aws: the credentials have expired (DescribeInstanceTypes: RequestExpired)"),
-        (half_json, "aws: half an answer of get_products"),
-        (half_product, "aws: a product of us-east-1 cannot be read"),
-        (half_rates, "aws: half an answer of describe_savings_plans_offering_rates"),
-        (half_xml, "aws: half an answer"),
-        (cut, "aws: half an answer of get_products"),
-        (forbidden, "aws: DescribeSavingsPlansOfferingRates is not allowed"),
+        (
+            "pricing",
+            1,
+            Reply(400, {"__type": "ExpiredTokenException", "message": "The security token is expired"}),
+            "the credentials have expired (GetProducts: ExpiredTokenException)",
+        ),
+        ("ec2", 1, Reply(400, XML), "the credentials have expired (DescribeInstanceTypes: RequestExpired)"),
+        ("pricing", 2, Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{\\"product'), "half an answer of get_products"),
+        ("pricing", 2, Reply(200, {"PriceList": ['{"product": {"attributes": {']}), "a product of us-east-1 cannot be read"),
+        (
+            "savingsplans",
+            1,
+            Reply(200, b'{"searchResults": [{"savingsPlanOff'),
+            "half an answer of describe_savings_plans_offering_rates",
+        ),
+        ("ec2", 1, Reply(200, b"<DescribeInstanceTypesResponse><instanceTypeSet><item><inst"), "half an answer"),
+        ("pricing", 0, Reply(200, b'{"PriceList": ["{', cut=1000), "half an answer of get_products"),
+        (
+            "savingsplans",
+            1,
+            Reply(403, {"__type": "AccessDeniedException", "message": "no"}),
+            "DescribeSavingsPlansOfferingRates is not allowed",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_nothing_is_written(
-    cloud: Cloud, store: Store, collected: Path, trick: Any, message: str
+    cloud: Cloud, store: Store, filled: Path, service: str, number: int, reply: Reply, message: str
 ) -> None:
-    shutil.copy(collected, store.path)
+    """`number` is that of the question that is answered so; 0: all."""
+    shutil.copy(filled, store.path)
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
-    cloud.trick = trick
-    result = collect(cloud, store, now=NOW.replace(day=22))
-    assert result.error is not None and result.error.message.startswith(message)
-    assert "\n" not in result.error.message and result.error.fix
+    cloud.trick = lambda name, at: reply if name == service and number in (0, at) else None
+    check_failure(collect(cloud, store, now=NOW.replace(day=22)), f"aws: {message}")
     assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
     assert rows(store, "SELECT count(*) FROM loads") == [(1,)]
 
 
 def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
-    result = collect(cloud, store, EAST, "ap-south-1")
-    assert result.error is not None and result.error.message == "aws: there are no prices of GPU instances in ap-south-1"
+    check_failure(collect(cloud, store, EAST, "ap-south-1"), "aws: there are no prices of GPU instances in ap-south-1")
     assert not store.exists
 
 
@@ -263,8 +229,7 @@ def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: 
 
 
 def test_a_profile_that_does_not_exist(cloud: Cloud, store: Store) -> None:
-    config = Config(aws=Aws(endpoint_url=cloud.url, profile="nobody"))
-    (result,) = collect_prices(config, store, ["aws"], [], NOW)
+    result = collected("aws", Config(aws=Aws(endpoint_url=cloud.url, profile="nobody")), store)
     assert result.error is not None and "nobody" in result.error.message
 
 
@@ -274,6 +239,5 @@ def test_without_credentials_the_public_lists_are_asked(store: Store, monkeypatc
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(public, "_ATTEMPTS", 1)
-    (result,) = collect_prices(Config(aws=Aws(price_list_url="http://127.0.0.1:9")), store, ["aws"], [], NOW)
-    assert result.error is not None and result.error.message.startswith("aws: cannot be reached")
+    check_failure(collected("aws", Config(aws=Aws(price_list_url="http://127.0.0.1:9")), store), "aws: cannot be reached")
     assert not store.exists

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, collect_prices, public
+from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Azure, Config
 from gpucost.store.connection import Store
-from tests.services.price_clouds import Cloud, Reply, azure_cloud, azure_item
+from tests.services.price_clouds import Cloud, Reply, azure_cloud, azure_item, check_failure, collected, rows
 
-NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 A100 = "Standard_NC24ads_A100_v4"
 PLANS = [
     {"unitPrice": 2.79, "retailPrice": 2.79, "term": "1 Year"},
@@ -54,21 +52,15 @@ def store(tmp_path: Path) -> Store:
 
 
 def collect(cloud: Cloud, store: Store, *regions: str, currency: str = "USD") -> PriceResult:
-    config = Config(azure=Azure(retail_prices_url=cloud.url), currency=currency)
-    (result,) = collect_prices(config, store, ["azure"], regions, NOW)
-    return result
-
-
-def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    return store.query(sql)[1]
+    return collected("azure", Config(azure=Azure(retail_prices_url=cloud.url), currency=currency), store, *regions)
 
 
 def test_all_ways_to_buy_a_machine(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store)
     assert result.ok, result.error
     assert result.regions == ("eastus", "westeurope")
-    found = rows(store, "SELECT region, instance_type, purchase_option, term_years, price_per_hour FROM list_prices ORDER BY ALL")
-    assert found == [
+    prices = "SELECT region, instance_type, purchase_option, term_years, price_per_hour FROM list_prices ORDER BY ALL"
+    assert rows(store, prices) == [
         ("eastus", A100, "on_demand", 0, Decimal("3.673")),
         ("eastus", A100, "reserved", 1, Decimal("2.5")),
         ("eastus", A100, "reserved", 3, Decimal("1.5")),
@@ -80,8 +72,12 @@ def test_all_ways_to_buy_a_machine(cloud: Cloud, store: Store) -> None:
     ]
     about = rows(store, "SELECT DISTINCT provider, currency, price_as_of, effective_start FROM list_prices")
     assert about == [("azure", "USD", date(2026, 11, 21), date(2026, 9, 1))]
-    assert len(cloud.asked) == 8  # pages, each link holding what was asked
-    assert {asked["api-version"] for _, asked in cloud.asked} == {"2023-01-01-preview"}
+    assert len(cloud.questions) == 8  # pages, each link holding what was asked
+    assert {question["api-version"] for _, question in cloud.questions} == {"2023-01-01-preview"}
+    # the same day replaces
+    before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
+    assert collect(cloud, store, "eastus").ok
+    assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
 
 
 def test_one_region_in_the_currency_of_the_configuration(cloud: Cloud, store: Store) -> None:
@@ -89,25 +85,13 @@ def test_one_region_in_the_currency_of_the_configuration(cloud: Cloud, store: St
     assert rows(store, "SELECT region, currency FROM list_prices") == [("westeurope", "EUR")]
 
 
-def test_the_same_day_replaces(cloud: Cloud, store: Store) -> None:
-    assert collect(cloud, store).ok
-    before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
-    assert collect(cloud, store, "eastus").ok
-    assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
-
-
 def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", waited.append)
-
-    def trick(service: str, number: int) -> Reply | None:
-        if number == 2:
-            return Reply(429, {"error": {"code": "429"}}, {"Retry-After": "7"})
-        return Reply(503, b"") if number == 4 else None
-
-    cloud.trick = trick
+    pauses: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+    busy = {2: Reply(429, {"error": {"code": "429"}}, {"Retry-After": "7"}), 4: Reply(503, b"")}
+    cloud.trick = lambda _service, number: busy.get(number)
     assert collect(cloud, store).ok
-    assert waited == [7.0, 0.5]
+    assert pauses == [7.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -120,10 +104,7 @@ def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monk
             Reply(200, {"Items": [{"armSkuName": "Standard_NC6", "armRegionName": "eastus"}]}),
             "azure: an item of the retail prices",
         ),
-        (
-            Reply(200, b"<html>Log in to the proxy</html>"),
-            "azure: half an answer, cut off or no answer of the list of retail prices",
-        ),
+        (Reply(200, b"<html>Log in</html>"), "azure: half an answer, cut off or no answer of the list of retail prices"),
         (Reply(429, b""), "azure: throttled, again and again (HTTP 429)"),
         (Reply(401, b""), "azure: the list of retail prices is refused (HTTP 401)"),
         (Reply(400, {"Error": "Invalid currency code"}), 'azure: HTTP 400: {"Error": "Invalid currency code"}'),
@@ -134,27 +115,22 @@ def test_a_failure_in_the_middle_writes_nothing(
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     cloud.trick = lambda _service, number: reply if number > 2 else None
-    result = collect(cloud, store)
-    assert result.error is not None and result.error.message.startswith(message), result.error
-    assert "\n" not in result.error.message and result.error.fix
+    check_failure(collect(cloud, store), message)
     assert not store.exists
 
 
 def test_a_link_that_leads_back_is_not_followed_for_ever(cloud: Cloud, store: Store) -> None:
     cloud.trick = lambda _service, _number: Reply(200, {"Items": [], "Count": 0, "NextPageLink": f"{cloud.url}?round"})
-    result = collect(cloud, store)
-    assert result.error is not None and result.error.message.startswith("azure: the retail prices have no end")
+    check_failure(collect(cloud, store), "azure: the retail prices have no end")
 
 
 def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
-    result = collect(cloud, store, "eastus", "marscentral")
-    assert result.error is not None and result.error.message == "azure: there are no prices of GPU machines in marscentral"
+    check_failure(collect(cloud, store, "eastus", "marscentral"), "azure: there are no prices of GPU machines in marscentral")
     assert not store.exists
 
 
 def test_nobody_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "_ATTEMPTS", 2)
-    config = Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices"))
-    (result,) = collect_prices(config, store, ["azure"], [], NOW)
-    assert result.error is not None and result.error.message.startswith("azure: cannot be reached")
-    assert len(result.error.message) < 180
+    result = collected("azure", Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices")), store)
+    check_failure(result, "azure: cannot be reached")
+    assert len(str(result.error)) < 180

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, collect_prices
+from gpucost.collect.prices import PriceResult
 from gpucost.config.model import Config, Gcp
 from gpucost.store.connection import Store
-from tests.services.price_clouds import Cloud, Reply, gcp_cloud, gcp_sku
+from tests.services.price_clouds import Cloud, Reply, check_failure, collected, gcp_cloud, gcp_sku, rows
 from tests.shared import shared
 
-NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 IOWA = "us-central1"
 A2 = [
     gcp_sku("A2 Instance Core running in Americas", "CPU", "0.031611"),
@@ -72,20 +70,15 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store.duckdb")
 
 
-def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
-    (result,) = collect_prices(Config(gcp=Gcp(endpoint=cloud.url)), store, ["gcp"], regions, now)
-    return result
-
-
-def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    return store.query(sql)[1]
+def collect(cloud: Cloud, store: Store, *regions: str) -> PriceResult:
+    return collected("gcp", Config(gcp=Gcp(endpoint=cloud.url)), store, *regions)
 
 
 def price(store: Store, machine: str, option: str = "on_demand", term: int = 0) -> Decimal | None:
     facts = rows(store, "SELECT region, instance_type, purchase_option, term_years, price_per_hour FROM list_prices")
-    found = [fact[4:] for fact in facts if fact[:4] == (IOWA, machine, option, term)]
-    assert len(found) < 2
-    return found[0][0] if found else None
+    prices = [fact[4] for fact in facts if fact[:4] == (IOWA, machine, option, term)]
+    assert len(prices) < 2
+    return prices[0] if prices else None
 
 
 def test_machines_are_composed_of_their_parts(cloud: Cloud, store: Store) -> None:
@@ -104,6 +97,15 @@ def test_machines_are_composed_of_their_parts(cloud: Cloud, store: Store) -> Non
     assert price(store, "a2-ultragpu-1g") == round(host + Decimal("3.93") + 375 * Decimal("0.08") / 730, 12)
     assert price(store, "a2-ultragpu-1g", "spot") is None  # no spot price of its GPU
     assert cloud.count("skus") > 5  # pages
+    # H100 Mega is A3Plus, neither calendar mode nor DWS
+    ssd = 6000 * Decimal("0.08") / 730
+    mega = 208 * Decimal("0.026924") + 1872 * Decimal("0.002344") + 8 * Decimal("10.344276") + ssd
+    assert price(store, "a3-megagpu-8g") == round(mega, 12)
+    plain = 208 * Decimal("0.0293") + 1872 * Decimal("0.0025") + 8 * Decimal("9.796550569") + ssd
+    assert price(store, "a3-highgpu-8g") == round(plain, 12)
+    # a slice covers its part of the machine
+    assert price(store, "a4-highgpu-8g") == 8 * Decimal("16.11")
+    assert price(store, "a4-highgpu-8g", "spot") == 8 * Decimal("4.9542")  # filed as on demand, said to be spot
 
 
 @pytest.mark.shared
@@ -116,30 +118,15 @@ def test_skus_as_google_answered_them(store: Store) -> None:
     assert price(store, "a2-highgpu-1g") == Decimal("3.673385")
 
 
-def test_h100_mega_is_a3plus_and_neither_calendar_mode_nor_dws(cloud: Cloud, store: Store) -> None:
-    assert collect(cloud, store).ok
-    ssd = 6000 * Decimal("0.08") / 730
-    mega = 208 * Decimal("0.026924") + 1872 * Decimal("0.002344") + 8 * Decimal("10.344276") + ssd
-    assert price(store, "a3-megagpu-8g") == round(mega, 12)
-    plain = 208 * Decimal("0.0293") + 1872 * Decimal("0.0025") + 8 * Decimal("9.796550569") + ssd
-    assert price(store, "a3-highgpu-8g") == round(plain, 12)
-
-
-def test_a_slice_covers_its_part_of_the_machine(cloud: Cloud, store: Store) -> None:
-    assert collect(cloud, store).ok
-    assert price(store, "a4-highgpu-8g") == 8 * Decimal("16.11")
-    assert price(store, "a4-highgpu-8g", "spot") == 8 * Decimal("4.9542")  # filed as on demand, said to be spot
-
-
 def test_prices_of_the_parts_themselves(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, IOWA)
     assert result.ok and result.regions == (IOWA,)
-    found = rows(
+    prices = rows(
         store,
         "SELECT component, purchase_option, term_years, price_per_hour FROM component_prices"
         " WHERE component IN ('a2/cpu', 'a2/memory_gib', 'gpu/A100-SXM4-40GB', 'local_ssd_gib', 'n1/cpu', 'gpu/T4') ORDER BY ALL",
     )
-    assert found == [
+    assert prices == [
         ("a2/cpu", "cud", 1, Decimal("0.019915")),
         ("a2/cpu", "on_demand", 0, Decimal("0.031611")),
         ("a2/cpu", "spot", 0, Decimal("0.015")),
@@ -176,11 +163,7 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
 @pytest.mark.parametrize(
     ("code", "details", "message"),
     [
-        (
-            "UNAUTHENTICATED",
-            "Request had invalid authentication credentials.",
-            "gcp: the credentials have expired or are refused",
-        ),
+        ("UNAUTHENTICATED", "Request had invalid credentials.", "gcp: the credentials have expired or are refused"),
         ("PERMISSION_DENIED", "Cloud Billing API has not been used in project 1 before", "gcp: listing SKUs is not allowed"),
         (
             "UNAVAILABLE",
@@ -195,35 +178,30 @@ def test_a_failure_in_the_middle_writes_nothing(cloud: Cloud, store: Store, code
     import grpc
 
     cloud.trick = lambda _service, number: Reply(getattr(grpc.StatusCode, code), details) if number == 4 else None
-    result = collect(cloud, store)
-    assert result.error is not None and result.error.message.startswith(message)
-    assert "\n" not in result.error.message and result.error.fix
+    check_failure(collect(cloud, store), message)
     assert not store.exists
 
 
 @pytest.mark.parametrize("region", ["europe-west99", "asia-northeast1"])
 def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store, region: str) -> None:
-    result = collect(cloud, store, IOWA, region)
-    assert result.error is not None and result.error.message == f"gcp: there are no prices of GPU machines in {region}"
+    check_failure(collect(cloud, store, IOWA, region), f"gcp: there are no prices of GPU machines in {region}")
     assert not store.exists
 
 
 def test_nobody_there(store: Store) -> None:
-    (result,) = collect_prices(Config(gcp=Gcp(endpoint="127.0.0.1:9")), store, ["gcp"], [], NOW)
-    assert result.error is not None and result.error.message.startswith("gcp: cannot be reached")
+    check_failure(collected("gcp", Config(gcp=Gcp(endpoint="127.0.0.1:9")), store), "gcp: cannot be reached")
 
 
 def test_an_answer_without_skus(store: Store) -> None:
     with gcp_cloud([]) as empty:
-        result = collect(empty, store)
-    assert result.error is not None and result.error.message == "gcp: none of the SKUs answered prices a GPU machine"
+        check_failure(collect(empty, store), "gcp: none of the SKUs answered prices a GPU machine")
 
 
 def test_without_credentials_gcp_is_skipped(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    (result,) = collect_prices(Config(), store, ["gcp"], [], NOW)
+    result = collected("gcp", Config(), store)
     assert result.skipped is not None and result.skipped.message == "gcp: no credentials found"
 
 
@@ -231,5 +209,5 @@ def test_a_credentials_file_that_is_not_there_is_no_skipping(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
-    (result,) = collect_prices(Config(), store, ["gcp"], [], NOW)
+    result = collected("gcp", Config(), store)
     assert result.error is not None and "gone.json" in result.error.message

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, collect_prices, public
+from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
-from tests.services.price_clouds import Cloud, Reply
+from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows
 from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
 
-NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 EAST = "us-east-1"
 OFFERS = [
     offer("p5.48xlarge", EAST, "55.0400000000"),
@@ -98,31 +96,23 @@ def store(tmp_path: Path) -> Store:
 def collect(cloud: Cloud, store: Store, provider: str, *, currency: str = "USD", now: datetime = NOW) -> PriceResult:
     lists = PriceLists(oci=f"{cloud.url}/oci", runpod=f"{cloud.url}/graphql", vast=f"{cloud.url}/bundles/")
     config = Config(aws=Aws(price_list_url=cloud.url), price_lists=lists, currency=currency)
-    (result,) = collect_prices(config, store, [provider], [], now)
-    return result
-
-
-def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    return store.query(sql)[1]
+    return collected(provider, config, store, now=now)
 
 
 def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, "aws")
     assert result.ok, result.error
-    found = rows(
-        store,
-        "SELECT instance_type, purchase_option, term_years, payment_option, offering, price_per_hour, source FROM list_prices"
-        " ORDER BY ALL",
-    )
-    assert [row[:-1] for row in found] == [
+    columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour, source"
+    prices = rows(store, f"FROM list_prices SELECT {columns} ORDER BY ALL")
+    assert [row[:-1] for row in prices] == [
         ("p5.48xlarge", "on_demand", 0, "", "", Decimal("55.04")),
         ("p5.48xlarge", "reserved", 1, "no_upfront", "standard", Decimal("39")),
         ("p5.48xlarge", "reserved", 3, "partial_upfront", "standard", Decimal("20")),
         ("p5.48xlarge", "savings_plan", 1, "no_upfront", "compute", Decimal("44.1")),
         ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
     ]
-    assert {row[-1] for row in found} == {"aws bulk price list", "aws bulk savings plans"}
-    assert not any(asked for _, asked in cloud.asked)
+    assert {row[-1] for row in prices} == {"aws bulk price list", "aws bulk savings plans"}
+    assert not any(question for _, question in cloud.questions)
 
 
 def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
@@ -191,11 +181,7 @@ def test_what_a_price_replaces(cloud: Cloud, store: Store) -> None:
         ("oci", Reply(200, {"items": [{"name": "BM.GPU.H100.8"}]}), "oci: a shape or product of the cost estimator cannot be"),
         ("oci", Reply(200, {"items": []}), "oci: there are no prices of GPU shapes in USD"),
         ("oci", Reply(403, b""), "oci: the cost estimator's list is refused (HTTP 403)"),
-        (
-            "runpod",
-            Reply(200, {"errors": [{"message": "no"}]}),
-            "runpod: half an answer, cut off or no answer of the list of GPUs",
-        ),
+        ("runpod", Reply(200, {"errors": []}), "runpod: half an answer, cut off or no answer of the list of GPUs"),
         ("runpod", Reply(200, {"data": {"gpuTypes": [{"id": "x"}]}}), "runpod: the answer cannot be read: KeyError"),
         ("vast", Reply(200, {"offers": []}), "vast: half an answer: items are missing"),
         ("vast", Reply(429, b""), "vast: throttled, again and again (HTTP 429)"),
@@ -205,9 +191,7 @@ def test_a_failure_is_one_line_and_nothing_is_written(
     cloud: Cloud, store: Store, provider: str, reply: Reply, message: str
 ) -> None:
     cloud.trick = lambda _path, _number: reply
-    result = collect(cloud, store, provider)
-    assert result.error is not None and result.error.message.startswith(message), result.error
-    assert "\n" not in result.error.message and result.error.fix
+    check_failure(collect(cloud, store, provider), message)
     assert not store.exists
 
 
@@ -218,11 +202,9 @@ def test_a_list_that_fails_once_is_asked_again(cloud: Cloud, store: Store) -> No
 
 def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "_CSV_BYTES", 100)
-    result = collect(cloud, store, "aws")
-    assert result.error is not None and result.error.message == "aws: the bulk price list is longer than it may be"
+    check_failure(collect(cloud, store, "aws"), "aws: the bulk price list is longer than it may be")
 
 
 def test_a_region_that_aws_has_no_list_of(cloud: Cloud, store: Store) -> None:
     config = Config(aws=Aws(price_list_url=cloud.url, regions=["xx-east-1"]))
-    (result,) = collect_prices(config, store, ["aws"], [], NOW)
-    assert result.error is not None and result.error.message.startswith("aws: HTTP 404")
+    check_failure(collected("aws", config, store), "aws: HTTP 404")

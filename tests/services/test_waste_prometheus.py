@@ -34,11 +34,11 @@ def test_collected_waste(prometheus_server: Callable[[dict[str, Any]], str], tmp
     results, errors = pipeline.collect(config, store, period)
     assert not errors and results[0].ok
     pipeline.attribute(config, store, period)
-    found = anatomy(config, store, period)
-    hours = {row.bucket: row.gpu_hours for row in found.buckets if row.gpu_hours}
+    waste = anatomy(config, store, period)
+    hours = {row.bucket: row.gpu_hours for row in waste.buckets if row.gpu_hours}
     assert hours == pytest.approx({"starting": 1.0, "active": 3.0, "user_away": 4.0, "fragmentation": 8.0}, abs=0.04)
     check_waste(config, store, period)
-    works = {work.workload: work for work in found.workloads}
+    works = {work.workload: work for work in waste.workloads}
     assert works["StatefulSet/ann"].workload_type == "development"
     # 400 MiB and 350 for each percent
     assert works["PyTorchJob/bert"].memory_mib_p95 == pytest.approx(17_900, rel=0.02)

@@ -54,7 +54,7 @@ def wanting(store: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("spot", "on_demand", "wanted"),
+    ("spot", "on_demand", "sources"),
     [
         (("price_book", None), ("bill", None), []),
         (("spot_history", None), ("price_book", None), [("spot", "aws")]),
@@ -64,10 +64,10 @@ def wanting(store: Path) -> list[tuple[str, str]]:
     ],
 )
 def test_prices_are_wanting_where_nothing_better_is_there(
-    store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None], wanted: list[tuple[str, str]]
+    store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None], sources: list[tuple[str, str]]
 ) -> None:
     priced(store, spot, on_demand)
-    assert wanting(store) == wanted
+    assert wanting(store) == sources
 
 
 def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
@@ -87,17 +87,17 @@ class Clouds:
     """Stands in for the clouds: remembers who was asked, and gives one answer to all."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answer: Any) -> None:
-        self.asked: list[tuple[str, list[str]]] = []
+        self.questions: list[tuple[str, list[str]]] = []
         self.answer = answer
         monkeypatch.setattr("gpucost.collect.spot.collect_spot", self.spot)
         monkeypatch.setattr("gpucost.collect.prices.collect_prices", self.prices)
 
-    def spot(self, *given: Any) -> list[SpotResult]:
-        self.asked.append(("spot", list(given[4])))
+    def spot(self, *arguments: Any) -> list[SpotResult]:
+        self.questions.append(("spot", list(arguments[4])))
         return [SpotResult("aws us-east-1", **self.answer)]
 
-    def prices(self, *given: Any) -> list[PriceResult]:
-        self.asked.append(("prices", list(given[2])))
+    def prices(self, *arguments: Any) -> list[PriceResult]:
+        self.questions.append(("prices", list(arguments[2])))
         return [PriceResult("aws", date(2026, 11, 3), **self.answer)]
 
 
@@ -111,7 +111,7 @@ def test_a_cloud_nobody_is_logged_in_to_is_skipped_in_one_line(store: Path, monk
     clouds = Clouds(monkeypatch, skipped=NoCredentials("aws: no credentials found", "aws configure"))
     result = chargeback(store)
     assert result.exit_code == 0, result.output
-    assert clouds.asked == [("spot", ["aws"]), ("prices", ["aws"])]
+    assert clouds.questions == [("spot", ["aws"]), ("prices", ["aws"])]
     assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 2
     assert (store.parent / "out" / "2026-10" / "index.json").exists()
 
@@ -125,8 +125,9 @@ def test_a_cloud_that_fails_is_told_and_the_bundle_is_written(store: Path, monke
     assert (store.parent / "out" / "2026-10" / "index.json").exists()
 
 
+@pytest.mark.slow
 def test_a_fleet_that_the_price_book_prices_asks_nobody(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     priced(store, ("price_book", None), ("price_book", None))
     clouds = Clouds(monkeypatch)
     assert chargeback(store).exit_code == 0
-    assert clouds.asked == []
+    assert clouds.questions == []

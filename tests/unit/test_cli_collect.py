@@ -20,8 +20,8 @@ from gpucost.store.connection import Store
 HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
 
 
-class Asked:
-    """Stands in for the pipeline: remembers what it was asked, and gives the results it was given."""
+class Fake:
+    """Stands in for the pipeline: remembers what it was fake, and gives the results it was given."""
 
     def __init__(self) -> None:
         self.results: list[CollectResult] = [CollectResult("main", HOUR, windows=1, samples=1234, new_series=1)]
@@ -39,15 +39,15 @@ class Asked:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     Path("gpucost.toml").write_text(
         'timezone = "Europe/Berlin"\n[[prometheus]]\nurl = "http://a"\nname = "main"\n[[prometheus]]\nurl = "http://b"\n'
     )
-    asked = Asked()
-    monkeypatch.setattr(pipeline, "collect", asked)
-    return asked
+    fake = Fake()
+    monkeypatch.setattr(pipeline, "collect", fake)
+    return fake
 
 
 def collect(*words: str, code: int = 0) -> tuple[str, str]:
@@ -56,15 +56,15 @@ def collect(*words: str, code: int = 0) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
-def test_all_servers_and_no_period_by_default(asked: Asked) -> None:
+def test_all_servers_and_no_period_by_default(fake: Fake) -> None:
     out, err = collect()
-    assert asked.period is None
-    assert [server.source for server in asked.config.prometheus] == ["main", "http://b"]
+    assert fake.period is None
+    assert [server.source for server in fake.config.prometheus] == ["main", "http://b"]
     assert out == "main: 1,234 samples of 2026-10-01T00:00:00Z .. 2026-10-01T01:00:00Z (1 window, 1 new series)\n"
     assert err == ""
 
 
-def test_the_summary_does_not_claim_what_failed(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_does_not_claim_what_failed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = [FailedWindow(HOUR, "timeout", "gpucost collect prometheus")] * 2
     results = [CollectResult("main", HOUR, windows=1, samples=5, failed_windows=failed)]
     monkeypatch.setattr(pipeline, "collect", lambda *_: (results, []))
@@ -72,18 +72,18 @@ def test_the_summary_does_not_claim_what_failed(asked: Asked, monkeypatch: pytes
     assert out == f"main: 5 samples of {HOUR}, but 2 windows failed (1 window, 0 new series)\n"
 
 
-def test_a_period_in_local_time_and_one_server(asked: Asked) -> None:
+def test_a_period_in_local_time_and_one_server(fake: Fake) -> None:
     collect("--from", "2026-10-01", "--to", "2026-11-01", "--source", "http://b")
-    assert str(asked.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"
-    assert [server.source for server in asked.config.prometheus] == ["http://b"]
+    assert str(fake.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"
+    assert [server.source for server in fake.config.prometheus] == ["http://b"]
 
 
-def test_a_server_that_is_not_configured(asked: Asked) -> None:
+def test_a_server_that_is_not_configured(fake: Fake) -> None:
     assert "--source takes one of: main, http://b" in collect("--source", "other", code=2)[1]
 
 
-def test_what_is_missing_is_said_with_the_fix(asked: Asked) -> None:
-    result = asked.results[0]
+def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
+    result = fake.results[0]
     result.resumed = 2
     result.findings = [SourceFinding("warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics")]
     result.dropped = [Dropped("DCGM_FI_DEV_GPU_UTIL", "sentinel", 3), Dropped("DCGM_FI_DEV_FB_USED", "sentinel", 4)]
@@ -100,15 +100,15 @@ def test_what_is_missing_is_said_with_the_fix(asked: Asked) -> None:
     assert collect("-q") == ("", "")
 
 
-def test_a_run_that_loads_nothing_says_so_under_q(asked: Asked) -> None:
-    asked.results[0].samples = 0
+def test_a_run_that_loads_nothing_says_so_under_q(fake: Fake) -> None:
+    fake.results[0].samples = 0
     assert collect("-q") == ("", f"warning: main: no sample of {HOUR}\n")
     assert collect()[1] == ""  # the summary says it
 
 
-def test_a_closed_day_that_stays_incomplete_ends_with_4(asked: Asked) -> None:
+def test_a_closed_day_that_stays_incomplete_ends_with_4(fake: Fake) -> None:
     silent = MissingSpan("home", HOUR, "kube-state-metrics was silent", ("nodes", "pods"))
-    asked.results[0].incomplete = [silent, MissingSpan("home", HOUR, "partial")]
+    fake.results[0].incomplete = [silent, MissingSpan("home", HOUR, "partial")]
     lines = [
         "error: main: lost for good: cluster home from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h):"
         " kube-state-metrics was silent (nodes, pods)",
@@ -118,20 +118,20 @@ def test_a_closed_day_that_stays_incomplete_ends_with_4(asked: Asked) -> None:
         _, err = collect(*words, code=4)
         assert err.splitlines()[:2] == lines and err.splitlines()[2].startswith("fix: ")
     # what failed can still be collected, so that is told first
-    asked.errors = [SourceError("nothing answers at http://b", "start it")]
+    fake.errors = [SourceError("nothing answers at http://b", "start it")]
     collect(code=1)
 
 
-def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(asked: Asked) -> None:
+def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(fake: Fake) -> None:
     command = "gpucost collect prometheus --from 2026-10-01T00:00:00Z --to 2026-10-01T01:00:00Z"
-    asked.results[0].failed_windows = [FailedWindow(HOUR, "the server broke off", command)]
+    fake.results[0].failed_windows = [FailedWindow(HOUR, "the server broke off", command)]
     for words in ([], ["-q"]):
         _, err = collect(*words, code=1)
         assert err == f"error: main: {HOUR} failed: the server broke off\nfix: {command}\n"
 
 
-def test_a_server_that_gave_nothing_ends_with_1_and_the_others_are_told(asked: Asked) -> None:
-    asked.errors = [SourceError("nothing answers at http://b", "start it")]
+def test_a_server_that_gave_nothing_ends_with_1_and_the_others_are_told(fake: Fake) -> None:
+    fake.errors = [SourceError("nothing answers at http://b", "start it")]
     out, err = collect(code=1)
     assert out.startswith("main: 1,234 samples")
     assert err == "error: nothing answers at http://b\nfix: start it\n"

@@ -45,6 +45,10 @@ HEALTHY: dict[str, set[str]] = {
 }
 
 
+def without(metric: str) -> dict[str, set[str]]:
+    return {name: labels for name, labels in HEALTHY.items() if name != metric}
+
+
 class Server:
     """A server that holds series with the given labels; `until` says when those of some metric end, by cluster."""
 
@@ -68,8 +72,8 @@ class Server:
             at = datetime.now(UTC) + self.clock
             return {"resultType": "vector", "result": [{"metric": {}, "value": [at.timestamp(), "1"]}]}
         if path == "query":
-            found = next((rows for part, rows in self.numbers.items() if part in params["query"]), {})
-            return {"result": [{"metric": {"cluster": name}, "value": [1, str(number)]} for name, number in found.items()]}
+            counts = next((rows for part, rows in self.numbers.items() if part in params["query"]), {})
+            return {"result": [{"metric": {"cluster": name}, "value": [1, str(number)]} for name, number in counts.items()]}
         if path == "stores" and "stores" in self.numbers:
             return {"sidecar": [{"name": "a:10901", "lastError": None}, {"name": "b:10901", "lastError": "gone"}]}
         if path == "labels":
@@ -101,10 +105,6 @@ def problems(server: Any, config: Config | None = None) -> dict[str, Check]:
     return checks
 
 
-def without(metric: str) -> dict[str, set[str]]:
-    return {name: labels for name, labels in HEALTHY.items() if name != metric}
-
-
 def test_a_healthy_server() -> None:
     checks = examine(Server(HEALTHY))
     assert {check.status for check in checks} == {Status.ok}
@@ -121,19 +121,39 @@ def test_a_server_that_does_not_answer_is_one_failure() -> None:
 
 @pytest.mark.parametrize("need", NEEDS, ids=lambda need: str(need.metric))
 def test_each_metric_that_is_missing_is_named(need: Any) -> None:
-    found = problems(Server(without(need.metric)))
-    assert list(found) == [need.metric]
-    assert (found[need.metric].status is Status.fail) is need.essential
+    ((subject, check),) = problems(Server(without(need.metric))).items()
+    assert (subject, check.status is Status.fail) == (need.metric, need.essential)
 
 
-def test_a_label_that_was_relabeled_away() -> None:
-    found = problems(Server(HEALTHY | {"kube_pod_info": {"pod"}}))
-    assert "has no label node" in found["kube_pod_info"].found
+MIG = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+LACKS: list[tuple[Server, str, Status, str]] = [
+    (Server(HEALTHY | {"kube_pod_info": {"pod", "uid"}}), "kube_pod_info", Status.fail, "has no label node"),
+    (Server(HEALTHY | {"kube_pod_info": {"pod", "node"}}), "kube_pod_info: uid", Status.warn, "has no label uid"),
+    (Server(HEALTHY, {GPU_REQUESTS: []}), REQUESTS, Status.warn, "no pod requested a GPU"),
+    (Server(without(REQUESTS), {GPU_REQUESTS: []}), REQUESTS, Status.fail, "nobody holds a GPU"),
+    (
+        Server(HEALTHY, {UNLISTED_REQUESTS: ["example_com_npu"]}),
+        f"{REQUESTS}: others",
+        Status.warn,
+        "example_com_npu: no resource that gpucost knows",
+    ),
+    (Server(HEALTHY | {"kube_node_labels": {"node"}}), "kube_node_labels", Status.fail, "no node label is exported"),
+    (Server(without(UTIL)), UTIL, Status.fail, "not there"),
+    (Server(HEALTHY | {UTIL: {"UUID"}}), UTIL, Status.warn, "names no pod"),
+    (Server(HEALTHY | {UTIL: {"UUID", "pod"}}, {UTIL: ["dcgm-exporter-x1"]}), UTIL, Status.warn, "exporter's own pod"),
+    (Server(HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}}), MIG, Status.warn, "not there"),
+]
 
 
-def test_pods_without_uids() -> None:
-    found = problems(Server(HEALTHY | {"kube_pod_info": {"pod", "node"}}))
-    assert list(found) == ["kube_pod_info: uid"] and found["kube_pod_info: uid"].status is Status.warn
+@pytest.mark.parametrize(("server", "subject", "status", "text"), LACKS)
+def test_what_a_server_lacks(server: Server, subject: str, status: Status, text: str) -> None:
+    ((name, check),) = problems(server).items()
+    assert (name, check.status) == (subject, status) and text in check.found
+    assert subject != "kube_node_labels" or check.fix == NODE_LABELS_FIX
+
+
+def test_mig_instances_have_their_own_metric() -> None:
+    assert problems(Server(HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}, MIG: {"GPU_I_ID"}})) == {}
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 12, 200])
@@ -180,16 +200,16 @@ def test_shards_of_kube_state_metrics() -> None:
     assert unknown.status is Status.warn and "3 kube-state-metrics report pods of cluster a" in unknown.found
 
 
-@pytest.mark.parametrize(("minutes", "says"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
-def test_clocks_that_differ(minutes: int, says: str | None) -> None:
-    found = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
-    assert list(found) == (["clock"] if says else [])
-    assert says is None or says in found["clock"].found
+@pytest.mark.parametrize(("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
+def test_clocks_that_differ(minutes: int, text: str | None) -> None:
+    checks = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
+    assert list(checks) == (["clock"] if text else [])
+    assert text is None or text in checks["clock"].found
 
 
 def test_servers_that_answer_in_part() -> None:
-    found = problems(Server(HEALTHY, numbers={"stores": {}}))
-    assert list(found) == ["stores"] and "no answer from b:10901" in found["stores"].found
+    ((subject, check),) = problems(Server(HEALTHY, numbers={"stores": {}})).items()
+    assert subject == "stores" and "no answer from b:10901" in check.found
     accepted = PrometheusSource(name="main", partial_response="accept")
     checks = [check for check in check_server(accepted, Config(), NOW, Server(HEALTHY)) if check.status is Status.warn]
     assert [check.subject for check in checks] == ["partial_response"]
@@ -200,21 +220,6 @@ def test_servers_that_answer_in_part() -> None:
         return Server(HEALTHY)(path, params)
 
     assert [check.fix for check in examine(partial) if check.status is Status.fail] == ['partial_response = "accept"']
-
-
-def test_no_gpu_requests() -> None:
-    assert problems(Server(HEALTHY, {GPU_REQUESTS: []}))[REQUESTS].status is Status.warn
-    assert problems(Server(without(REQUESTS), {GPU_REQUESTS: []}))[REQUESTS].status is Status.fail
-
-
-def test_resources_that_no_table_lists() -> None:
-    server = Server(HEALTHY, {UNLISTED_REQUESTS: ["example_com_npu"]})
-    assert problems(server)[f"{REQUESTS}: others"].found.startswith("example_com_npu: no resource that gpucost knows")
-
-
-def test_node_labels_that_are_not_allowed() -> None:
-    found = problems(Server(HEALTHY | {"kube_node_labels": {"node"}}))["kube_node_labels"]
-    assert (found.status, found.fix) == (Status.fail, NODE_LABELS_FIX)
 
 
 @pytest.mark.parametrize("fact", NODE_FACTS, ids=lambda fact: str(fact.name))
@@ -237,9 +242,9 @@ def test_labels_that_tell_what_workloads_are_for() -> None:
     read = set(re.findall(r"labels\['(label_\w+)'\]", text))
     assert read <= {label_name(label) for label in TYPE_LABELS}
     silent = Server(HEALTHY | {POD_LABELS: {"uid", "label_my_team_name"}})
-    (found,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
-    assert found.status is Status.warn and found.subject == "kube_pod_labels: workload type"
-    assert found.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
+    (check,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
+    assert check.status is Status.warn and check.subject == "kube_pod_labels: workload type"
+    assert check.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
 
 
 def test_fractions_that_are_not_exported_where_gpus_are_reserved() -> None:
@@ -259,25 +264,11 @@ def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_team_labels_that_the_config_asks_for() -> None:
     config = Config(team_labels=TeamLabels(pod="my-team/name", namespace="team"))
-    found = problems(Server(HEALTHY | {"kube_namespace_labels": {"label_team"}}), config)
-    assert list(found) == ["kube_pod_labels"]
-    assert found["kube_pod_labels"].fix == "kube-state-metrics --metric-labels-allowlist=pods=[my-team/name]"
+    ((subject, check),) = problems(Server(HEALTHY | {"kube_namespace_labels": {"label_team"}}), config).items()
+    assert subject == "kube_pod_labels"
+    assert check.fix == "kube-state-metrics --metric-labels-allowlist=pods=[my-team/name]"
     gathered = Config(teams=[Team(name="a", labels={"squad": ["x"]})])
     assert "label_squad" in problems(Server(HEALTHY), gathered)["kube_namespace_labels"].found
-
-
-def test_activity_that_names_no_pods() -> None:
-    assert problems(Server(without(UTIL)))[UTIL].status is Status.fail
-    assert "names no pod" in problems(Server(HEALTHY | {UTIL: {"UUID"}}))[UTIL].found
-    own = Server(HEALTHY | {UTIL: {"UUID", "pod"}}, {UTIL: ["dcgm-exporter-x1"]})
-    assert "exporter's own pod" in problems(own)[UTIL].found
-
-
-def test_mig_instances_need_their_own_metric() -> None:
-    sliced = HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}}
-    mig = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-    assert list(problems(Server(sliced))) == [mig]
-    assert problems(Server(sliced | {mig: {"GPU_I_ID"}})) == {}
 
 
 @pytest.mark.usefixtures("own_migrations")
@@ -304,6 +295,9 @@ def test_what_the_store_misses(tmp_path: Path) -> None:
     config = Config(store=tmp_path / "gpucost.duckdb")
     assert list(check_coverage(config)) == []
     day, now = 86_400_000, to_ms(NOW)
+    end = to_ms(datetime(2026, 3, 21, tzinfo=UTC))  # of a cluster that ended long ago
+    collected = [(name, now - 40 * day, now - day) for name in ("a", "b")]
+    collected += [("old", end - 60 * day, end - 35 * day), ("old", end - 20 * day, end)]
     gaps = [
         ("a", 0, now - 40 * day, "not_collected", None),  # before its first sample
         ("a", now - 20 * day, now - 19 * day, "not_collected", None),
@@ -312,43 +306,26 @@ def test_what_the_store_misses(tmp_path: Path) -> None:
         ("a", now - day, 2**63 - 1, "not_collected", None),  # not due yet
         ("a", now - 3 * day, now - 3 * day + day // 24, "partial", None),
         ("b", now - 5 * day, now - 4 * day, "off", None),
+        ("old", 0, end - 60 * day, "not_collected", None),
+        ("old", end - 35 * day, end - 20 * day, "not_collected", None),
+        ("old", end, 2**63 - 1, "not_collected", None),
     ]
     with Store(config.store).write() as con:
-        for cluster in ("a", "b"):
-            con.execute("INSERT INTO collected VALUES (?, ?, ?)", [cluster, now - 40 * day, now - day])
-        for cluster, start, end, kind, who in gaps:
-            con.execute(
-                "INSERT INTO coverage_gaps VALUES (?, ?, ?, ?, ['nodes', 'pods'], 'a silence', ?, ?)",
-                [cluster, start, end, kind, who, who],
-            )
-    missing, partial, whole = check_coverage(config)
+        con.executemany("INSERT INTO collected VALUES (?, ?, ?)", collected)
+        add = "INSERT INTO coverage_gaps VALUES (?, ?, ?, ?, ['nodes', 'pods'], 'a silence', ?, ?)"
+        con.executemany(add, [(*gap, gap[-1]) for gap in gaps])
+    missing, partial, whole, old = check_coverage(config)
     assert missing.found == (
         "collected until 2026-10-31T00:00:00Z; 36.0 h missing in the 31 days before, in 2 gap(s), the last 2026-10-23T00:00:00Z"
         " to 2026-10-23T12:00:00Z (nodes, pods): a silence"
     )
     assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
     assert "1.0 h from answers that were partial" in partial.found
-    assert (whole.status, whole.found) == (
-        Status.ok,
-        "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before",
-    )
-
-
-def test_a_month_before_the_end_of_a_cluster_that_ended_long_ago(tmp_path: Path) -> None:
-    config = Config(store=tmp_path / "gpucost.duckdb")
-    day, end = 86_400_000, to_ms(datetime(2026, 3, 21, tzinfo=UTC))
-    with Store(config.store).write() as con:
-        con.execute(
-            "INSERT INTO collected VALUES ('a', ?, ?), ('a', ?, ?)", [end - 60 * day, end - 35 * day, end - 20 * day, end]
-        )
-        for start, until in ((0, end - 60 * day), (end - 35 * day, end - 20 * day), (end, 2**63 - 1)):
-            con.execute(
-                "INSERT INTO coverage_gaps VALUES ('a', ?, ?, 'not_collected', ['pods'], 'a silence', NULL, NULL)", [start, until]
-            )
-    (check,) = check_coverage(config)
-    assert check.found == (
+    until = "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before"
+    assert (whole.status, whole.found) == (Status.ok, until)
+    assert old.found == (
         "collected until 2026-03-21T00:00:00Z; 264.0 h missing in the 31 days before, in 1 gap(s), the last 2026-02-18T00:00:00Z"
-        " to 2026-03-01T00:00:00Z (pods): a silence"
+        " to 2026-03-01T00:00:00Z (nodes, pods): a silence"
     )
 
 
@@ -398,14 +375,14 @@ def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pyt
         for node, number, source, as_of in prices:
             values = [node, number, number + 1, source, as_of and as_of.date()]
             con.execute("INSERT INTO node_prices VALUES (?, ?, ?, 1, ?, ?)", values)
-    found = {check.subject: (check.status, check.found, check.fix) for check in check_prices(config, NOW)}
-    assert found["catalog"] == (
+    checks = {check.subject: (check.status, check.found, check.fix) for check in check_prices(config, NOW)}
+    assert checks["catalog"] == (
         Status.warn,
         f"prices 2 nodes at present, of {old:%Y-%m-%d} to {new:%Y-%m-%d}: up to 200 days old",
         "gpucost collect prices",
     )
-    assert found["spot_history"] == (Status.ok, f"prices 1 node at present, of {new:%Y-%m-%d}: up to 30 days old", None)
-    assert found["bill"][0] is Status.ok and "price_book" not in found
+    assert checks["spot_history"] == (Status.ok, f"prices 1 node at present, of {new:%Y-%m-%d}: up to 30 days old", None)
+    assert checks["bill"][0] is Status.ok and "price_book" not in checks
 
 
 def doctor(*words: str) -> Any:
@@ -417,10 +394,10 @@ def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(tmp_path: Path
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
     Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
-    said = doctor()
-    assert said.exit_code == 1
-    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in said.stdout
-    assert said.stdout.count("fix: ") == 2
+    result = doctor()
+    assert result.exit_code == 1
+    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in result.stdout
+    assert result.stdout.count("fix: ") == 2
     assert "✓" not in doctor("-q").stdout
     answer = json.loads(doctor("--format", "json").stdout)
     assert [check["status"] for check in answer] == ["ok", "warn", "fail", "ok"]

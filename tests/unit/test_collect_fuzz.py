@@ -10,8 +10,7 @@ import random
 import re
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -27,8 +26,10 @@ from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer
-from tests.loopback import Quiet, serving
 from tests.unit.mutations import mutations
+from tests.unit.test_collect_http import Fake, Reply, fake, fakes
+
+__all__ = ["fake", "fakes"]  # fixtures
 
 AT = 1_700_000_000
 LABELS = {"__name__": "m", "namespace": "ml", "pod": 'a"b\\', "note": "é☃\n", "UUID": "GPU-1"}
@@ -75,7 +76,7 @@ def slow_reading(text: bytes) -> list[tuple[dict[str, str], int, float]] | None:
     try:
         document = json.loads(text.decode())
         assert document["status"] == "success" and document["data"]["resultType"] == "matrix"
-        found = []
+        rows = []
         for item in document["data"]["result"] or []:
             assert all(isinstance(value, str) for value in item["metric"].values())
             json.dumps(item["metric"], ensure_ascii=False).encode()
@@ -84,12 +85,11 @@ def slow_reading(text: bytes) -> list[tuple[dict[str, str], int, float]] | None:
                 assert type(moment) in (int, float) and 0 <= moment < 1e12
                 shape = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?|NaN|[+-]?Inf"
                 assert value is None or re.fullmatch(shape, value, re.ASCII)
-                found.append(
-                    ({**item["metric"], "__name__": "m"}, round(moment * 1000), math.nan if value is None else float(value))
-                )
+                number = math.nan if value is None else float(value)
+                rows.append(({**item["metric"], "__name__": "m"}, round(moment * 1000), number))
     except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError):
         return None
-    return found
+    return rows
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(20_000, marks=pytest.mark.slow)])
@@ -100,10 +100,10 @@ def test_a_matrix_is_read_as_it_stands_or_not_at_all(count: int) -> None:
         assert repr(read(answer, draw)) == repr(slow_reading(answer))
         for text in mutations(answer, count + number, count):
             try:
-                found = read(text, draw)
+                rows = read(text, draw)
             except Garbled:
                 continue
-            assert repr(found) == repr(slow_reading(text)), text
+            assert repr(rows) == repr(slow_reading(text)), text
             right += 1
     assert right > count / 4  # a digit more or less is no error
 
@@ -138,7 +138,7 @@ def test_http_that_is_none_is_an_error_in_words(count: int) -> None:
     handler = type("Bound", (Wire,), {})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads, server.block_on_close = True, False
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         source = PrometheusSource(url=f"http://127.0.0.1:{server.server_address[1]}", timeout_seconds=2, max_response_seconds=3)
         hasty = PrometheusClient(source, Retries(attempts=1))
         # a busy machine may take its time over what is whole
@@ -161,31 +161,10 @@ def test_http_that_is_none_is_an_error_in_words(count: int) -> None:
     assert [number for number, place, _ in whole if place == 0] == [0, 1, 2]
 
 
-class Garbler(Quiet, BaseHTTPRequestHandler):
-    """Answers with `bodies`, one after the other, whatever it is asked."""
-
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # head and body in one packet
-    bodies: ClassVar[Iterator[bytes]]
-
-    def do_GET(self) -> None:
-        body = next(self.bodies)
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.do_GET()
-
-
-@pytest.fixture
-def garbler() -> Iterator[tuple[str, type[Garbler]]]:
-    handler = type("Bound", (Garbler,), {})
-    with serving(handler) as url:
-        yield url, handler
+def answer(fake: Fake, bodies: Iterable[bytes]) -> None:
+    """Has a server answer with these, one after the other, whatever it is asked."""
+    left = iter(bodies)
+    fake.trick = lambda _: Reply(200, next(left))
 
 
 VECTOR = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000.1,"60"]}]}}'
@@ -193,31 +172,28 @@ NAMES = '{"status":"success","data":["kube_pod_info","ml","é"],"isPartial":fals
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(3000, marks=pytest.mark.slow)])
-def test_a_client_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], count: int) -> None:
-    url, handler = garbler
-    client = PrometheusClient(PrometheusSource(url=url), Retries(attempts=1))
+def test_a_client_answers_or_says_why_not(fake: Fake, count: int) -> None:
+    client = PrometheusClient(PrometheusSource(url=fake.url), Retries(attempts=1))
     messages: list[str] = []
 
     def matrix_rows() -> list[tuple[dict[str, str], int, float]]:
         return rows_of(client.matrix("m", "m[60000ms]", (AT + 10) * 1000))
 
     asks: list[tuple[bytes, Callable[[], Any], Callable[[Any, bytes], bool]]] = [
-        (ANSWERS[0], matrix_rows, lambda found, text: repr(found) == repr(slow_reading(text))),
-        (VECTOR, lambda: client.value("m", AT * 1000), lambda found, _: isinstance(found, float | None)),
-        (NAMES, lambda: client.label_values("__name__", 0, 1), lambda found, _: isinstance(found, set | None)),
-        (VECTOR, lambda: client.get("query", {}), lambda found, text: repr(found) == repr(json.loads(text)["data"])),
+        (ANSWERS[0], matrix_rows, lambda rows, text: repr(rows) == repr(slow_reading(text))),
+        (VECTOR, lambda: client.value("m", AT * 1000), lambda value, _: isinstance(value, float | None)),
+        (NAMES, lambda: client.label_values("__name__", 0, 1), lambda names, _: isinstance(names, set | None)),
+        (VECTOR, lambda: client.get("query", {}), lambda data, text: repr(data) == repr(json.loads(text)["data"])),
     ]
     for number, (right, ask, fits) in enumerate(asks):
         texts = [right, *mutations(right, number, count)]
-        handler.bodies = iter(texts)
+        answer(fake, texts)
         assert ask() is not None
         for text in texts[1:]:
             try:
-                found = ask()
+                assert fits(ask(), text)
             except SourceError as error:
                 messages.append(error.message)
-            else:
-                assert fits(found, text)
     client.close()
     assert messages and all(text.isprintable() for text in messages)
 
@@ -235,23 +211,22 @@ LOGGED = [{"key": "epoch", "value": 0.5 + n, "timestamp": AT * 1000 + n, "step":
 HISTORY = json.dumps({"metrics": LOGGED}).encode()
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.slow)])
-def test_mlflow_answers_or_says_why_not(garbler: tuple[str, type[Garbler]], tmp_path: Path, count: int) -> None:
-    url, handler = garbler
-    settings, store = Mlflow(url=url), Store(tmp_path / "s.duckdb")
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_mlflow_answers_or_says_why_not(fake: Fake, tmp_path: Path, count: int) -> None:
+    settings, store = Mlflow(url=fake.url), Store(tmp_path / "s.duckdb")
     whole = [EXPERIMENTS, json.dumps({"runs": [RUN]}).encode(), HISTORY]
     period = Period(from_ms(AT * 1000), from_ms(AT * 1000 + 3_600_000))
-    handler.bodies = iter(whole)
+    answer(fake, whole)
     assert collect_mlflow(settings, store, period).epochs == 3
     messages: list[str] = []
     for place in range(3):
         for text in mutations(whole[place], place, count):
-            handler.bodies = iter([*whole[:place], text, *whole[place + 1 :], *[HISTORY] * 5])
+            answer(fake, [*whole[:place], text, *whole[place + 1 :], *[HISTORY] * 5])
             try:
                 collect_mlflow(settings, store, period, pause=0)
             except GpucostError as error:
                 messages.append(error.message)
-    assert messages and all(url in text for text in messages)
+    assert messages and all(fake.url in text for text in messages)
 
 
 CSV = "workload,time,unit,value,kind\nJob/a,2026-10-01T06:00:00Z,epoch,1,gauge\nJob/é,1790000000.5,requests,12.5,event\n".encode()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.collect.prometheus.failures import TooMuch
@@ -52,6 +52,7 @@ VALUES = st.lists(st.tuples(MOMENT, VALUE), min_size=1, max_size=5)
 SERIES = st.builds(lambda metric, values: {"metric": metric, "values": values}, LABELS, VALUES)
 
 
+@settings(max_examples=50)
 @given(result=st.lists(SERIES, max_size=6), size=st.sampled_from([1, 7, 64, 1 << 20]))
 def test_reads_what_json_reads(result: list[dict[str, Any]], size: int) -> None:
     assert flat(read(body(result), size)) == plain(result)
@@ -60,10 +61,10 @@ def test_reads_what_json_reads(result: list[dict[str, Any]], size: int) -> None:
 @given(values=st.lists(st.decimals(0, 99999, places=2).map(str) | st.integers(0, 99_999_999).map(str), min_size=1))
 def test_quick_numbers_are_those_of_float(values: list[str]) -> None:
     text = ",".join(f'[{1_700_000_000 + i}.{i % 1000:03d},"{v}"]' for i, v in enumerate(values))[1:-2].encode() + b'"'
-    found = samples(text)
-    assert found is not None
-    assert found[1].tolist() == [float(v) for v in values]
-    assert found[0].tolist() == [(1_700_000_000 + i) * 1000 + i % 1000 for i in range(len(values))]
+    columns = samples(text)
+    assert columns is not None
+    assert columns[1].tolist() == [float(v) for v in values]
+    assert columns[0].tolist() == [(1_700_000_000 + i) * 1000 + i % 1000 for i in range(len(values))]
 
 
 @pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 ", '1"x', '"1'])

@@ -37,12 +37,8 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
         ("N1 Predefined Instance Ram running in Americas", "N1Standard", "OnDemand", PriceUnit("memory_gib", "n1")),
         ("Nvidia Tesla A100 GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "A100-SXM4-40GB")),
         ("Nvidia Tesla A100 80GB GPU running in Netherlands", "GPU", "OnDemand", PriceUnit("gpu", "A100-SXM4-80GB")),
-        (
-            "Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Tokyo",
-            "GPU",
-            "Preemptible",
-            PriceUnit("gpu", "T4", "spot"),
-        ),
+        ("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Tokyo", "GPU", "Preemptible",
+         PriceUnit("gpu", "T4", "spot")),
         ("Nvidia Tesla V100 GPU running in Taiwan", "GPU", "OnDemand", PriceUnit("gpu", "V100-SXM2-16GB")),
         ("Nvidia L4 GPU running in Virginia", "GPU", "OnDemand", PriceUnit("gpu", "L4")),
         ("H200 141GB GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H200")),
@@ -50,27 +46,15 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
         ("Nvidia H100 80GB GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3")),
         ("Nvidia H100 80GB Mega GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3-Mega")),
         ("Nvidia H100 80GB Plus GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3-Mega")),
-        (
-            "Commitment v1: Nvidia H100 80GB GPU in Iowa for 3 Year",
-            "GPU",
-            "Commit3Yr",
-            PriceUnit("gpu", "H100-80GB-HBM3", "cud", 3),
-        ),
+        ("Commitment v1: Nvidia H100 80GB GPU in Iowa for 3 Year", "GPU", "Commit3Yr",
+         PriceUnit("gpu", "H100-80GB-HBM3", "cud", 3)),
         ("A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "B200")),
-        (
-            "Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas",
-            "GPU",
-            "OnDemand",
-            PriceUnit("gpu", "B200", "spot"),
-        ),
+        ("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand",
+         PriceUnit("gpu", "B200", "spot")),
         ("SSD backed Local Storage", "LocalSSD", "OnDemand", PriceUnit("local_ssd_gib", "")),
         ("SSD backed Local Storage in Bangkok", "LocalSSD", "OnDemand", PriceUnit("local_ssd_gib", "")),
-        (
-            "SSD backed Local Storage attached to Spot Preemptible VMs running in Paris",
-            "LocalSSD",
-            "OnDemand",
-            PriceUnit("local_ssd_gib", "", "spot"),
-        ),
+        ("SSD backed Local Storage attached to Spot Preemptible VMs running in Paris", "LocalSSD", "OnDemand",
+         PriceUnit("local_ssd_gib", "", "spot")),
         ("Commitment v1: Local SSD in Iowa for 1 Year", "LocalSSD", "Commit1Yr", PriceUnit("local_ssd_gib", "", "cud", 1)),
         ("Commitment v1: C4D Local SSD in Americas for 3 Year", "LocalSSD", "Commit3Yr", None),
         ("A2 Custom Instance Core running in Americas", "CPU", "OnDemand", None),
@@ -82,13 +66,13 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
         ("VM state: preserved local SSD in Bangkok", "LocalSSD", "OnDemand", None),
         ("Committed Use Discount Premium for E2 Instance Core running in Iowa", "CPU", "CmtCudPremium", None),
     ],
-)
+)  # fmt: skip
 def test_what_a_sku_of_google_prices(description: str, group: str, usage: str, unit: PriceUnit | None) -> None:
     from google.cloud.billing_v1.types import Sku
 
     measure = "GiBy.h" if " Ram " in description else ""
-    found = unit_price(Sku(gcp_sku(description, group, "0.5", usage=usage, unit=measure)))
-    assert (found.unit if found else None) == unit
+    price = unit_price(Sku(gcp_sku(description, group, "0.5", usage=usage, unit=measure)))
+    assert (price.unit if price else None) == unit
 
 
 def test_units_tiers_and_free_skus_of_google() -> None:
@@ -96,8 +80,8 @@ def test_units_tiers_and_free_skus_of_google() -> None:
 
     def price(group: str = "CPU", **about: Any) -> Decimal | None:
         words = "SSD backed Local Storage" if group == "LocalSSD" else "A2 Instance Core running in Iowa"
-        found = unit_price(Sku(gcp_sku(words, group, about.pop("price", "0.73"), **about)))
-        return found.price_per_hour if found else None
+        price = unit_price(Sku(gcp_sku(words, group, about.pop("price", "0.73"), **about)))
+        return price.price_per_hour if price else None
 
     assert price() == Decimal("0.73")
     assert price(price="12.000000001") == Decimal("12.000000001")
@@ -116,32 +100,20 @@ def test_names_of_families_and_components() -> None:
         "a3",
         "g2",
     ]
-    names = [
-        unit.component
-        for unit in (
-            PriceUnit("cpu", "a2"),
-            PriceUnit("memory_gib", "a2"),
-            PriceUnit("gpu", "L4"),
-            PriceUnit("local_ssd_gib", ""),
-        )
-    ]
-    assert names == ["a2/cpu", "a2/memory_gib", "gpu/L4", "local_ssd_gib"]
+    units = {"a2/cpu": ("cpu", "a2"), "a2/memory_gib": ("memory_gib", "a2"), "gpu/L4": ("gpu", "L4")}
+    assert [PriceUnit(*unit).component for unit in units.values()] == list(units)
+    assert PriceUnit("local_ssd_gib", "").component == "local_ssd_gib"
 
 
 def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
-    said = {
-        "InstanceType": name,
-        "VCpuInfo": {"DefaultVCpus": 4},
-        "MemoryInfo": {"SizeInMiB": 16384},
-        info: {kind: [device]},
-    }
-    return accelerated(said)
+    size = {"VCpuInfo": {"DefaultVCpus": 4}, "MemoryInfo": {"SizeInMiB": 16384}}
+    return accelerated({"InstanceType": name, **size, info: {kind: [device]}})
 
 
 def test_gpus_that_ec2_counts_as_none() -> None:
     part = {"Name": "L4", "Count": 0, "MemoryInfo": {"SizeInMiB": 2861}}
-    told = ec2("g6f.large", "GpuInfo", "Gpus", **part, LogicalGpuCount=1, GpuPartitionSize=0.125)
-    assert told is not None and (told.gpu_model, told.gpu_count, told.gpu_memory_mib) == ("L4", 0.125, 2861)
+    partition = ec2("g6f.large", "GpuInfo", "Gpus", **part, LogicalGpuCount=1, GpuPartitionSize=0.125)
+    assert partition is not None and (partition.gpu_model, partition.gpu_count, partition.gpu_memory_mib) == ("L4", 0.125, 2861)
     known = ec2("g6f.4xlarge", "GpuInfo", "Gpus", **part)
     assert known is not None and known.gpu_count == 0.5  # the catalog's
     by_memory = ec2("g99f.large", "GpuInfo", "Gpus", Name="L4", Count=0, MemoryInfo={"SizeInMiB": 5722})
@@ -150,9 +122,9 @@ def test_gpus_that_ec2_counts_as_none() -> None:
 
 def test_names_that_ec2_gives_accelerators() -> None:
     def model(info: str, kind: str, name: str, memory: int) -> str:
-        found = ec2("x99.xlarge", info, kind, Name=name, Count=1, MemoryInfo={"SizeInMiB": memory})
-        assert found is not None and found.gpu_count == 1
-        return found.gpu_model
+        instance_type = ec2("x99.xlarge", info, kind, Name=name, Count=1, MemoryInfo={"SizeInMiB": memory})
+        assert instance_type is not None and instance_type.gpu_count == 1
+        return instance_type.gpu_model
 
     assert model("GpuInfo", "Gpus", "A100", 40960) == "A100-SXM4-40GB"
     assert model("GpuInfo", "Gpus", "A100", 81920) == "A100-SXM4-80GB"
@@ -251,8 +223,8 @@ def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
     parts = [ComponentPrice("r", "gpu/L4", "spot", 0, Decimal("0.1"), "USD", "test")]
 
     def load(price: str, region: str = "r", day: int = 21) -> None:
-        found = ProviderPrices("aws", [region], [list_price(price, region=region)], parts if region == "r" else [], types)
-        load_prices(store, found, NOW.replace(day=day))
+        answer = ProviderPrices("aws", [region], [list_price(price, region=region)], parts if region == "r" else [], types)
+        load_prices(store, answer, NOW.replace(day=day))
 
     load("1.0000000000001")
     load("2")

@@ -24,8 +24,8 @@ SKIPPED = PriceResult("aws", DAY, skipped=NoCredentials("aws: no credentials fou
 FAILED = PriceResult("gcp", DAY, error=SourceError("gcp: half an answer", "gpucost collect prices --provider gcp"))
 
 
-class Asked:
-    """Stands in for the collectors: remembers what it was asked, and gives the results it was given."""
+class Fake:
+    """Stands in for the collectors: remembers what it was fake, and gives the results it was given."""
 
     def __init__(self) -> None:
         self.results = [DONE]
@@ -41,12 +41,12 @@ class Asked:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    asked = Asked()
-    monkeypatch.setattr(prices, "collect_prices", asked)
-    return asked
+    fake = Fake()
+    monkeypatch.setattr(prices, "collect_prices", fake)
+    return fake
 
 
 def collect(*words: str, code: int = 0) -> tuple[str, str]:
@@ -55,9 +55,9 @@ def collect(*words: str, code: int = 0) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
-def test_all_clouds_by_default(asked: Asked) -> None:
+def test_all_clouds_by_default(fake: Fake) -> None:
     out, err = collect()
-    assert asked.providers == ["aws", "gcp", "azure", "oci", "runpod", "vast"]
+    assert fake.providers == ["aws", "gcp", "azure", "oci", "runpod", "vast"]
     assert out == (
         "azure: 1,234 prices of 87 instance types in eastus, westus3, as of 2026-11-21\n"
         "azure: 0 replace another price, 0 confirm it, 1,234 are new\n"
@@ -67,7 +67,7 @@ def test_all_clouds_by_default(asked: Asked) -> None:
     assert collect("-v")[1] == "aws: us-east-1: instance types\n"
 
 
-def test_what_was_replaced_is_shown_largest_change_first(asked: Asked) -> None:
+def test_what_was_replaced_is_shown_largest_change_first(fake: Fake) -> None:
     about = {"region": "us-east-1", "currency": "USD", "old_price_as_of": date(2025, 6, 4)}
     cut = ReplacedPrices(
         instance_type="p5.48xlarge", purchase_option="on_demand", term_years=0, payment_option="", offering="",
@@ -77,7 +77,7 @@ def test_what_was_replaced_is_shown_largest_change_first(asked: Asked) -> None:
         instance_type="g5.xlarge", purchase_option="savings_plan", term_years=3, payment_option="no_upfront", offering="compute",
         new_price_per_hour=Decimal(11), old_price_per_hour=Decimal(10), **about,
     )  # fmt: skip
-    asked.results = [replace(DONE, replaced=(cut, *[plan] * 11), unchanged=200)]
+    fake.results = [replace(DONE, replaced=(cut, *[plan] * 11), unchanged=200)]
     out, _ = collect()
     assert out.splitlines()[1:] == [
         "azure: 12 replace another price, 200 confirm it, 1,022 are new",
@@ -86,27 +86,27 @@ def test_what_was_replaced_is_shown_largest_change_first(asked: Asked) -> None:
         "  and 2 more, which -v shows",
     ]
     assert len(collect("-v")[0].splitlines()) == 14 and collect("-q")[0] == ""
-    asked.results = [PriceResult("oci", DAY, ("",), prices=2, priced_types=2)]
+    fake.results = [PriceResult("oci", DAY, ("",), prices=2, priced_types=2)]
     assert collect()[0].startswith("oci: 2 prices of 2 instance types, as of 2026-11-21\n")
 
 
-def test_a_region_asks_the_cloud_that_has_it(asked: Asked) -> None:
+def test_a_region_asks_the_cloud_that_has_it(fake: Fake) -> None:
     collect("--region", "us-east-1", "--region", "eu-west-1", "--region", "eastus")
-    assert asked.providers == ["aws", "azure"]
-    assert asked.regions == ["us-east-1", "eu-west-1", "eastus"]
+    assert fake.providers == ["aws", "azure"]
+    assert fake.regions == ["us-east-1", "eu-west-1", "eastus"]
     _, err = collect("--provider", "gcp", "--region", "us-east-1", code=2)
     assert "--region us-east-1 is spelled like no region of gcp" in err
     collect("--provider", "oracle", code=2)
 
 
-def test_what_is_skipped_and_what_fails(asked: Asked) -> None:
-    asked.results = [SKIPPED, PARTS, DONE]
+def test_what_is_skipped_and_what_fails(fake: Fake) -> None:
+    fake.results = [SKIPPED, PARTS, DONE]
     out, err = collect()
     assert "gcp: 10 prices of 2 instance types, 7 prices of their parts in 5 regions, as of 2026-11-21\n" in out
     assert err == "aws: no credentials found; skipped (aws configure)\n"
-    asked.results = [SKIPPED, FAILED, DONE]
+    fake.results = [SKIPPED, FAILED, DONE]
     out, err = collect(code=1)
     assert out.startswith("azure:") and "error: gcp: half an answer\nfix: gpucost collect prices --provider gcp\n" in err
-    asked.results = [SKIPPED]
+    fake.results = [SKIPPED]
     _, err = collect("--provider", "aws", code=1)
     assert "error: no prices were collected" in err

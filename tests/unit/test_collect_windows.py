@@ -11,21 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.collect.base import (
-    default_spans,
-    halves,
-    intersect,
-    merge,
-    subtract,
-    until,
-    whole_hours,
-)
+from gpucost.collect.base import default_spans, halves, intersect, merge, subtract, until, whole_hours
 from gpucost.collect.prometheus.queries import Selector, among, selectors
 from gpucost.config.model import Activity, ClusterHours, hours_off
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, to_ms
 from gpucost.store import runs
 from gpucost.store.connection import Store
+from gpucost.store.runs import Span
 
 H = MS_PER_HOUR
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6)
@@ -43,25 +36,20 @@ def test_spans_are_sets_of_instants(spans: list[tuple[int, int]], taken: list[tu
     assert all(a[1] < b[0] for a, b in pairwise(merge(spans)))
 
 
-def test_the_first_run_takes_the_month_so_far() -> None:
-    assert default_spans(10 * H, 20 * H + 5, [], []) == [(10 * H, 20 * H + 5)]
-
-
-def test_later_runs_go_on_from_the_last_moment_less_an_overlap() -> None:
-    assert default_spans(10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 20 * H)]) == [(18 * H, 30 * H)]
-
-
-def test_holes_are_filled() -> None:
-    loaded = [(10 * H, 12 * H), (14 * H, 20 * H)]
-    assert default_spans(10 * H, 30 * H, [(10 * H, 20 * H)], loaded) == [(12 * H, 14 * H), (18 * H, 30 * H)]
-
-
-def test_a_pause_over_the_turn_of_a_month_leaves_no_hole() -> None:
-    assert default_spans(100 * H, 110 * H, [], [(10 * H, 90 * H)]) == [(88 * H, 110 * H)]
-
-
-def test_a_running_hour_is_taken_up_again() -> None:
-    assert default_spans(0, 5 * H + 10, [], [(0, 4 * H + 7)]) == [(2 * H, 5 * H + 10)]
+@pytest.mark.parametrize(
+    ("month_start", "now", "asked", "loaded", "spans"),
+    [
+        (10 * H, 20 * H + 5, [], [], [(10 * H, 20 * H + 5)]),  # the first run takes the month so far
+        (10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 20 * H)], [(18 * H, 30 * H)]),  # later ones go on less an overlap
+        (10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 12 * H), (14 * H, 20 * H)], [(12 * H, 14 * H), (18 * H, 30 * H)]),  # holes
+        (100 * H, 110 * H, [], [(10 * H, 90 * H)], [(88 * H, 110 * H)]),  # a pause over the turn of a month leaves none
+        (0, 5 * H + 10, [], [(0, 4 * H + 7)], [(2 * H, 5 * H + 10)]),  # a running hour is taken up again
+    ],
+)  # fmt: skip
+def test_what_a_run_without_a_period_collects(
+    month_start: int, now: int, asked: list[Span], loaded: list[Span], spans: list[Span]
+) -> None:
+    assert default_spans(month_start, now, asked, loaded) == spans
 
 
 def test_what_lies_past_the_newest_sample_was_never_loaded() -> None:
@@ -119,8 +107,7 @@ def test_halves_end_at_full_hours() -> None:
 
 
 def test_selectors_ask_for_each_metric_once() -> None:
-    found = selectors(Activity())
-    texts = [s.text(s.metric) for s in found]
+    texts = [selector.text(selector.metric) for selector in selectors(Activity())]
     assert len(set(texts)) == len(texts)
     assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in texts
     assert not any('=~"cpu|memory' in text for text in texts)

@@ -145,7 +145,7 @@ GOOD_LINE = feed_line("2026-09-01 07:00:00")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (HALF, "breaks off in line"),
         (answer(DAYS)[:-1], "breaks off in line"),
@@ -166,12 +166,12 @@ GOOD_LINE = feed_line("2026-09-01 07:00:00")
         (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
     ],
 )
-def test_nothing_is_loaded_where_one_file_cannot_be_used(store: Store, tmp_path: Path, text: str, said: str) -> None:
+def test_nothing_is_loaded_where_one_file_cannot_be_used(store: Store, tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path / "dir" / "1.json", *DAYS)
     (tmp_path / "dir" / "2.json").write_text(text)
     with pytest.raises(DataError) as caught:
         import_spot(store, [tmp_path / "dir"])
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert "2.json" in caught.value.message
     assert caught.value.fix
     assert not store.exists
@@ -180,8 +180,8 @@ def test_nothing_is_loaded_where_one_file_cannot_be_used(store: Store, tmp_path:
 def test_half_a_gz_and_bytes(store: Store, tmp_path: Path) -> None:
     (tmp_path / "half.gz").write_bytes(gzip.compress(answer(DAYS * 50).encode())[:-20])
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00{")
-    for name, said in (("half.gz", "breaks off"), ("bytes.json", "is no text")):
-        with pytest.raises(DataError, match=said):
+    for name, message in (("half.gz", "breaks off"), ("bytes.json", "is no text")):
+        with pytest.raises(DataError, match=message):
             import_spot(store, [tmp_path / name])
 
 
@@ -194,20 +194,12 @@ def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
     assert not store.exists
 
 
-@pytest.mark.parametrize(
-    ("zone", "region"),
-    [
-        ("us-east-1c", "us-east-1"),
-        ("us-gov-west-1a", "us-gov-west-1"),
-        ("us-west-2-lax-1a", "us-west-2"),
-        ("us-east-1-wl1-bos-wlz-1", "us-east-1"),
-        ("ap-southeast-4b", "ap-southeast-4"),
-        ("us-east-1", None),
-        ("moon", None),
-    ],
-)
-def test_a_zone_names_its_region(zone: str, region: str | None) -> None:
-    assert region_of_zone(zone) == region
+def test_a_zone_names_its_region() -> None:
+    for zone, region in (("us-east-1c", "us-east-1"), ("us-gov-west-1a", "us-gov-west-1"), ("us-west-2-lax-1a", "us-west-2")):
+        assert region_of_zone(zone) == region
+    for zone, region in (("us-east-1-wl1-bos-wlz-1", "us-east-1"), ("ap-southeast-4b", "ap-southeast-4")):
+        assert region_of_zone(zone) == region
+    assert region_of_zone("us-east-1") is None and region_of_zone("moon") is None
 
 
 def test_the_command_tells_counts_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def collect_prices(
                 tell(f"{provider}: {words}")
 
         result = partial(PriceResult, provider, now.date())
-        named, near = ([region for region in some if is_region_of(provider, region)] for some in (regions, seen))
+        named, near = ([one for one in dict.fromkeys(some) if is_region_of(provider, one)] for some in (regions, seen))
         try:
             answer = _collectors()[provider](config, named, near, now.date(), say).fetch()
             say("writing")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,21 +31,20 @@ HOURS_PER_YEAR = 8760  # AWS' own year, and Azure's: a 3-year term has 26,280 ho
 _REGIONS = {"aws": r"[a-z]{2,}(-[a-z]+)+-\d+", "gcp": r"[a-z]+-[a-z]+\d+", "azure": r"[a-z]+\d*[a-z]*"}
 
 
+@dataclass(frozen=True)
 class PriceCollector(ABC):
-    """The list prices of one cloud. A subclass says how to ask for them."""
+    """The list prices of one cloud. A subclass says how to ask for them.
+
+    `regions` are those that an option names, `seen` those in which nodes were seen, `day` the UTC day it is; `tell` takes words
+    on what is being done.
+    """
 
     provider: ClassVar[str]
-
-    def __init__(self, config: Config, regions: Sequence[str], seen: Sequence[str], day: date, tell: Tell) -> None:
-        """`regions` are those asked for by option, `seen` those in which nodes were seen, `day` the UTC day it is.
-
-        `tell` takes words on what is being done.
-        """
-        self.config = config
-        self.regions = list(dict.fromkeys(regions))
-        self.seen = list(seen)
-        self.day = day
-        self.tell = tell
+    config: Config
+    regions: list[str]
+    seen: list[str]
+    day: date
+    tell: Tell
 
     @abstractmethod
     def fetch(self) -> ProviderPrices:

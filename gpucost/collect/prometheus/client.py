@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,6 @@ from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, 
 from gpucost.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -107,6 +107,19 @@ class Retries:
     jitter: float = 1.0
 
 
+# Asks a server for a path under /api/v1 and returns the answer's data. Raises SourceError.
+Ask = Callable[[str, Mapping[str, str]], Any]
+
+
+def status(ask: Ask, page: str, *keys: str) -> str | None:
+    """The first of `keys` that the server's status page holds, in its own words; many servers lack some of these pages."""
+    try:
+        fields = ask(f"status/{page}", {})
+        return next((str(fields[key]) for key in keys if fields.get(key) and fields[key] != "0s"), None)
+    except (SourceError, AttributeError):
+        return None
+
+
 class PrometheusClient:
     """Answers of one server, retried where that can help. Safe to use from several threads."""
 
@@ -182,10 +195,13 @@ class PrometheusClient:
         """The one value of a query at a moment; None where it has none. Raises TooMuch, SourceError or SourceUnavailable."""
 
         def read() -> float | None:
-            result = self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"})
+            try:
+                result = self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"})
+            except (KeyError, TypeError):
+                raise Garbled("the answer holds something else than was asked for") from None
             try:
                 return float(result[0]["value"][1]) if result else None
-            except (KeyError, IndexError, TypeError, ValueError):
+            except (LookupError, TypeError, ValueError):
                 raise Garbled("the answer holds a sample that is no number") from None
 
         return self._retried(read)
@@ -224,7 +240,7 @@ class PrometheusClient:
             document = whole_json(body)
         if not isinstance(document, dict) or not {"status", "data"} & document.keys():
             raise not_json(self._source)
-        if document.get("status") != "success":
+        if document.get("status") != "success" or "data" not in document:
             raise Garbled(f"the answer is none: {document.get('error') or document.get('status')}")
         warnings, self._last.is_partial = remarks(document)
         self._weigh(warnings, is_partial=self._last.is_partial)
@@ -285,5 +301,5 @@ class PrometheusClient:
         except PrometheusApiClientException as error:
             response: requests.Response | None = self._last.response
             raise self._refused(response, path) if response is not None else not_json(self._source) from error
-        except (KeyError, TypeError, ValueError) as error:  # ValueError also of a Location that is none, though none is followed
+        except ValueError as error:  # of a Location that is none, though none is followed
             raise unreadable(self._source, Garbled("the answer holds something else than was asked for")) from error

@@ -335,7 +335,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
         codes = {finding.code for finding in findings}
         lacks = [lack for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes]
-        findings += [SourceFinding(lack.level, lack.code, lack.message, lack.fix) for lack in lacks]
+        findings += [SourceFinding(*lack) for lack in lacks]
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             findings.append(self._before_retention(result.not_collected.end_ms))
         return findings
