@@ -54,7 +54,7 @@ def whatif_burst(
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     result = answer(works, moving, currency=run.settings.currency, period=period_name, assumptions=(use,), findings=findings)
-    run.write(run.evaluate(result))
+    run.finish(result)
 
 
 def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> BurstWork:

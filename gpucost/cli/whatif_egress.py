@@ -68,6 +68,4 @@ def whatif_egress(
             )
         starts = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
     transfer, currency = replace(transfer, gb_per_start=gb_per_start), run.settings.currency
-    run.write(
-        run.evaluate(answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,)))
-    )
+    run.finish(answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,)))

@@ -382,6 +382,20 @@ class Scope:
         return ", ".join(named) or "the whole fleet"
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Usage from the store: the fleet, its period and that period's name, and whose it is.
+
+    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).
+    """
+
+    fleet: Fleet
+    period: Period
+    period_name: str
+    scope_name: str
+    is_narrowed: bool
+
+
 def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
     """What the attributed store says was used in `period` by whom `scope` names. Raises GpucostError where there is nothing."""
     filters: dict[str, tuple[str, ...]] = asdict(scope)

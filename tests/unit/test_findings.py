@@ -29,7 +29,7 @@ from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
 from gpucost.whatif.cost import costs_of, evaluate
-from gpucost.whatif.fleet import Fleet, Scope, read_fleet
+from gpucost.whatif.fleet import Fleet, Scope, Usage, read_fleet
 from tests.asked_once import ask_findings_once
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
@@ -153,7 +153,9 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
-    (answer,) = evaluate(partial(costs_of, demo), [waste._commit(demo, MONTH, question)])
+    fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
+    scenario = waste._commit(demo, Store(demo.store), Usage(fleet, MONTH, "", "", is_narrowed=True))
+    (answer,) = evaluate(partial(costs_of, demo), [scenario])
     assert answer.saving > 0
     said = _said(run, question.words(("--month", "2026-02")))
     assert said["saving"] == pytest.approx(float(answer.saving), abs=1e-5)
