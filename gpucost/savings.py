@@ -14,7 +14,8 @@ from gpucost.errors import GpucostError
 from gpucost.findings import Findings, WhatIfQuery, WhatIfResult, ranked
 from gpucost.periods import MS_PER_HOUR, is_month, iso, name_of
 from gpucost.whatif.cost import costs_of, evaluate
-from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario, Scope, Usage, idle_stretches, levels, read_fleet
+from gpucost.whatif.flags import HOURS_PER_MONTH
+from gpucost.whatif.fleet import Fleet, Scenario, Scope, Usage, idle_stretches, levels, read_fleet
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config

@@ -30,7 +30,7 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
-from gpucost.whatif.fleet import Option
+from gpucost.whatif.flags import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

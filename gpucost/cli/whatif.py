@@ -22,7 +22,7 @@ from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import line_width, write_output, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
-from gpucost.whatif.fleet import Option, options_in
+from gpucost.whatif.flags import Option, options_in, typed_option
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -220,11 +220,11 @@ class WhatIfContext(Call):
         """
         from gpucost.whatif.fleet import Usage, read_fleet
 
-        scope = scope or self.scope
-        fleet = self.read(lambda con: read_fleet(con, self.period, scope))
+        scope, period = scope or self.scope, self.period
+        fleet = self.read(lambda con: read_fleet(con, period, scope))
         if scope.clusters not in self._noted:
             self._noted.add(scope.clusters)
-            note_gaps(self.settings, self.store, self.period, scope.clusters, quiet=self.quiet)
+            note_gaps(self.settings, self.store, period, scope.clusters, quiet=self.quiet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})
@@ -232,7 +232,7 @@ class WhatIfContext(Call):
                 f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price for a part of the"
                 " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
             )
-        return Usage(fleet, self.period, self.period_name, str(scope), scope.is_narrowed)
+        return Usage(fleet, period, self.period_name, str(scope), scope.is_narrowed)
 
     def is_described(self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True) -> bool:
         """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
@@ -312,10 +312,10 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     annotated: Any = Annotated
     several: Any = list
     one = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-    how = next((part for part in getattr(one.annotation, "__metadata__", ()) if isinstance(part, Option)), None)
+    kind, how = typed_option(one.annotation)
     if how is None:
         return one
-    flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
+    flag = _flag(one.name, how)
     value = get_args(kind)[0] if get_args(kind) else kind  # of several, or None
     kind = several[value] if get_origin(kind) is tuple else value
     metavar = how.metavar or {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}.get(value)

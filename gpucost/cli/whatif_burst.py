@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving
-from gpucost.whatif.fleet import GPUS_PER_NODE, Option, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice

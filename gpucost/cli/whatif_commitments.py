@@ -16,7 +16,8 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.curve import described_curve
-from gpucost.whatif.fleet import GPUS_PER_NODE, Price, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price
+from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.egress import DescribedStarts, Transfer
-from gpucost.whatif.fleet import Option
+from gpucost.whatif.flags import Option
 
 
 class SameData(StrEnum):

@@ -12,7 +12,7 @@ import typer
 from gpucost.cli.output import note
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.fleet import Option, hours_needed
+from gpucost.whatif.flags import Option, hours_needed
 from gpucost.whatif.spot.answer import Described
 from gpucost.whatif.spot.simulate import SimulationOptions, Target
 
@@ -43,7 +43,8 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
 
 def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
-    from gpucost.whatif.fleet import Price, node_price
+    from gpucost.whatif.flags import node_price
+    from gpucost.whatif.fleet import Price
     from gpucost.whatif.spot.answer import find_place, known_price
     from gpucost.whatif.spot.backtest import SpotReplay, job_starts
 

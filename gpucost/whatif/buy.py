@@ -6,31 +6,16 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    CURVE,
-    DAYS_COUNTED,
-    HOURS,
-    HOURS_PER_MONTH,
-    NODES,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-)
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option, PricePer
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
@@ -56,13 +41,13 @@ class Own:
 class DescribedCloud:
     """The cloud's nodes that options describe, and the own ones to buy."""
 
-    nodes: Annotated[int | None, NODES] = None
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
-    curve: Annotated[Path | None, CURVE] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    nodes: flags.Nodes | None = None
+    hours: flags.Hours | None = None
+    active_hours_per_day: flags.ActiveHours | None = None
+    days: flags.Days | None = None
+    curve: flags.CurveFile | None = None
+    on_demand_price: flags.OnDemandPrice | None = None
+    price_per: flags.Per = PricePer.node
     instance_type: Annotated[str | None, Option("Cloud instance, for its list price.", "TYPE")] = None
     region: Annotated[str | None, Option("Where that list price holds.", "NAME")] = None
     given: Collection[str] = ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import DAYS, HOURS_PER_MONTH, hours_needed
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, hours_needed
 
 if TYPE_CHECKING:
     from gpucost.whatif.buy import DescribedCloud

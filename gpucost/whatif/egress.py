@@ -10,9 +10,11 @@ from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.periods import Period
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.fleet import DAYS, DAYS_COUNTED, HOURS_PER_MONTH, NODES, Fleet, Option, Scenario
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option
+from gpucost.whatif.fleet import Fleet, Scenario
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
 _GUESS = "default: a guess"
@@ -78,8 +80,8 @@ class DescribedStarts:
     """Starts that options describe, all of the same data."""
 
     starts_per_day: Annotated[float | None, Option("Pod starts per day, of all nodes together.", above=True)] = None
-    nodes: Annotated[int | None, NODES] = None
-    days: Annotated[int, DAYS_COUNTED] = DAYS
+    nodes: flags.Nodes | None = None
+    days: flags.Days = DAYS
     given: Collection[str] = ()
 
     @property

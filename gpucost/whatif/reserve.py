@@ -9,33 +9,17 @@ from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import partial, reduce
 from operator import add
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import CostBlock, kept, positions
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    CURVE,
-    DAYS_COUNTED,
-    GPUS,
-    HOURS,
-    HOURS_PER_MONTH,
-    HOURS_PER_YEAR,
-    NODES,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Node,
-    Option,
-    Price,
-    PricePer,
-    Scenario,
-)
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, PricePer
+from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -188,14 +172,14 @@ def parse_terms(text: str, option: str) -> Terms:
 class DescribedUse:
     """Nodes on demand that options describe."""
 
-    curve: Annotated[Path | None, CURVE] = None
-    nodes: Annotated[int | None, NODES] = None
-    gpus: Annotated[int | None, GPUS] = None
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    curve: flags.CurveFile | None = None
+    nodes: flags.Nodes | None = None
+    gpus: flags.Gpus | None = None
+    hours: flags.Hours | None = None
+    active_hours_per_day: flags.ActiveHours | None = None
+    days: flags.Days | None = None
+    on_demand_price: flags.OnDemandPrice | None = None
+    price_per: flags.Per = PricePer.node
     given: Collection[str] = ()
 
 

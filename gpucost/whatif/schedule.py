@@ -12,35 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    DAYS,
-    DAYS_COUNTED,
-    GPUS,
-    GPUS_PER_NODE,
-    HOURS,
-    HOURS_PER_MONTH,
-    NODES,
-    NOTEBOOKS,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    SPOT_PRICE,
-    Fleet,
-    Idle,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-    Span,
-    days_counted,
-    is_batch,
-    is_notebook,
-    node_price,
-    uniform,
-)
+from gpucost.whatif.flags import DAYS, GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, days_counted, node_price
+from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Price, Scenario, Span, is_batch, is_notebook, uniform
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -322,14 +297,14 @@ def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> i
 class DescribedNodes:
     """Nodes that options describe, equal and always on, and when they are needed."""
 
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    nodes: Annotated[int, NODES] = 1
-    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
+    on_demand_price: flags.OnDemandPrice | None = None
+    spot_price: flags.SpotPrice | None = None
+    price_per: flags.Per = PricePer.node
+    nodes: flags.Nodes = 1
+    gpus: flags.Gpus = GPUS_PER_NODE
+    hours: flags.Hours | None = None
+    active_hours_per_day: flags.ActiveHours | None = None
+    days: flags.Days | None = None
     given: Collection[str] = ()
 
 

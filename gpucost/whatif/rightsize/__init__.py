@@ -14,28 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.fleet import (
-    DEAREST,
-    GPUS,
-    GPUS_PER_NODE,
-    HOURS,
-    HOURS_PER_MONTH,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Level,
-    Levels,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-    is_batch,
-    node_price,
-    uniform,
-)
+from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, is_batch, uniform
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 
 if TYPE_CHECKING:
@@ -379,14 +361,14 @@ class DescribedLoad:
     """Work that options describe, on which GPUs it runs, and the others that it is compared with."""
 
     gpu_model: Annotated[str | None, Option("The GPUs of today, in any spelling.", "NAME")] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
+    on_demand_price: flags.OnDemandPrice | None = None
+    price_per: flags.Per = PricePer.node
+    gpus: flags.Gpus = GPUS_PER_NODE
     utilization_percent: Annotated[
         float, Option("How busy the GPUs are. Default: 100.", most=100, says="GPUs are busy", unit="percent")
     ] = 100.0
     memory_per_gpu_mib: Annotated[float | None, Option("Memory that the work fills of each GPU.", above=True)] = None
-    hours: Annotated[float, replace(HOURS, says="hours of work")] = HOURS_PER_MONTH
+    hours: Annotated[float, replace(flags.HOURS, says="hours of work")] = HOURS_PER_MONTH
     to_gpu_model: Annotated[str | None, Option("The GPUs to compare with.", "NAME")] = None
     to_price: Annotated[
         Decimal | None,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import HOURS_PER_MONTH
+from gpucost.whatif.flags import HOURS_PER_MONTH
 
 _SUFFIXES = {".json", ".csv", ".txt"}
 _EVENT = re.compile(r"\s*\d+\s*,\s*(add|remove)\s*,")

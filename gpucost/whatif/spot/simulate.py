@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption, stated
-from gpucost.whatif.fleet import Fleet, Node, Option, Pod, Price, PricePer, node_price
+from gpucost.whatif.flags import Option, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.spot.interruptions import Rate, money
 from gpucost.whatif.spot.market import Market, Place
 
