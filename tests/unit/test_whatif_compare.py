@@ -101,8 +101,3 @@ def test_what_is_no_answer_is_told(saved: Path, text: str) -> None:
 
 def test_an_unknown_name_lists_the_known() -> None:
     assert "saved are demand, spot" in run("whatif", "compare", "demand", "none", code=1)
-
-
-@pytest.mark.parametrize("name", ["../x", "", "a/b", ".hidden", "x" * 200])
-def test_names_that_are_none(name: str) -> None:
-    assert "--save" in run(*BASE, "--save", name, code=2)

@@ -95,16 +95,6 @@ def test_what_is_wrong_is_said_with_its_line(example: Path, old: str, new: str, 
         answered(answer(read_plan(example), Context("USD", {})))
 
 
-def test_wrong_usage(example: Path) -> None:
-    for args, code in (
-        ([], 2),
-        ([str(example), "--example"], 2),
-        ([str(example), "--month", "2026-10"], 2),
-        (["none.toml"], 1),
-    ):
-        assert CliRunner().invoke(app, ["whatif", "plan", *args]).exit_code == code
-
-
 def test_spot_pays_for_interruptions() -> None:
     group = Group(name="g", pods=2, hours=100, price_per_gpu_hour=Decimal(3))
     step = Spot(groups=["g"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0.1, checkpoint_minutes=60, restart_minutes=6)

@@ -15,7 +15,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.schedule import OfficeHours, Piece, Rules, intersect, pieces, replay, subtract
-from tests.unit.whatif_costs import answered, ask, assert_refused
+from tests.unit.whatif_costs import answered, ask
 
 H = MS_PER_HOUR
 MINUTE = 60_000
@@ -59,27 +59,6 @@ def test_prices_per_gpu_are_not_prices_per_node() -> None:
 def test_office_hours_as_a_share_of_the_week() -> None:
     answer = ask("schedule", "--on-demand-price 10 --hours 168 --office-hours 08:00-18:00 --weekdays mon-fri")
     assert answer["scenario"]["node_hours"] == pytest.approx(50)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--nodes 2", "--on-demand-price"),
-        ("--on-demand-price 3", "--active-hours-per-day"),
-        ("--on-demand-price 3 --active-hours-per-day 10 --hours 200", "300"),
-        ("--days 10", "--on-demand-price"),
-        ("--on-demand-price 3 --active-hours-per-day 25", "at most 24"),
-        ("--on-demand-price -3 --active-hours-per-day 5", "above 0"),
-        ("--on-demand-price 3 --active-hours-per-day 5 --month 2026-10", "--month"),
-        ("--on-demand-price 3 --active-hours-per-day 5 --office-hours 08:00-18:00", "twice"),
-        ("--on-demand-price 3 --active-hours-per-day 5 --idle-minutes 5", "--idle-minutes"),
-        ("--office-hours 8-18", "08:00-18:00"),
-        ("--office-hours 08:00-18:00 --weekdays mo-fr", "mon-fri"),
-        ("--idle-minutes 0", "above 0"),
-    ],
-)
-def test_wrong_usage(words: str, message: str) -> None:
-    assert_refused("schedule", words, message)
 
 
 def test_office_hours_are_local_and_clocks_change() -> None:

@@ -14,7 +14,7 @@ from gpucost.whatif import share
 from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.share import Method, PackedPod, Sizing, layout_name, layouts, pack, peak, profile_for, slots
-from tests.unit.whatif_costs import answered, ask, assert_refused, stage_cost
+from tests.unit.whatif_costs import answered, ask, stage_cost
 
 H = MS_PER_HOUR
 A100 = "A100-SXM4-40GB"
@@ -49,25 +49,6 @@ def test_mig_slices_have_the_memory(facts: Facts) -> None:
     assert answer["pods_per_gpu"] == 4
     model = facts.models[A100]
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--pods 4", "--utilization-percent"),
-        ("--utilization-percent 4", "--pods"),
-        ("--pods 4 --utilization-percent 120", "at most 100"),
-        ("--pods 4 --utilization-percent 10 --method mig", "model"),
-        ("--pods 4 --utilization-percent 10 --method mig --gpu-model T4", "cannot be cut"),
-        ("--pods 4 --utilization-percent 10 --gpu-model A10000", "did you mean"),
-        ("--pods 4 --utilization-percent 10 --memory-per-pod-mib 10", "--gpu-model"),
-        ("--pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999", "do not fit"),
-        ("--pods 4 --utilization-percent 10 --month 2026-10", "--month"),
-        ("--method mig --ways 3", "--ways"),
-    ],
-)
-def test_wrong_usage(words: str, message: str) -> None:
-    assert_refused("share", words, message)
 
 
 items = st.lists(

@@ -170,10 +170,6 @@ def test_nodes_and_interruptions_count(store: Path) -> None:
         ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --from 2025-01-01 --to 2025-02-01", 1, "shorter than the job"),
         ("--instance-type p4d.24xlarge --region us-east-1 --hours 2", 1, "no spot prices of p4d.24xlarge"),
         ("--instance-type p33.2xlarge --hours 2", 2, "no instance type 'p33.2xlarge'"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --spot-price 1", 2, "--spot-price"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --move-to on-demand", 2, "reverse"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --team a", 2, "--team"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --on-demand-share 1.5", 2, "at most 1"),
     ],
 )
 def test_wrong_input_is_told(store: Path, arguments: str, code: int, said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 def ask(what_if: str, words: str) -> dict[str, Any]:
     """What `gpucost whatif …` answers, as JSON."""
-    result = CliRunner().invoke(app, ["whatif", what_if, *words.split(), "--format", "json"])
+    result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words), "--format", "json"])
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
@@ -31,9 +32,8 @@ def ask(what_if: str, words: str) -> dict[str, Any]:
 
 def assert_refused(what_if: str, words: str, message: str, exit_code: int = 2) -> None:
     """That `gpucost whatif …` fails, and with this in what it says."""
-    result = CliRunner().invoke(app, ["whatif", what_if, *words.split()])
-    assert message in " ".join(result.output.split())
-    assert result.exit_code == exit_code
+    result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words)])
+    assert (message in " ".join(result.output.split()), result.exit_code) == (True, exit_code), result.output
 
 
 def stage_cost(fleet: Fleet) -> Costs:
