@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -28,11 +31,15 @@ from gpucost.render.view import Page
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
+from gpucost.store.usage import read_idle
 from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.fleet import Fleet, Scope, Usage, read_fleet
 from tests.asked_once import ask_findings_once
+from tests.unit.whatif_costs import ask
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
+WEEK = "--from 2026-02-09 --to 2026-02-16"
+MINUTE = 60_000
 Run = Callable[..., Result]
 
 
@@ -122,6 +129,7 @@ def _fits(name: str, glob: str) -> bool:
     return name == glob or (glob.endswith("*") and name.startswith(glob[:-1]))
 
 
+@pytest.mark.slow
 def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) -> None:
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
     found = savings.findings(demo, Store(demo.store), week)
@@ -185,26 +193,10 @@ def _candidate(
     kind: str, *claims: Claim, waste: int = 100, questions: tuple[WhatIfQuery, ...] = (), subject: str = "s"
 ) -> Candidate:
     finding = Finding(
-        rank=0,
-        kind=kind,
-        title="",
-        cluster="c",
-        namespace="n",
-        team="t",
-        subject=subject,
-        evidence="",
-        start=MONTH.start,
-        end=MONTH.end,
-        gpu_hours=1.0,
-        waste_gpu_hours=1.0,
-        utilization=None,
-        cost=Decimal(1000),
-        saving=Decimal(waste),
-        saving_per_month=Decimal(0),
-        is_bound=True,
-        command=None,
-        advice="",
-    )
+        rank=0, kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", start=MONTH.start,
+        end=MONTH.end, gpu_hours=1.0, waste_gpu_hours=1.0, utilization=None, cost=Decimal(1000), saving=Decimal(waste),
+        saving_per_month=Decimal(0), is_bound=True, command=None, advice="",
+    )  # fmt: skip
     return Candidate(finding, frozenset(claims), questions)
 
 
@@ -257,6 +249,9 @@ def test_half_a_month_of_saving_counts_twice() -> None:
 
 def test_words_are_safe_for_a_shell() -> None:
     question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
+    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
+    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
     words = question.words(("--month", "2026-02"))
     assert shlex.split(words) == [
         "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
@@ -300,3 +295,122 @@ def test_a_period_without_data_is_no_good_news(run: Run) -> None:
     result = run("findings", "--month", "2020-01")
     assert result.exit_code == 1
     assert "nothing held GPUs in 2020-01-01" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def asked(demo: Config) -> Callable[[str], Any]:
+    """The answer to a what-if about a week, which no test may change: it is asked once."""
+
+    @cache
+    def answer(words: str) -> Any:
+        command, _, options = words.partition(" ")
+        return ask(command, f"{options} --config {demo.path} {WEEK}")
+
+    return answer
+
+
+def _plain_idle(samples: list[tuple[int, float]], end: int) -> list[tuple[int, int]]:
+    """Stretches in which the samples say idle: each until the next, or for one interval where the next is far."""
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(samples))
+    interval = gaps[(len(gaps) - 1) // 2]
+    spans: list[tuple[int, int]] = []
+    for (moment, value), following in zip(samples, [*(at for at, _ in samples[1:]), None], strict=True):
+        near = following is not None and following - moment <= 2.5 * interval
+        until = min(end, following if near and following is not None else moment + interval)
+        if value < 5 and spans and spans[-1][1] == moment:
+            spans[-1] = (spans[-1][0], until)
+        elif value < 5:
+            spans.append((moment, until))
+    return spans
+
+
+def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
+    """Of every pod of the demo with one whole GPU: sample by sample, in Python."""
+    pipeline.attribute(demo, Store(demo.store))
+    with Store(demo.store).read() as con:
+        rows = read_idle(con, demo.activity, MONTH, 30 * MINUTE)
+        held = con.execute(
+            "SELECT uid, namespace, pod, held_from_ms, held_to_ms FROM allocations"
+            " WHERE gpus = 1 AND resource = 'nvidia_com_gpu' AND held_to_ms > $1",
+            [MONTH.start_ms],
+        ).fetchall()
+        series: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+        for namespace, name, hour, offset, step, offsets, values in con.execute(
+            "SELECT coalesce(s.labels['exported_namespace'], s.labels['namespace']),"
+            " coalesce(s.labels['exported_pod'], s.labels['pod']),"
+            " b.hour, b.first_offset_ms, b.step_ms, b.offsets_ms, b.vals"
+            " FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.metric = 'DCGM_FI_DEV_GPU_UTIL'"
+        ).fetchall():
+            at = offsets or [offset + index * (step or 0) for index in range(len(values))]
+            series[namespace, name] += [(hour * 3_600_000 + moment, value) for moment, value in zip(at, values, strict=True)]
+    idle = {(row["uid"], row["from_ms"], row["to_ms"]) for row in rows}
+    checked = 0
+    for uid, namespace, name, begin, ended in held:
+        end = min(ended, MONTH.end_ms)
+        samples = sorted(s for s in series[namespace, name] if begin <= s[0] < end)
+        if len(samples) >= 3:
+            spans = {(uid, *span) for span in _plain_idle(samples, end) if span[1] - span[0] >= 30 * MINUTE}
+            assert {row for row in idle if row[0] == uid} == spans
+            checked += len(spans)
+    assert checked > 100
+
+
+def test_schedule_on_the_store(demo: Config, asked: Callable[[str], Any]) -> None:
+    short, long = asked("schedule --idle-minutes 30"), asked("schedule --idle-minutes 120")
+    assert short["today"] == long["today"]
+    assert 0 < long["saving"] < short["saving"] < short["today"]["cost"]
+    assert short["waits"] > long["waits"] > 0
+    # by default notebooks alone are released; a cluster's nodes are whole
+    default, cluster = asked("schedule"), asked("schedule --cluster demo")
+    released = {row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0}
+    assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
+    assert all(name.startswith("StatefulSet/jupyter-") for name in released)
+    assert (default["today"], default["saving"]) == (cluster["today"], cluster["saving"])
+    # a team's is its own cost
+    with Store(demo.store).read() as con:
+        cost = con.execute(
+            "SELECT sum(cost) FROM cost_hourly WHERE team = 'research' AND from_ms >= epoch_ms(TIMESTAMP '2026-02-09')"
+            " AND to_ms <= epoch_ms(TIMESTAMP '2026-02-16')"
+        ).fetchall()[0][0]
+    assert asked("schedule --team research")["today"]["cost"] == pytest.approx(float(cost), abs=1e-4)
+    assert asked("schedule --team research --office-hours 08:00-18:00")["busy_gpu_hours_outside_office_hours"] > 0
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("share", "--pods 4 --utilization-percent 15"), ("schedule", "--on-demand-price 3 --active-hours-per-day 5")],
+)
+def test_fleets_of_the_store_and_of_options_have_one_answer(
+    asked: Callable[[str], Any], tmp_path: Path, command: str, options: str
+) -> None:
+    assert list(ask(command, f"{options} --store {tmp_path}/none")) == list(asked(command))
+
+
+@pytest.mark.parametrize("method", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("time-slicing", "mps")), "mig"])
+def test_share_on_the_store(asked: Callable[[str], Any], method: str) -> None:
+    answer = asked(f"share --method {method} --headroom-percent 0 --across-teams")
+    assert answer["memory_measured"] is False
+    assert any("DCGM_FI_DEV_FB_USED" in finding for finding in answer["findings"])
+    assert answer["scenario"]["cost"] <= answer["today"]["cost"]
+
+
+def test_rightsize_on_the_store(asked: Callable[[str], Any]) -> None:
+    answer = asked("rightsize --team research")
+    assert asked("rightsize --team research --same-model")["saving"] < answer["saving"] < answer["today"]["cost"]
+
+
+def test_a_plan_on_the_store(asked: Callable[[str], Any], tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        '[[groups]]\nname = "r"\nteams = ["research"]\n[[steps]]\nchange = "spot"\ngroups = ["r"]\nprice_per_gpu_hour = 1.0\n'
+    )
+    answer = asked(f"plan {file}")
+    assert answer["today"]["cost"] == pytest.approx(asked("schedule --team research")["today"]["cost"], abs=1e-3)
+    assert answer["scenario"]["cost"] == pytest.approx(answer["scenario"]["gpu_hours"])
+
+
+@pytest.mark.parametrize("command", ["schedule", "share", "rightsize"])
+def test_an_empty_period_is_told(run: Run, command: str) -> None:
+    for words, name in (("--month 2020-01", "2020-01"), ("--month 2026-02 --team nobody", "nobody")):
+        result = run("whatif", command, *words.split())
+        assert result.exit_code == 1 and name in result.output
