@@ -23,6 +23,7 @@ from gpucost.cli import waste
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.demo.build import build
+from gpucost.errors import GpucostError
 from gpucost.findings import Candidate, Claim, Finding, Findings, WhatIfQuery, WhatIfResult, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
@@ -414,3 +415,20 @@ def test_an_empty_period_is_told(run: Run, command: str) -> None:
     for words, name in (("--month 2020-01", "2020-01"), ("--month 2026-02 --team nobody", "nobody")):
         result = run("whatif", command, *words.split())
         assert result.exit_code == 1 and name in result.output
+
+
+def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it(demo: Config) -> None:
+    names = ("StatefulSet/jupyter-alice", "jupyter-alice", "jupyter-al*")
+    fleets = [_used(demo, Scope(workloads=(name,))) for name in names]
+    assert fleets[0].pods and fleets[0].pods == fleets[1].pods == fleets[2].pods
+    for scope, message, fix in (
+        (Scope(workloads=("jupyter-alic",)), "no workload 'jupyter-alic' held GPUs", "StatefulSet/jupyter-alice"),
+        (Scope(workloads=names[:1], teams=("nobody",)), "no team 'nobody' held GPUs", ""),
+    ):
+        with pytest.raises(GpucostError, match=message) as error:
+            _used(demo, scope)
+        assert fix in (error.value.fix or "")
+    later = Period(MONTH.start + timedelta(days=400), MONTH.end + timedelta(days=400))
+    with Store(demo.store).read() as con, pytest.raises(GpucostError, match="nothing held GPUs in") as error:
+        read_fleet(con, later, Scope())
+    assert error.value.fix == "gpucost report shows the newest month with data"
