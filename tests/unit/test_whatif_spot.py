@@ -37,17 +37,17 @@ def test_one_interruption_in_three_hours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "cost"),
+    ("arguments", "cost", "node_hours"),
     [
-        ("--on-demand-price 3 --price-per gpu --gpus 8 --hours 4", 96.0),
-        ("--on-demand-price 3 --price-per gpu --gpus 16 --hours 168", 8_064.0),
-        ("--on-demand-price 98.32 --hours 8760", 861_283.20),
-        ("--on-demand-price 98.32 --hours 8760 --nodes 32", 27_561_062.40),
-        ("--on-demand-price 32.77 --nodes 8", 191_376.80),
+        ("--on-demand-price 3 --price-per gpu --gpus 16 --hours 168", 8_064.0, 168),
+        ("--on-demand-price 98.32 --hours 8760 --nodes 32", 27_561_062.40, 8760 * 32),
+        ("--on-demand-price 32 --active-hours-per-day 10 --days 20 --nodes 2", 32 * 200 * 2, 200 * 2),
     ],
 )
-def test_today_is_price_times_hours(arguments: str, cost: float) -> None:
-    assert asked(f"{arguments} --spot-price 1 --interruptions-per-hour 0")["today"]["cost"] == cost
+def test_cost_is_price_times_hours(arguments: str, cost: float, node_hours: float) -> None:
+    answer = asked(f"{arguments} --spot-price 1 --interruptions-per-hour 0")
+    spot = node_hours * (16 if "gpu" in arguments else 1)
+    assert (answer["today"]["cost"], answer["today"]["node_hours"], answer["scenario"]["cost"]) == (cost, node_hours, spot)
 
 
 def test_a_nodes_price_is_not_a_gpus() -> None:
@@ -77,15 +77,12 @@ def test_a_checkpoint_that_fits_the_notice_saves_the_loss() -> None:
     assert too_short["effective_price_exact"] == unnoticed["effective_price_exact"]
 
 
-def test_waits_for_capacity_cost_time_and_no_money() -> None:
+def test_waits_for_capacity_and_free_first_hours_cost_no_money() -> None:
     plain, waiting = asked(EXAMPLE), asked(EXAMPLE + " --capacity-wait-minutes 60")
     assert waiting["scenario"] == plain["scenario"]
+    assert asked(EXAMPLE + " --first-hour-free")["scenario"]["cost"] < plain["scenario"]["cost"]
     interruptions = plain["makespan_hours"]["expected_interruptions"]
     assert waiting["makespan_hours"]["expected"] == pytest.approx(plain["makespan_hours"]["expected"] + interruptions, abs=1e-5)
-
-
-def test_first_hours_are_free_only_where_said() -> None:
-    assert asked(EXAMPLE + " --first-hour-free")["scenario"]["cost"] < asked(EXAMPLE)["scenario"]["cost"]
 
 
 def test_cost_rises_with_interruptions_and_the_simulated_mean_meets_it() -> None:
@@ -124,11 +121,6 @@ def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> Non
     assert sources["spot price"]["as_of"]
     assert "of instances a month" in sources["interruptions"]["source"]
     assert answer["today"]["gpu_hours"] == 8 * 730
-
-
-def test_hours_of_each_day() -> None:
-    found = asked("--on-demand-price 32 --spot-price 12 --interruptions-per-hour 0 --active-hours-per-day 10 --days 20 --nodes 2")
-    assert found["today"]["cost"] == 32 * 200 * 2 and found["scenario"]["cost"] == 12 * 200 * 2
 
 
 def test_lines_take_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
