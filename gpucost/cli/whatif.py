@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -303,8 +303,8 @@ def whatif_command(
 
 def _options(kind: Any) -> list[inspect.Parameter]:
     """The fields of a dataclass that are options, as a command's parameters."""
-    known = options_in(kind)
-    return [_option(one) for name, one in inspect.signature(kind, eval_str=True).parameters.items() if name in known]
+    fields, hints = inspect.signature(kind).parameters, get_type_hints(kind, include_extras=True)
+    return [_option(fields[name].replace(annotation=hints[name])) for name in options_in(kind)]
 
 
 def _option(one: inspect.Parameter) -> inspect.Parameter:

@@ -10,11 +10,10 @@ from typing import Annotated
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, kept, positions
-from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option, PricePer
+from gpucost.whatif.curve import Curve, DescribedCurve, counted
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9
@@ -38,19 +37,11 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedCloud:
-    """The cloud's nodes that options describe, and the own ones to buy."""
+class DescribedCloud(DescribedCurve):
+    """The cloud's nodes that options describe."""
 
-    nodes: flags.Nodes | None = None
-    hours: flags.Hours | None = None
-    active_hours_per_day: flags.ActiveHours | None = None
-    days: flags.Days | None = None
-    curve: flags.CurveFile | None = None
-    on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = PricePer.node
     instance_type: Annotated[str | None, Option("Cloud instance, for its list price.", "TYPE")] = None
     region: Annotated[str | None, Option("Where that list price holds.", "NAME")] = None
-    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

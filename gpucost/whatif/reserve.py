@@ -17,8 +17,8 @@ from gpucost.periods import from_ms as at
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import CostBlock, kept, positions
-from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, PricePer
+from gpucost.whatif.curve import Curve, DescribedCurve, counted
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option
 from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
 
 if TYPE_CHECKING:
@@ -169,18 +169,10 @@ def parse_terms(text: str, option: str) -> Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedUse:
+class DescribedUse(DescribedCurve):
     """Nodes on demand that options describe."""
 
-    curve: flags.CurveFile | None = None
-    nodes: flags.Nodes | None = None
     gpus: flags.Gpus | None = None
-    hours: flags.Hours | None = None
-    active_hours_per_day: flags.ActiveHours | None = None
-    days: flags.Days | None = None
-    on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = PricePer.node
-    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,10 +437,13 @@ class Choice:
 
 FALLS = (10, 25, 50)
 
-_COLUMNS = (
-    "family", "commitment", "instances", "cost", "saving", "saving %", "coverage %", "utilization %",
-    "break-even utilization %", "upfront", "payback months",
-)  # fmt: skip
+# columns of the table, and the keys of a record that they show; "": the terms
+_COLUMNS = {
+    "family": "family", "commitment": "", "instances": "instances", "cost": "cost", "saving": "saving",
+    "saving %": "saving_percent", "coverage %": "coverage_percent", "utilization %": "utilization_percent",
+    "break-even utilization %": "break_even_utilization_percent", "upfront": "upfront_payment",
+    "payback months": "payback_months",
+}  # fmt: skip
 _FIGURES = ("instances", "coverage_percent", "utilization_percent", "break_even_utilization_percent", "payback_months")
 
 
@@ -512,7 +507,12 @@ def answer(
         ),
         findings=tuple(_findings(families, choices, chosen, existing)),
         tables=(
-            Rows("commitments", _COLUMNS, tuple(_line(choice, records[choice.name]) for choice in choices), _best_note(chosen)),
+            Rows(
+                "commitments",
+                tuple(_COLUMNS),
+                tuple(_line(choice, records[choice.name]) for choice in choices),
+                _best_note(chosen),
+            ),
             *([_falls(regret)] if regret else []),
         ),
     )
@@ -556,11 +556,7 @@ def _record(choice: Choice, today: Decimal, cost: Decimal) -> dict[str, Value]:
 
 
 def _line(choice: Choice, record: dict[str, Value]) -> tuple[Value, ...]:
-    keys = (
-        "family", "", "instances", "cost", "saving", "saving_percent", "coverage_percent", "utilization_percent",
-        "break_even_utilization_percent", "upfront_payment", "payback_months",
-    )  # fmt: skip
-    return tuple(_short(record[key]) if key else str(choice.terms) for key in keys)
+    return tuple(_short(record[key]) if key else str(choice.terms) for key in _COLUMNS.values())
 
 
 def _short(value: Value) -> Value:
@@ -579,29 +575,28 @@ def _best_note(chosen: dict[str, Choice]) -> str:
 
 def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
     """For each family and fall of usage: what is paid with the commitment held, and with what would have been best then."""
+    falls = [(choice, fall, f"{choice.family} -{fall}") for choice in chosen for fall in FALLS]
     groups: dict[str, list[CostBlock]] = {}
-    for choice in chosen:
-        for fall in FALLS:
-            usage, name = 1 - fall / 100, f"{choice.family} -{fall}"
-            groups[f"{name} held"] = choice.blocks(usage)
-            groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
-            groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
+    for choice, fall, name in falls:
+        usage = 1 - fall / 100
+        groups[f"{name} held"] = choice.blocks(usage)
+        groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
+        groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
     costs = yield from positions(currency, groups)
     rows: list[dict[str, Value]] = []
-    for choice in chosen:
-        for fall in FALLS:
-            held, best, alone = (costs[f"{choice.family} -{fall} {what}"].cost for what in ("held", "best", "on demand"))
-            rows.append(
-                {
-                    "family": str(choice.family),
-                    "usage_falls_percent": fall,
-                    "cost": round(held, 6),
-                    "on_demand_cost": round(alone, 6),
-                    "still_saves": round(alone - held, 6),
-                    "best_cost": round(best, 6),
-                    "regret": round(max(Decimal(0), held - best), 6),
-                }
-            )
+    for choice, fall, name in falls:
+        held, best, alone = (costs[f"{name} {what}"].cost for what in ("held", "best", "on demand"))
+        rows.append(
+            {
+                "family": str(choice.family),
+                "usage_falls_percent": fall,
+                "cost": round(held, 6),
+                "on_demand_cost": round(alone, 6),
+                "still_saves": round(alone - held, 6),
+                "best_cost": round(best, 6),
+                "regret": round(max(Decimal(0), held - best), 6),
+            }
+        )
     return rows
 
 
