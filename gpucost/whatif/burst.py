@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import flags
@@ -126,8 +126,7 @@ class DescribedWork:
     given: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Elsewhere:
+class _Elsewhere(NamedTuple):
     """The work in a place: what it costs there, all counted, and on its nodes alone; and the verdict."""
 
     place: BurstPlace

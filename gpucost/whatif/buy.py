@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
@@ -20,8 +20,7 @@ _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(NamedTuple):
     """An own node. `price` per node-hour is its whole cost over its life; `running_price` is what of it is paid as it runs.
 
     The rest is `capex`, paid on the first day, less `residual`, got back after `years`.
@@ -55,8 +54,7 @@ class Purchase:
     given: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+class _Split(NamedTuple):
     """`nodes` own ones for the base, the cloud for the rest: by whole cost, and by cash as it is paid."""
 
     nodes: int

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import Period
@@ -25,8 +25,7 @@ _BITS = 8
 Costs = Mapping[str, tuple[Decimal, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Downloads:
+class Downloads(NamedTuple):
     """Starts of pods in the period, each of which downloads the same data; they hold `gpus` each as they do."""
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
@@ -60,6 +60,17 @@ class Node:
     def hours(self) -> float:
         """Node-hours."""
         return self.length_ms / MS_PER_HOUR
+
+    @property
+    def steps(self) -> list[tuple[Price, int, int]]:
+        """Its prices, and the parts [from, to) of its life in which they hold; the first from its beginning."""
+        starts = [max(price.from_ms or 0, self.from_ms) if index else self.from_ms for index, price in enumerate(self.prices)]
+        return list(zip(self.prices, starts, [*starts[1:], self.to_ms], strict=True))
+
+    @property
+    def mean_price(self) -> float:
+        """Of a node-hour, weighted by time."""
+        return sum(float(price.per_node_hour) * (end - start) for price, start, end in self.steps) / self.length_ms
 
     def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
         """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
@@ -299,8 +310,7 @@ class Scope:
         return ", ".join(named) or "the whole fleet"
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Usage from the store: the fleet, its period and that period's name, and whose it is.
 
     `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).

@@ -303,11 +303,10 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
     """What the nodes cost per hour on the mean, leaving out what a bill says: that may hold commitments. None: nothing priced."""
     time, amount, sources, days = 0, Decimal(0), set(), set()
     for node in nodes:
-        starts = [node.from_ms if price.from_ms is None else max(node.from_ms, price.from_ms) for price in node.prices]
-        for price, start, end in zip(node.prices, starts, [*starts[1:], node.to_ms], strict=True):
-            if price.source not in ("bill", "none") and start < min(end, node.to_ms):
-                time += min(end, node.to_ms) - start
-                amount += (min(end, node.to_ms) - start) * price.per_node_hour
+        for price, start, end in node.steps:
+            if price.source not in ("bill", "none") and start < end:
+                time += end - start
+                amount += (end - start) * price.per_node_hour
                 sources.add(price.source)
                 days.add(price.as_of or "")
     if not amount:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
@@ -198,8 +198,7 @@ PAID_ANYWAY = ("reserved", "capacity_block")
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """How long somebody who needed a GPU had to wait for it."""
 
     pod: Pod
@@ -207,8 +206,7 @@ class Wait:
     hours: float
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(NamedTuple):
     """The fleet as the schedule leaves it, the waits that it causes, in order of time, and what pods hold of their time."""
 
     fleet: Fleet

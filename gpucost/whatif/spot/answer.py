@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import to_ms
@@ -61,8 +61,7 @@ _BATCH_KINDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """`suits` is `yes`, `no` or `risky`."""
 
     suits: str

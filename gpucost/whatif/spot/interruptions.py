@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -208,8 +207,3 @@ def of_trace(trace: Trace) -> Rate:
     root, hours = math.sqrt(trace.preemptions), trace.node_hours
     source = f"traces: {trace.preemptions:,} preemptions in {hours:,.1f} node-hours of {trace.files} file(s)"
     return Rate(trace.per_hour, source, None, max(root - 0.98, 0.0) ** 2 / hours, (root + 0.98) ** 2 / hours)
-
-
-def money(price: float | Decimal) -> Decimal:
-    """A price as the stages take it: 9 decimals."""
-    return Decimal(str(price)).quantize(Decimal("1E-9"))
