@@ -160,8 +160,8 @@ def findings(config: Config, store: Store, period: Period, commit: Commit | None
         "rightsize": scenarios.rightsize,
         "reserve": partial(scenarios.reserve, commit) if commit else None,
     }
-    asked = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
-    results = zip(asked, evaluate(partial(costs_of, config), list(asked.values())), strict=True)
+    scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
+    results = zip(scenario_of, evaluate(partial(costs_of, config), list(scenario_of.values())), strict=True)
     answers = {question: WhatIfResult(question, answer.today.cost, answer.saving) for question, answer in results if answer}
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))

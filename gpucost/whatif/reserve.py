@@ -379,7 +379,7 @@ class Choice:
     @classmethod
     def best(cls, family: Family, terms: Terms) -> Choice:
         """Of terms that the family has."""
-        sold, left_out = ([use for use in family.uses if (terms in use.offers) is wanted] for wanted in (True, False))
+        sold, left_out = ([use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False))
         if terms.kind in FLEXIBLE:
             smallest = family.smallest
             weights = (float(use.on_demand.per_node_hour / smallest.on_demand.per_node_hour) for use in family.uses)

@@ -43,6 +43,8 @@ WEEK = "--from 2026-02-09 --to 2026-02-16"
 MINUTE = 60_000
 Run = Callable[..., Result]
 
+pytestmark = pytest.mark.usefixtures("stages_together")
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
@@ -57,7 +59,7 @@ def _asked_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def found(demo: Config) -> Findings:
+def findings(demo: Config) -> Findings:
     return waste.read_findings(demo, Store(demo.store), MONTH)
 
 
@@ -69,19 +71,19 @@ def run(demo: Config) -> Run:
     return invoke
 
 
-def _said(run: Run, command: str) -> Any:
+def _answer(run: Run, command: str) -> Any:
     result = run(*shlex.split(command)[1:], "--format", "json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
-def test_the_demo_has_every_kind_that_its_waste_can_show(found: Findings) -> None:
-    assert {one.kind for one in found.findings} >= {
+def test_the_demo_has_every_kind_that_its_waste_can_show(findings: Findings) -> None:
+    assert {one.kind for one in findings.findings} >= {
         "idle_notebook", "idle_workload", "over_requested", "over_provisioned", "off_peak", "on_demand_training", "empty_nodes",
         "data_stall", "lost_work",
     }  # fmt: skip
-    assert [one.rank for one in found.findings] == list(range(1, len(found.findings) + 1))
-    amounts = [one.saving_per_month for one in found.findings]
+    assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
+    amounts = [one.saving_per_month for one in findings.findings]
     assert amounts == sorted(amounts, reverse=True)
     assert min(amounts) >= 50
 
@@ -94,22 +96,22 @@ def test_the_demo_has_every_kind_of_waste(demo: Config) -> None:
 
 
 @pytest.mark.slow
-def test_each_kind_of_command_shows_the_saving(found: Findings, run: Run) -> None:
-    kinds = {one.kind: one for one in found.findings if one.command}
+def test_each_kind_of_command_shows_the_saving(findings: Findings, run: Run) -> None:
+    kinds = {one.kind: one for one in findings.findings if one.command}
     assert len(kinds) >= 7
     for one in kinds.values():
         assert one.command
-        answer = _said(run, one.command)
+        answer = _answer(run, one.command)
         assert answer["saving"] == pytest.approx(float(one.saving), abs=1e-5), one.command
         assert answer["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
 
 
-def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, found: Findings) -> None:
+def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, findings: Findings) -> None:
     """What findings save of held GPUs is at most what the workloads of their commands cost, each workload in one command."""
     fleet = _used(demo, Scope())
     names = {(pod.namespace, pod.workload) for pod in fleet.pods}
     seen: set[tuple[str, str]] = set()
-    for one in found.findings:
+    for one in findings.findings:
         if one.command and one.namespace:
             words = shlex.split(one.command)
             globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
@@ -133,11 +135,11 @@ def _fits(name: str, glob: str) -> bool:
 @pytest.mark.slow
 def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) -> None:
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
-    found = savings.findings(demo, Store(demo.store), week)
-    one = next(one for one in found.findings if one.kind == "idle_notebook")
+    findings = savings.findings(demo, Store(demo.store), week)
+    one = next(one for one in findings.findings if one.kind == "idle_notebook")
     assert one.command
     assert "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z" in one.command
-    assert _said(run, one.command)["saving"] == pytest.approx(float(one.saving), abs=1e-5)
+    assert _answer(run, one.command)["saving"] == pytest.approx(float(one.saving), abs=1e-5)
     assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 168)
 
 
@@ -164,29 +166,29 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
     scenario = waste._commit(demo, Store(demo.store), Usage(fleet, MONTH, "", "", is_narrowed=True))
-    (answer,) = evaluate(partial(costs_of, demo), [scenario])
-    assert answer.saving > 0
-    said = _said(run, question.words(("--month", "2026-02")))
-    assert said["saving"] == pytest.approx(float(answer.saving), abs=1e-5)
+    (result,) = evaluate(partial(costs_of, demo), [scenario])
+    assert result.saving > 0
+    answer = _answer(run, question.words(("--month", "2026-02")))
+    assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
 
 
-def test_the_command(run: Run, found: Findings) -> None:
+def test_the_command(run: Run, findings: Findings) -> None:
     whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
     assert whole["schema"] == "gpucost.findings/1"
-    research = [one for one in found.findings if one.team == "research"]
+    research = [one for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in whole["findings"]] == [one.command for one in research[:2]]
     assert run("findings", "--minimum", "-1").exit_code == 2
 
 
-def test_every_format_tells_the_same(found: Findings) -> None:
-    listed = Page(title="Findings", currency="USD", sections=(waste.finding_items(found.findings[:3]),))
+def test_every_format_tells_the_same(findings: Findings) -> None:
+    listed = Page(title="Findings", currency="USD", sections=(waste.finding_items(findings.findings[:3]),))
     text, page = terminal.render(listed, 100, color=False), markdown.render(listed)
-    for one in found.findings[:3]:
+    for one in findings.findings[:3]:
         assert f"${one.saving_per_month:,.2f}" in text
         assert f"${one.saving_per_month:,.2f}" in page
         assert (one.command or "") in text
-    assert table(found.findings)[0] == columns_of(Finding)
-    nothing = replace(found, findings=())
+    assert table(findings.findings)[0] == columns_of(Finding)
+    nothing = replace(findings, findings=())
     assert "Nothing would save $50.00 a month or more" in waste.headline(nothing, "USD")
 
 
@@ -222,7 +224,7 @@ def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -
 
 def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts() -> None:
     share, size = WhatIfQuery("share"), WhatIfQuery("rightsize")
-    found = _ranked(
+    findings = _ranked(
         [
             _candidate("data_stall", ("c", "n", "a", "data_stall")),
             _candidate("lost_work", ("c", "n", "a", "failed_restarted")),
@@ -231,21 +233,21 @@ def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts
         ],
         {share: 70, size: 300},
     )
-    assert [(one.kind, int(one.saving)) for one in found.findings] == [
+    assert [(one.kind, int(one.saving)) for one in findings.findings] == [
         ("over_provisioned", 300),
         ("data_stall", 100),
         ("lost_work", 100),
     ]
-    assert found.findings[0].command == "gpucost whatif rightsize --month 2026-02"
-    assert found.saving_per_month == 300
+    assert findings.findings[0].command == "gpucost whatif rightsize --month 2026-02"
+    assert findings.saving_per_month == 300
 
 
 def test_half_a_month_of_saving_counts_twice() -> None:
     ask = WhatIfQuery("schedule")
     answers = {ask: WhatIfResult(ask, Decimal(1), Decimal(30))}
     one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
-    found = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
-    assert [(int(f.saving), int(f.saving_per_month)) for f in found.findings] == [(30, 60)]
+    findings = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
+    assert [(int(f.saving), int(f.saving_per_month)) for f in findings.findings] == [(30, 60)]
 
 
 def test_words_are_safe_for_a_shell() -> None:
@@ -286,10 +288,10 @@ def test_hours_that_a_service_is_needed(active: Callable[[datetime], bool], expe
     assert open_hours(_hours(active, tz), tz) == expected
 
 
-def test_waste_lists_the_dearest(run: Run, found: Findings) -> None:
+def test_waste_lists_the_dearest(run: Run, findings: Findings) -> None:
     text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
     assert "What to do about it" in text
-    assert f"${found.findings[0].saving_per_month:,.2f}" in text
+    assert f"${findings.findings[0].saving_per_month:,.2f}" in text
 
 
 def test_a_period_without_data_is_no_good_news(run: Run) -> None:
@@ -299,7 +301,7 @@ def test_a_period_without_data_is_no_good_news(run: Run) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(demo: Config) -> Callable[[str], Any]:
+def ask_week(demo: Config) -> Callable[[str], Any]:
     """The answer to a what-if about a week, which no test may change: it is asked once."""
 
     @cache
@@ -356,13 +358,13 @@ def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
     assert checked > 100
 
 
-def test_schedule_on_the_store(demo: Config, asked: Callable[[str], Any]) -> None:
-    short, long = asked("schedule --idle-minutes 30"), asked("schedule --idle-minutes 120")
+def test_schedule_on_the_store(demo: Config, ask_week: Callable[[str], Any]) -> None:
+    short, long = ask_week("schedule --idle-minutes 30"), ask_week("schedule --idle-minutes 120")
     assert short["today"] == long["today"]
     assert 0 < long["saving"] < short["saving"] < short["today"]["cost"]
     assert short["waits"] > long["waits"] > 0
     # by default notebooks alone are released; a cluster's nodes are whole
-    default, cluster = asked("schedule"), asked("schedule --cluster demo")
+    default, cluster = ask_week("schedule"), ask_week("schedule --cluster demo")
     released = {row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0}
     assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
     assert all(name.startswith("StatefulSet/jupyter-") for name in released)
@@ -373,8 +375,8 @@ def test_schedule_on_the_store(demo: Config, asked: Callable[[str], Any]) -> Non
             "SELECT sum(cost) FROM cost_hourly WHERE team = 'research' AND from_ms >= epoch_ms(TIMESTAMP '2026-02-09')"
             " AND to_ms <= epoch_ms(TIMESTAMP '2026-02-16')"
         ).fetchall()[0][0]
-    assert asked("schedule --team research")["today"]["cost"] == pytest.approx(float(cost), abs=1e-4)
-    assert asked("schedule --team research --office-hours 08:00-18:00")["busy_gpu_hours_outside_office_hours"] > 0
+    assert ask_week("schedule --team research")["today"]["cost"] == pytest.approx(float(cost), abs=1e-4)
+    assert ask_week("schedule --team research --office-hours 08:00-18:00")["busy_gpu_hours_outside_office_hours"] > 0
 
 
 @pytest.mark.parametrize(
@@ -382,31 +384,31 @@ def test_schedule_on_the_store(demo: Config, asked: Callable[[str], Any]) -> Non
     [("share", "--pods 4 --utilization-percent 15"), ("schedule", "--on-demand-price 3 --active-hours-per-day 5")],
 )
 def test_fleets_of_the_store_and_of_options_have_one_answer(
-    asked: Callable[[str], Any], tmp_path: Path, command: str, options: str
+    ask_week: Callable[[str], Any], tmp_path: Path, command: str, options: str
 ) -> None:
-    assert list(ask(command, f"{options} --store {tmp_path}/none")) == list(asked(command))
+    assert list(ask(command, f"{options} --store {tmp_path}/none")) == list(ask_week(command))
 
 
 @pytest.mark.parametrize("method", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("time-slicing", "mps")), "mig"])
-def test_share_on_the_store(asked: Callable[[str], Any], method: str) -> None:
-    answer = asked(f"share --method {method} --headroom-percent 0 --across-teams")
+def test_share_on_the_store(ask_week: Callable[[str], Any], method: str) -> None:
+    answer = ask_week(f"share --method {method} --headroom-percent 0 --across-teams")
     assert answer["memory_measured"] is False
     assert any("DCGM_FI_DEV_FB_USED" in finding for finding in answer["findings"])
     assert answer["scenario"]["cost"] <= answer["today"]["cost"]
 
 
-def test_rightsize_on_the_store(asked: Callable[[str], Any]) -> None:
-    answer = asked("rightsize --team research")
-    assert asked("rightsize --team research --same-model")["saving"] < answer["saving"] < answer["today"]["cost"]
+def test_rightsize_on_the_store(ask_week: Callable[[str], Any]) -> None:
+    answer = ask_week("rightsize --team research")
+    assert ask_week("rightsize --team research --same-model")["saving"] < answer["saving"] < answer["today"]["cost"]
 
 
-def test_a_plan_on_the_store(asked: Callable[[str], Any], tmp_path: Path) -> None:
+def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(
         '[[groups]]\nname = "r"\nteams = ["research"]\n[[steps]]\nchange = "spot"\ngroups = ["r"]\nprice_per_gpu_hour = 1.0\n'
     )
-    answer = asked(f"plan {file}")
-    assert answer["today"]["cost"] == pytest.approx(asked("schedule --team research")["today"]["cost"], abs=1e-3)
+    answer = ask_week(f"plan {file}")
+    assert answer["today"]["cost"] == pytest.approx(ask_week("schedule --team research")["today"]["cost"], abs=1e-3)
     assert answer["scenario"]["cost"] == pytest.approx(answer["scenario"]["gpu_hours"])
 
 

@@ -101,8 +101,8 @@ def test_other_vendors_only_by_measured_speeds(facts: Facts) -> None:
 
 def test_no_batch_job_slower_than_allowed(facts: Facts) -> None:
     load = Load(A100, 4, 4, 1.0, 1.0, 1000, is_batch=True)
-    found = fits(load, [offer(L4, "0.01")], facts, catalog_speeds(facts), Margins(max_slowdown=2))
-    assert found and all(fit.time_factor <= 2 for fit in found)
+    fitting = fits(load, [offer(L4, "0.01")], facts, catalog_speeds(facts), Margins(max_slowdown=2))
+    assert fitting and all(fit.time_factor <= 2 for fit in fitting)
 
 
 def test_speeds_of_a_table(facts: Facts, tmp_path: Path) -> None:

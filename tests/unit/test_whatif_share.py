@@ -64,9 +64,9 @@ items = st.lists(
 
 
 @given(items, st.integers(1, 8))
-def test_a_packing_never_exceeds_a_gpu(wanted: list[PackedPod], ways: int) -> None:
+def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None:
     fits = slots(activity=0.8, memory_mib=32_768, ways=ways)
-    gpus = pack(wanted, fits)
+    gpus = pack(pods, fits)
     for gpu in gpus:
         for moment in {item.from_ms for item in gpu.items}:
             held = gpu.at(moment)
@@ -75,13 +75,13 @@ def test_a_packing_never_exceeds_a_gpu(wanted: list[PackedPod], ways: int) -> No
             assert sum(item.activity for item in held) <= 0.8 + 1e-6
         assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(i.to_ms for i in gpu.items)
     packed = [item.key for gpu in gpus for item in gpu.items]
-    assert sorted(packed) == sorted(item.key for item in wanted if fits([item]))
+    assert sorted(packed) == sorted(item.key for item in pods if fits([item]))
 
 
 @given(items, st.sampled_from([A100, "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
-def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, wanted: list[PackedPod], name: str) -> None:
+def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, pods: list[PackedPod], name: str) -> None:
     model = facts.models[name]
-    for gpu in pack(wanted, layouts(model)):
+    for gpu in pack(pods, layouts(model)):
         for moment in {item.from_ms for item in gpu.items}:
             profiles = [profile_for(model, item.activity, item.memory_mib) for item in gpu.at(moment)]
             assert all(profiles)
@@ -122,10 +122,10 @@ def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
 
 
 def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
-    asked: list[Fleet] = []
+    fleets: list[Fleet] = []
 
     def cost_of(fleet: Fleet) -> Costs:
-        asked.append(fleet)
+        fleets.append(fleet)
         return stage_cost(fleet)
 
     pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
@@ -133,7 +133,7 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
     answer = answered(share.answer(options, fleet, levels, facts), cost_of)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
-    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in asked) <= 2
+    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in fleets) <= 2
 
 
 def _fleet() -> tuple[Fleet, Levels]:

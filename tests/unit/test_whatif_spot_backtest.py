@@ -140,7 +140,7 @@ def test_nodes_and_interruptions_count(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ("--instance-type p3.2xlarge --region us-east-1 --hours 240", 1, "shorter than the job"),
         ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --from 2025-01-01 --to 2025-02-01", 1, "shorter than the job"),
@@ -148,8 +148,8 @@ def test_nodes_and_interruptions_count(store: Path) -> None:
         ("--instance-type p33.2xlarge --hours 2", 2, "no instance type 'p33.2xlarge'"),
     ],
 )
-def test_wrong_input_is_told(store: Path, arguments: str, code: int, said: str) -> None:
-    assert_refused("spot", f"--backtest {arguments}", said, code)
+def test_wrong_input_is_told(store: Path, arguments: str, code: int, message: str) -> None:
+    assert_refused("spot", f"--backtest {arguments}", message, code)
 
 
 def market_of(folder: Path) -> Prices:

@@ -147,8 +147,8 @@ def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
         (Place("t", "aws", "r1", "z1", "z4"), 4),
         (Place("t", None, "R2"), 9),
     ):
-        found = find(place)
-        assert found is not None and found.per_node_hour == amount
+        listed_price = find(place)
+        assert listed_price is not None and listed_price.per_node_hour == amount
     assert find(Place("t")) is None  # regions differ
     assert find(Place("t", "gcp", "r1")) is None
 

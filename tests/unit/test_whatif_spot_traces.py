@@ -80,7 +80,7 @@ def test_a_folder_is_all_its_traces_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.json", '{"metadata": {}, "data": [1]}', "gap_seconds"),
         ("a.json", '{"metadata": {"gap_seconds": 60}, "data": [1, -1]}', "whole numbers"),
@@ -92,9 +92,9 @@ def test_a_folder_is_all_its_traces_once(tmp_path: Path) -> None:
         ("d.txt", "hello\n", "is no trace"),
     ],
 )
-def test_broken_traces_are_told(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_broken_traces_are_told(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_traces([tmp_path / name])
 
 
