@@ -14,7 +14,8 @@ from gpucost.errors import GpucostError
 from gpucost.findings import Findings, WhatIfQuery, WhatIfResult, ranked
 from gpucost.periods import MS_PER_HOUR, is_month, iso, name_of
 from gpucost.whatif.cost import costs_of, evaluate
-from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Scenario, Scope, idle_stretches, levels, read_fleet
+from gpucost.whatif.flags import HOURS_PER_MONTH
+from gpucost.whatif.fleet import Fleet, Scenario, Scope, Usage, idle_stretches, levels, read_fleet
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WhatIf = Callable[[WhatIfQuery], Scenario["Answer"]]
+Commit = Callable[[Usage], Scenario["Answer"]]
 
 
 class _Prices(NamedTuple):
@@ -111,6 +113,9 @@ class _Scenarios:
         query = simulate.SimulationQuery(fleet, self.period_name, "", is_narrowed=True, market=market, typical=typical)
         return answer.answer(simulate.SimulationOptions(), query)
 
+    def reserve(self, commit: Commit, question: WhatIfQuery) -> Scenario[Answer]:
+        return commit(Usage(self._narrowed(question), self.period, self.period_name, "", is_narrowed=True))
+
     def share(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import share
 
@@ -136,10 +141,10 @@ def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:
         return None
 
 
-def findings(config: Config, store: Store, period: Period, commit: WhatIf | None = None) -> Findings:
+def findings(config: Config, store: Store, period: Period, commit: Commit | None = None) -> Findings:
     """What to do about the waste of the period, the dearest first, nothing under [findings] minimum_per_month.
 
-    `commit` puts a question to `whatif reserve`; without it nothing is said of commitments. Raises GpucostError where nothing
+    `commit` asks `whatif reserve` about some usage; without it nothing is said of commitments. Raises GpucostError where nothing
     was used in the period.
     """
     candidates = pipeline.candidates(config, store, period)
@@ -153,10 +158,10 @@ def findings(config: Config, store: Store, period: Period, commit: WhatIf | None
         "spot": scenarios.spot,
         "share": scenarios.share,
         "rightsize": scenarios.rightsize,
-        "reserve": commit,
+        "reserve": partial(scenarios.reserve, commit) if commit else None,
     }
-    asked = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
-    results = zip(asked, evaluate(partial(costs_of, config), list(asked.values())), strict=True)
+    scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
+    results = zip(scenario_of, evaluate(partial(costs_of, config), list(scenario_of.values())), strict=True)
     answers = {question: WhatIfResult(question, answer.today.cost, answer.saving) for question, answer in results if answer}
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, command, count_option, names_in, note_gaps, option
 from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, UsageError
-from gpucost.periods import iso
 from gpucost.render.formatting import figure_text
 from gpucost.render.rows import FLAT
 from gpucost.render.schema import columns_of, table, to_dict
@@ -30,17 +30,17 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
-from gpucost.whatif.fleet import Option
+from gpucost.whatif.flags import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpucost.config.model import Config
-    from gpucost.findings import Finding, Findings, WhatIfQuery
+    from gpucost.findings import Finding, Findings
     from gpucost.periods import Period
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
-    from gpucost.whatif.fleet import Scenario
+    from gpucost.whatif.fleet import Scenario, Usage
 
 
 @command("team namespace cluster workload period by written")
@@ -223,7 +223,7 @@ def read_findings(config: Config, store: Store, period: Period) -> Findings:
     """The findings of a period, commitments asked of list prices, too."""
     from gpucost import savings
 
-    return savings.findings(config, store, period, lambda question: _commit(config, period, question))
+    return savings.findings(config, store, period, partial(_commit, config, store))
 
 
 def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], clusters: Sequence[str] = ()) -> Findings:
@@ -276,22 +276,14 @@ def headline(findings: Findings, currency: str) -> str:
     )
 
 
-def _commit(config: Config, period: Period, question: WhatIfQuery) -> Scenario[Answer]:
-    """`whatif reserve` about the question's workloads."""
-    from gpucost.cli.whatif import StoreOptions, WhatIfContext
+def _commit(config: Config, store: Store, usage: Usage) -> Scenario[Answer]:
+    """`whatif reserve` about the usage."""
     from gpucost.cli.whatif_commitments import stored_families
     from gpucost.whatif.reserve import answer
 
-    asked = StoreOptions(
-        namespace=[question.namespace] if question.namespace else None,
-        workload=list(question.workloads),
-        cluster=[question.cluster] if question.cluster else None,
-        start=iso(period.start),
-        end=iso(period.end),
-    )
-    run = WhatIfContext(lambda: config, asked, quiet=True)
-    families, existing, name, assumptions = stored_families(run)
-    return (yield from answer(families, existing, currency=config.currency, period=name, assumptions=assumptions))
+    families, existing, assumptions = stored_families(config, store, usage)
+    currency, period = config.currency, usage.period_name
+    return (yield from answer(families, existing, currency=currency, period=period, assumptions=assumptions))
 
 
 @command("* cluster period written")

@@ -11,17 +11,18 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
-from gpucost.cli.output import line_width, note, write_output, write_rows, write_text
+from gpucost.cli.output import line_width, write_output, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
-from gpucost.whatif.fleet import Option, options_in
+from gpucost.whatif.flags import Option, options_in, typed_option
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer, Rows, Value
-    from gpucost.whatif.fleet import Fleet, Scenario
+    from gpucost.whatif.fleet import Scenario, Scope, Usage
 
 # below this, four decimals would hide a number's digits
 _SMALL = 0.01
@@ -170,66 +170,36 @@ _SHARED = parameters(
 SCOPE = ("team", "namespace", "workload", "cluster")
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """What was given of the options that ask for usage in the store."""
+@dataclass(frozen=True)
+class WhatIfContext(Call):
+    """A what-if under way. `workloads` may be globs, `save` is the name that its answer is kept under.
 
-    team: list[str] | None = None
-    namespace: list[str] | None = None
-    workload: list[str] | None = None
-    cluster: list[str] | None = None
-    month: str | None = None
-    start: str | None = None
-    end: str | None = None
-    last: str | None = None
-
-    def scope(self) -> list[str]:
-        """Those that say whose usage, as they are typed."""
-        return [f"--{name}" for name in SCOPE if getattr(self, name)]
-
-    def period(self) -> list[str]:
-        """Those that say when."""
-        values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
-        return [name for name, value in values.items() if value is not None]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Usage from the store: the fleet, its period and that period's name, and whose it is.
-
-    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).
+    The period is the one named, else the last complete local month.
     """
 
-    fleet: Fleet
-    period: Period
-    period_name: str
-    scope_name: str
-    is_narrowed: bool
-
-
-@dataclass(frozen=True)
-class WhatIfContext:
-    """A what-if under way: how the configuration is read, whose usage is asked for, and where the answer goes."""
-
-    configured: Callable[[], Config]
-    asked: StoreOptions
-    format: RowFormat = RowFormat.table
-    target: Path | None = None
     save: str | None = None
-    quiet: bool = False
-    _noted: set[tuple[Period, tuple[str, ...]]] = field(default_factory=set)
+    _noted: set[tuple[str, ...]] = field(default_factory=set)
 
     @functools.cached_property
-    def settings(self) -> Config:
-        """The configuration, read where it is first asked for. Raises ConfigError."""
-        return self.configured()
+    def chosen(self) -> tuple[Period, str, str | None]:
+        from gpucost.periods import month_period, name_of
+
+        this_month = month_period(self.now.astimezone(self.tz).date(), self.tz)
+        last_month = month_period((this_month.start.astimezone(self.tz) - timedelta(days=1)).date(), self.tz)
+        return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
 
     @property
-    def store(self) -> Store:
-        """The store that the configuration names; nothing is opened yet."""
-        from gpucost.store.connection import Store
+    def scope(self) -> Scope:
+        """Whose usage is asked for."""
+        from gpucost.whatif.fleet import Scope
 
-        return Store(self.settings.store)
+        return Scope(self.teams, self.namespaces, self.workloads, self.clusters)
+
+    @property
+    def period_flags(self) -> list[str]:
+        """The options given that say when, as they are typed."""
+        values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
+        return [name for name, value in values.items() if value is not None]
 
     def evaluate(self, scenario: Scenario[T]) -> T:
         """What the scenario returns; the attribution stages tell what its fleets cost under this configuration."""
@@ -243,41 +213,26 @@ class WhatIfContext:
 
         return pipeline.read_attributed(self.settings, self.store, read)
 
-    def usage(self, asked: StoreOptions | None = None) -> Usage:
-        """The store's usage of the period named, or of the last complete local month; of `asked` instead of what was given.
+    def usage(self, scope: Scope | None = None) -> Usage:
+        """The store's usage of the period; of `scope` instead of what was given.
 
         Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
         """
-        from gpucost.whatif.fleet import Scope, read_fleet
+        from gpucost.whatif.fleet import Usage, read_fleet
 
-        options = asked or self.asked
-        period, name = self.period(options)
-        scope = Scope(*(tuple(getattr(options, one) or ()) for one in SCOPE))
+        scope, period = scope or self.scope, self.period
         fleet = self.read(lambda con: read_fleet(con, period, scope))
-        if (period, scope.clusters) not in self._noted:
-            self._noted.add((period, scope.clusters))
+        if scope.clusters not in self._noted:
+            self._noted.add(scope.clusters)
             note_gaps(self.settings, self.store, period, scope.clusters, quiet=self.quiet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})
-            note(
+            self.note(
                 f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price for a part of the"
-                " period, which counts as costing nothing: a price book or gpucost collect prices mends that",
-                quiet=self.quiet,
+                " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
             )
-        return Usage(fleet, period, name, str(scope), scope.is_narrowed)
-
-    def period(self, asked: StoreOptions | None = None) -> tuple[Period, str]:
-        """The period named, or the last complete local month, and its name for people. Raises UsageError."""
-        from datetime import UTC, datetime, timedelta
-
-        from gpucost.periods import month_period, name_of, parse_period
-
-        options, tz, now = asked or self.asked, self.settings.tz, datetime.now(UTC)
-        this_month = month_period(now.astimezone(tz).date(), tz)
-        last_month = month_period((this_month.start.astimezone(tz) - timedelta(days=1)).date(), tz)
-        named = parse_period(tz, now, month=options.month, start=options.start, end=options.end, last=options.last)
-        return named or (last_month, name_of(last_month, tz))
+        return Usage(fleet, period, self.period_name, str(scope), scope.is_narrowed)
 
     def is_described(self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True) -> bool:
         """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
@@ -286,16 +241,18 @@ class WhatIfContext:
         `of_period`. Raises UsageError where both are.
         """
         described = flags_of(group, but)
-        asked = [*self.asked.scope(), *(self.asked.period() if of_period else ()), *of_store]
-        if described and asked:
+        of_scope = [f"--{name}" for name in SCOPE if getattr(self, f"{name}s")]
+        stored = [*of_scope, *(self.period_flags if of_period else ()), *of_store]
+        if described and stored:
             raise UsageError(
-                f"{asked[0]} asks for usage in the store, {described[0]} describes a fleet by options",
-                f"leave out {' and '.join(asked if len(asked) <= len(described) else described)}",
+                f"{stored[0]} asks for usage in the store, {described[0]} describes a fleet by options",
+                f"leave out {' and '.join(stored if len(stored) <= len(described) else described)}",
             )
         return bool(described)
 
-    def write(self, answer: Answer) -> None:
-        """Write the answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
+    def finish(self, scenario: Scenario[Answer]) -> None:
+        """Write the scenario's answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
+        answer = self.evaluate(scenario)
         saved = saved_answers(self.settings) / f"{self.save}.json" if self.save else None
         if saved is not None:
             try:
@@ -324,14 +281,12 @@ def whatif_command(
         expanded = [part for one in own for part in (groups[one.name][1] if one.name in groups else [_option(one)])]
 
         def called(call: Call, **given: Any) -> None:
-            save, workload = call.more.get("save"), call.more.get("workload")
+            save = call.more.get("save")
             if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
                 raise UsageError(
                     f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name"
                 )
-            team, namespace, cluster = (list(names) or None for names in (call.teams, call.namespaces, call.clusters))
-            asked = StoreOptions(team, namespace, workload, cluster, call.month, call.start, call.end, call.last)
-            run = WhatIfContext(lambda: call.settings, asked, call.format, call.target, save, call.quiet)
+            run = WhatIfContext(**{**vars(call), "workloads": tuple(call.more.get("workload") or ()), "save": save})
             for name, (kind, parts) in groups.items():
                 values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
                 fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
@@ -348,8 +303,8 @@ def whatif_command(
 
 def _options(kind: Any) -> list[inspect.Parameter]:
     """The fields of a dataclass that are options, as a command's parameters."""
-    known = options_in(kind)
-    return [_option(one) for name, one in inspect.signature(kind, eval_str=True).parameters.items() if name in known]
+    fields, hints = inspect.signature(kind).parameters, get_type_hints(kind, include_extras=True)
+    return [_option(fields[name].replace(annotation=hints[name])) for name in options_in(kind)]
 
 
 def _option(one: inspect.Parameter) -> inspect.Parameter:
@@ -357,10 +312,10 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     annotated: Any = Annotated
     several: Any = list
     one = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-    how = next((part for part in getattr(one.annotation, "__metadata__", ()) if isinstance(part, Option)), None)
+    kind, how = typed_option(one.annotation)
     if how is None:
         return one
-    flag, (kind, *_) = _flag(one.name, how), get_args(one.annotation)
+    flag = _flag(one.name, how)
     value = get_args(kind)[0] if get_args(kind) else kind  # of several, or None
     kind = several[value] if get_origin(kind) is tuple else value
     metavar = how.metavar or {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}.get(value)
@@ -428,8 +383,6 @@ class ListPrices(NamedTuple):
 
         Raises GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
         """
-        from datetime import datetime
-
         from gpucost.price.fx import rates
         from gpucost.price.listing import PriceQuery, listing
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving
-from gpucost.whatif.fleet import GPUS_PER_NODE, Option, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
@@ -54,7 +54,7 @@ def whatif_burst(
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     result = answer(works, moving, currency=run.settings.currency, period=period_name, assumptions=(use,), findings=findings)
-    run.write(run.evaluate(result))
+    run.finish(result)
 
 
 def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> BurstWork:

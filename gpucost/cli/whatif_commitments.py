@@ -16,12 +16,16 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.curve import described_curve
-from gpucost.whatif.fleet import GPUS_PER_NODE, Price, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price
+from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
 if TYPE_CHECKING:
+    from gpucost.config.model import Config
     from gpucost.price.listing import ListedPrice
     from gpucost.price.onprem import Tco
+    from gpucost.store.connection import Store
+    from gpucost.whatif.fleet import Usage
 
 # Parts of the price that are paid on the first day; the others as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")
@@ -75,7 +79,7 @@ def whatif_buy(
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     assumptions = (use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts))
     result = answer(own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions)
-    run.write(run.evaluate(result))
+    run.finish(result)
     if inputs.not_given:
         note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}", quiet=run.quiet)
 
@@ -198,13 +202,12 @@ def _listed(rows: Sequence[ListedPrice]) -> _Listed:
 
 
 def stored_families(
-    run: WhatIfContext, considered: Considered = _ALL, given: GivenOffers = _NONE
-) -> tuple[tuple[Family, ...], Existing, str, tuple[Assumption, ...]]:
-    """What the store's usage asks of commitments: families with their offers, commitments there are, the period, assumptions."""
+    settings: Config, store: Store, usage: Usage, considered: Considered = _ALL, given: GivenOffers = _NONE
+) -> tuple[tuple[Family, ...], Existing, tuple[Assumption, ...]]:
+    """What the store's usage asks of commitments: families with their offers, commitments there are, assumptions."""
     from gpucost.whatif.reserve import families_of, read_commitments
 
-    usage = run.usage()
-    with run.store.read() as con:
+    with store.read() as con:
         existing = read_commitments(con, usage.period.start_ms, usage.period.end_ms)
     names, places = ({name.lower() for name in several} for several in (considered.instance_type, considered.region))
     fleet = usage.fleet.with_nodes(
@@ -215,7 +218,7 @@ def stored_families(
             else None
         )
     )
-    with list_prices(run.settings) as listed:
+    with list_prices(settings) as listed:
 
         def offers_of(provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
             return _listed(listed.some(instance_type, purchase_options=_PURCHASE_OPTIONS, provider=provider, region=region))[2:]
@@ -240,7 +243,7 @@ def stored_families(
         Assumption("hours of the period", hours, "h; not collected ones count as unused", "store"),
     )
     families = tuple(replace(family, uses=tuple(map(given.over, family.uses))) for family in families)
-    return families, existing, usage.period_name, assumptions
+    return families, existing, assumptions
 
 
 @whatif_command()
@@ -272,11 +275,13 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
         existing = Existing(is_bill_loaded=False)
         assumptions: tuple[Assumption, ...] = (Assumption("usage", period_name, "nodes by hour", "option"),)
     else:
-        families, existing, period_name, assumptions = stored_families(run, considered, given)
+        usage = run.usage()
+        period_name = usage.period_name
+        families, existing, assumptions = stored_families(run.settings, run.store, usage, considered, given)
     result = answer(
         families, existing, currency=run.settings.currency, period=period_name, considered=considered, assumptions=assumptions
     )
-    run.write(run.evaluate(result))
+    run.finish(result)
 
 
 def _described_family(

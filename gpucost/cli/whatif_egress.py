@@ -13,7 +13,7 @@ from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.egress import DescribedStarts, Transfer
-from gpucost.whatif.fleet import Option
+from gpucost.whatif.flags import Option
 
 
 class SameData(StrEnum):
@@ -68,6 +68,4 @@ def whatif_egress(
             )
         starts = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
     transfer, currency = replace(transfer, gb_per_start=gb_per_start), run.settings.currency
-    run.write(
-        run.evaluate(answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,)))
-    )
+    run.finish(answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,)))

@@ -42,19 +42,18 @@ def whatif_plan(
         from importlib.resources import files
 
         text = (files("gpucost.whatif") / "example-plan.toml").read_text(encoding="utf-8")
-        write_output(text, run.target)
+        run.write(text)
         return
 
     from dataclasses import replace
 
+    from gpucost.whatif.fleet import Scope
     from gpucost.whatif.plan import Context, answer, read_plan
 
     plan = read_plan(file)
     context = Context(run.settings.currency, {}, file=str(file))
     usages = {
-        group.name: run.usage(
-            replace(run.asked, team=group.teams, namespace=group.namespaces, workload=group.workloads, cluster=group.clusters)
-        )
+        group.name: run.usage(Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters))))
         for group in plan.groups
         if group.is_stored
     }
@@ -63,9 +62,9 @@ def whatif_plan(
         hours = (usage.period.end_ms - usage.period.start_ms) / MS_PER_HOUR
         fleets = {name: one.fleet for name, one in usages.items()}
         context = replace(context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24)
-    elif run.asked.period():
+    elif run.period_flags:
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
-    run.write(run.evaluate(answer(plan, context)))
+    run.finish(answer(plan, context))
 
 
 @whatif_command(without=(*SCOPE, "period", "save"))

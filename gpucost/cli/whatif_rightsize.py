@@ -61,4 +61,4 @@ def whatif_rightsize(
         options = RightsizeOptions(
             settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, (use,)
         )
-    run.write(run.evaluate(answer(options, fleet, measured, facts, measured_speeds, offers)))
+    run.finish(answer(options, fleet, measured, facts, measured_speeds, offers))

@@ -45,17 +45,16 @@ def whatif_schedule(
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if run.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
         options, fleet, then = described(nodes, rules, office, settings.currency)
-        run.write(run.evaluate(answer(options, fleet, then, {})))
+        run.finish(answer(options, fleet, then, {}))
         return
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
-    asked = run.asked
-    of_clusters = bool(asked.cluster) and not (asked.team or asked.namespace or asked.workload)
-    usage = run.usage(replace(asked, cluster=None) if of_clusters else asked)
+    of_clusters = bool(run.clusters) and not (run.teams or run.namespaces or run.workloads)
+    usage = run.usage(replace(run.scope, clusters=()) if of_clusters else run.scope)
     fleet, scope = usage.fleet, usage.scope_name
     if of_clusters:
-        scope = ", ".join(sorted(set(asked.cluster or ())))
-        fleet = fleet.in_clusters(asked.cluster or ())
+        scope = ", ".join(sorted(set(run.clusters)))
+        fleet = fleet.in_clusters(run.clusters)
         if not fleet.nodes:
             raise GpucostError(f"nothing in {usage.period} was used in {scope}", "gpucost report --by cluster lists them")
     if rules.shortest_idle_ms == 0 and office is None:
@@ -64,4 +63,4 @@ def whatif_schedule(
     at_least_ms = 0 if office else rules.shortest_idle_ms
     idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
     options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed)
-    run.write(run.evaluate(answer(options, fleet, played(options, fleet, idle), idle)))
+    run.finish(answer(options, fleet, played(options, fleet, idle), idle))

@@ -52,4 +52,4 @@ def whatif_share(
             Assumption("usage and prices", usage.period_name, "", "store"),
         )
         options = ShareOptions(sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, assumptions)
-    run.write(run.evaluate(answer(options, fleet, measured, facts)))
+    run.finish(answer(options, fleet, measured, facts))

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.output import note
-from gpucost.cli.whatif import Usage, WhatIfContext, store_or_empty, whatif_command
+from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.fleet import Option, hours_needed
+from gpucost.whatif.flags import Option, hours_needed
 from gpucost.whatif.spot.answer import Described
 from gpucost.whatif.spot.simulate import SimulationOptions, Target
 
 if TYPE_CHECKING:
     from gpucost.periods import Period
+    from gpucost.whatif.fleet import Usage
     from gpucost.whatif.spot.backtest import SpotReplay
     from gpucost.whatif.spot.interruptions import Rate
     from gpucost.whatif.spot.market import Market
@@ -42,7 +43,8 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
 
 def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
-    from gpucost.whatif.fleet import Price, node_price
+    from gpucost.whatif.flags import node_price
+    from gpucost.whatif.fleet import Price
     from gpucost.whatif.spot.answer import find_place, known_price
     from gpucost.whatif.spot.backtest import SpotReplay, job_starts
 
@@ -51,7 +53,7 @@ def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotR
         raise UsageError(
             f"{missing} is missing: which job should be replayed?", f"give {missing}, or no options of a fleet at all"
         )
-    period = run.period()[0] if run.asked.period() else None
+    period = run.period if run.period_flags else None
     with run.store.read() as con:
         place, gpus = find_place(con, fleet)
     # a replay ends with what was collected
@@ -150,7 +152,7 @@ def whatif_spot(
             raise UsageError("--backtest takes spot prices from the store's history", "leave out --spot-price")
         is_job = run.is_described(fleet, of_period=False)
         replay = job_replay(run, fleet, rate) if is_job else usage_replay(run, rate)
-        run.write(run.evaluate(backtest.answer(options, replay)))
+        run.finish(backtest.answer(options, replay))
         return
     if run.is_described(fleet, but=("spot_price",)):
         with store_or_empty(run.settings) as con:
@@ -158,7 +160,7 @@ def whatif_spot(
             question = answer.described(con, run.settings, options, fleet, rate)
     else:
         question = _from_store(run, rate, fleet)
-    run.write(run.evaluate(answer.answer(options, question)))
+    run.finish(answer.answer(options, question))
 
 
 def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> SimulationQuery:

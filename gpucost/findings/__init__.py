@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
@@ -93,8 +93,7 @@ class WhatIfQuery:
         return shlex.join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfResult:
+class WhatIfResult(NamedTuple):
     """What a what-if said, over the period."""
 
     question: WhatIfQuery
@@ -131,8 +130,7 @@ class Finding(Shape):
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """Waste that may become a finding, as it is without an answer: `saving` is what the waste cost, and nothing is ranked.
 
     Of `questions` the one that saves most counts; without any, what the waste cost is at stake.

@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import Costs, Fleet, options_in
+from gpucost.whatif.flags import options_in
+from gpucost.whatif.fleet import Costs, Fleet
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None

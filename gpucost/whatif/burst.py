@@ -6,24 +6,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.fleet import (
-    GPUS,
-    HOURS,
-    HOURS_PER_MONTH,
-    NODES,
-    PRICE_PER,
-    SPOT_PRICE,
-    Fleet,
-    Option,
-    Pod,
-    PricePer,
-    Scenario,
-)
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option, PricePer
+from gpucost.whatif.fleet import Fleet, Pod, Scenario
 
 _COLUMNS = ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it")
 _ROWS = 12
@@ -124,11 +114,11 @@ class Moving:
 class DescribedWork:
     """Work that options describe, and where it could run."""
 
-    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    gpus: Annotated[int | None, GPUS] = None
-    nodes: Annotated[int, NODES] = 1
-    hours: Annotated[float, HOURS] = HOURS_PER_MONTH
+    spot_price: flags.SpotPrice | None = None
+    price_per: flags.Per = PricePer.node
+    gpus: flags.Gpus | None = None
+    nodes: flags.Nodes = 1
+    hours: flags.Hours = HOURS_PER_MONTH
     instance_type: Annotated[str | None, Option("Instance the work runs on, for its spot price.", "TYPE")] = None
     region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
     gpu_model: Annotated[str | None, Option("GPU that other places must have; else the instance's.", "NAME")] = None
@@ -136,8 +126,7 @@ class DescribedWork:
     given: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Elsewhere:
+class _Elsewhere(NamedTuple):
     """The work in a place: what it costs there, all counted, and on its nodes alone; and the verdict."""
 
     place: BurstPlace

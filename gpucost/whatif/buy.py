@@ -6,38 +6,21 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, kept, positions
-from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    CURVE,
-    DAYS_COUNTED,
-    HOURS,
-    HOURS_PER_MONTH,
-    NODES,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-)
+from gpucost.whatif.curve import Curve, DescribedCurve, counted
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9
 _COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(NamedTuple):
     """An own node. `price` per node-hour is its whole cost over its life; `running_price` is what of it is paid as it runs.
 
     The rest is `capex`, paid on the first day, less `residual`, got back after `years`.
@@ -53,19 +36,11 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedCloud:
-    """The cloud's nodes that options describe, and the own ones to buy."""
+class DescribedCloud(DescribedCurve):
+    """The cloud's nodes that options describe."""
 
-    nodes: Annotated[int | None, NODES] = None
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
-    curve: Annotated[Path | None, CURVE] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
     instance_type: Annotated[str | None, Option("Cloud instance, for its list price.", "TYPE")] = None
     region: Annotated[str | None, Option("Where that list price holds.", "NAME")] = None
-    given: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +54,7 @@ class Purchase:
     given: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+class _Split(NamedTuple):
     """`nodes` own ones for the base, the cloud for the rest: by whole cost, and by cash as it is paid."""
 
     nodes: int

@@ -125,9 +125,9 @@ class CostBlock:
     gpus: float = 1.0
 
 
-def kept(price: Decimal) -> Decimal:
+def kept(price: Decimal | float) -> Decimal:
     """A price as the store keeps it: at most 9 decimals."""
-    return price.quantize(_KEPT)
+    return Decimal(str(price)).quantize(_KEPT)
 
 
 def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import DAYS, HOURS_PER_MONTH, hours_needed
-
-if TYPE_CHECKING:
-    from gpucost.whatif.buy import DescribedCloud
-    from gpucost.whatif.reserve import DescribedUse
+from gpucost.whatif import flags
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, hours_needed
 
 # A node whose use comes this close to the break-even pays as much either way.
 _TIE = 1e-9
@@ -149,7 +145,21 @@ def read_curve(path: Path) -> Curve:
     return Curve.hourly(levels)
 
 
-def described_curve(use: DescribedUse | DescribedCloud) -> tuple[Curve, str]:
+@dataclass(frozen=True, slots=True)
+class DescribedCurve:
+    """Nodes on demand that options describe."""
+
+    curve: flags.CurveFile | None = None
+    nodes: flags.Nodes | None = None
+    hours: flags.Hours | None = None
+    active_hours_per_day: flags.ActiveHours | None = None
+    days: flags.Days | None = None
+    on_demand_price: flags.OnDemandPrice | None = None
+    price_per: flags.Per = flags.PricePer.node
+    given: Collection[str] = ()
+
+
+def described_curve(use: DescribedCurve) -> tuple[Curve, str]:
     """The curve that options describe, and its name: a file's, else --nodes for --hours of a month or some hours of each day.
 
     Raises UsageError where several ways are mixed.

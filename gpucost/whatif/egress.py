@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import Period
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.fleet import DAYS, DAYS_COUNTED, HOURS_PER_MONTH, NODES, Fleet, Option, Scenario
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option
+from gpucost.whatif.fleet import Fleet, Scenario
 
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
 _GUESS = "default: a guess"
@@ -23,8 +25,7 @@ _BITS = 8
 Costs = Mapping[str, tuple[Decimal, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Downloads:
+class Downloads(NamedTuple):
     """Starts of pods in the period, each of which downloads the same data; they hold `gpus` each as they do."""
 
     name: str
@@ -78,8 +79,8 @@ class DescribedStarts:
     """Starts that options describe, all of the same data."""
 
     starts_per_day: Annotated[float | None, Option("Pod starts per day, of all nodes together.", above=True)] = None
-    nodes: Annotated[int | None, NODES] = None
-    days: Annotated[int, DAYS_COUNTED] = DAYS
+    nodes: flags.Nodes | None = None
+    days: flags.Days = DAYS
     given: Collection[str] = ()
 
     @property

@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
 
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Activity
     from gpucost.periods import Period
-
-HOURS_PER_MONTH = 730
-HOURS_PER_YEAR = 8760
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +60,17 @@ class Node:
     def hours(self) -> float:
         """Node-hours."""
         return self.length_ms / MS_PER_HOUR
+
+    @property
+    def steps(self) -> list[tuple[Price, int, int]]:
+        """Its prices, and the parts [from, to) of its life in which they hold; the first from its beginning."""
+        starts = [max(price.from_ms or 0, self.from_ms) if index else self.from_ms for index, price in enumerate(self.prices)]
+        return list(zip(self.prices, starts, [*starts[1:], self.to_ms], strict=True))
+
+    @property
+    def mean_price(self) -> float:
+        """Of a node-hour, weighted by time."""
+        return sum(float(price.per_node_hour) * (end - start) for price, start, end in self.steps) / self.length_ms
 
     def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
         """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
@@ -219,84 +225,6 @@ def uniform(
     return Fleet(every, pods)
 
 
-GPUS_PER_NODE = 8
-DAYS = 30
-
-
-class PricePer(StrEnum):
-    """What a price given as an option is the price of."""
-
-    node = "node"
-    gpu = "gpu"
-
-
-def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
-    """The price of a node with `gpus` GPUs, of a price per node or per GPU."""
-    return price * Decimal(str(gpus)) if per is PricePer.gpu else price
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
-
-    A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
-    the default. `source` is where the default comes from.
-    """
-
-    help: str
-    metavar: str | None = None
-    least: int = 0
-    most: int | None = None
-    above: bool = False
-    flag: str = ""
-    is_shown: bool = False
-    says: str = ""
-    unit: str = ""
-    source: str = "default"
-
-
-def options_in(kind: type) -> dict[str, Option]:
-    """The fields of a class that are options, by name, in order."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: how for name, hint in hints.items() for how in getattr(hint, "__metadata__", ()) if isinstance(how, Option)}
-
-
-# Options that several what-ifs have; what is longer, more or dearer is a slip of the keyboard.
-_TEN_YEARS = 3660
-DEAREST = 10_000_000
-ON_DEMAND_PRICE = Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)
-SPOT_PRICE = Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)
-PRICE_PER = Option("What the prices given here are per: a node or a GPU.", is_shown=True)
-NODES = Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
-_GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
-GPUS = Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")
-_HOURS = "Hours that each node is needed. Default: 730, a month."
-HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
-ACTIVE_HOURS_PER_DAY = Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
-CURVE = Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")
-DAYS_COUNTED = Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")
-
-
-def days_counted(days: int | None, active_hours_per_day: float | None) -> int:
-    """The days that counts per day run. Raises UsageError where --days is given and nothing counts per day."""
-    if days is not None and active_hours_per_day is None:
-        raise UsageError(
-            "--days counts the days of --active-hours-per-day, which is not given",
-            "add --active-hours-per-day 10, or say --hours instead of --days",
-        )
-    return days or DAYS
-
-
-def hours_needed(hours: float | None, active_hours_per_day: float | None, days: int | None) -> float | None:
-    """How long each node is needed: --hours, or some hours of each day; None where neither is given. Raises UsageError."""
-    counted = days_counted(days, active_hours_per_day)
-    if active_hours_per_day is None:
-        return hours
-    if hours is not None:
-        raise UsageError("--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them")
-    return active_hours_per_day * counted
-
-
 Span = tuple[int, int]
 PodKey = tuple[str, str]  # cluster, uid
 
@@ -380,6 +308,19 @@ class Scope:
     def __str__(self) -> str:
         named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
         return ", ".join(named) or "the whole fleet"
+
+
+class Usage(NamedTuple):
+    """Usage from the store: the fleet, its period and that period's name, and whose it is.
+
+    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).
+    """
+
+    fleet: Fleet
+    period: Period
+    period_name: str
+    scope_name: str
+    is_narrowed: bool
 
 
 def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:

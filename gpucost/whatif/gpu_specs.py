@@ -6,7 +6,7 @@ import csv
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost import catalog
 from gpucost.errors import UsageError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """A MIG profile: the slices it takes of its GPU's."""
 
     name: str
@@ -28,8 +27,7 @@ class Profile:
     max_per_gpu: int
 
 
-@dataclass(frozen=True, slots=True)
-class GpuModel:
+class GpuModel(NamedTuple):
     """A GPU model; None where the catalog does not know. `mig_slices` is 0 where it cannot be cut. `as_of` dates the facts."""
 
     name: str

@@ -18,7 +18,8 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
-from gpucost.whatif.fleet import HOURS_PER_MONTH, Fleet, Node, Pod, Price, Scenario
+from gpucost.whatif.flags import HOURS_PER_MONTH
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.share import PackedPod, pack, slots
 from gpucost.whatif.spot.simulate import Work, exact
 

@@ -9,33 +9,17 @@ from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import partial, reduce
 from operator import add
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.cost import CostBlock, kept, positions
-from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    CURVE,
-    DAYS_COUNTED,
-    GPUS,
-    HOURS,
-    HOURS_PER_MONTH,
-    HOURS_PER_YEAR,
-    NODES,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Node,
-    Option,
-    Price,
-    PricePer,
-    Scenario,
-)
+from gpucost.whatif.curve import Curve, DescribedCurve, counted
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option
+from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -185,18 +169,10 @@ def parse_terms(text: str, option: str) -> Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedUse:
+class DescribedUse(DescribedCurve):
     """Nodes on demand that options describe."""
 
-    curve: Annotated[Path | None, CURVE] = None
-    nodes: Annotated[int | None, NODES] = None
-    gpus: Annotated[int | None, GPUS] = None
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    given: Collection[str] = ()
+    gpus: flags.Gpus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +303,10 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
     """What the nodes cost per hour on the mean, leaving out what a bill says: that may hold commitments. None: nothing priced."""
     time, amount, sources, days = 0, Decimal(0), set(), set()
     for node in nodes:
-        starts = [node.from_ms if price.from_ms is None else max(node.from_ms, price.from_ms) for price in node.prices]
-        for price, start, end in zip(node.prices, starts, [*starts[1:], node.to_ms], strict=True):
-            if price.source not in ("bill", "none") and start < min(end, node.to_ms):
-                time += min(end, node.to_ms) - start
-                amount += (min(end, node.to_ms) - start) * price.per_node_hour
+        for price, start, end in node.steps:
+            if price.source not in ("bill", "none") and start < end:
+                time += end - start
+                amount += (end - start) * price.per_node_hour
                 sources.add(price.source)
                 days.add(price.as_of or "")
     if not amount:
@@ -404,7 +379,7 @@ class Choice:
     @classmethod
     def best(cls, family: Family, terms: Terms) -> Choice:
         """Of terms that the family has."""
-        sold, left_out = ([use for use in family.uses if (terms in use.offers) is wanted] for wanted in (True, False))
+        sold, left_out = ([use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False))
         if terms.kind in FLEXIBLE:
             smallest = family.smallest
             weights = (float(use.on_demand.per_node_hour / smallest.on_demand.per_node_hour) for use in family.uses)
@@ -461,10 +436,13 @@ class Choice:
 
 FALLS = (10, 25, 50)
 
-_COLUMNS = (
-    "family", "commitment", "instances", "cost", "saving", "saving %", "coverage %", "utilization %",
-    "break-even utilization %", "upfront", "payback months",
-)  # fmt: skip
+# columns of the table, and the keys of a record that they show; "": the terms
+_COLUMNS = {
+    "family": "family", "commitment": "", "instances": "instances", "cost": "cost", "saving": "saving",
+    "saving %": "saving_percent", "coverage %": "coverage_percent", "utilization %": "utilization_percent",
+    "break-even utilization %": "break_even_utilization_percent", "upfront": "upfront_payment",
+    "payback months": "payback_months",
+}  # fmt: skip
 _FIGURES = ("instances", "coverage_percent", "utilization_percent", "break_even_utilization_percent", "payback_months")
 
 
@@ -528,7 +506,12 @@ def answer(
         ),
         findings=tuple(_findings(families, choices, chosen, existing)),
         tables=(
-            Rows("commitments", _COLUMNS, tuple(_line(choice, records[choice.name]) for choice in choices), _best_note(chosen)),
+            Rows(
+                "commitments",
+                tuple(_COLUMNS),
+                tuple(_line(choice, records[choice.name]) for choice in choices),
+                _best_note(chosen),
+            ),
             *([_falls(regret)] if regret else []),
         ),
     )
@@ -572,11 +555,7 @@ def _record(choice: Choice, today: Decimal, cost: Decimal) -> dict[str, Value]:
 
 
 def _line(choice: Choice, record: dict[str, Value]) -> tuple[Value, ...]:
-    keys = (
-        "family", "", "instances", "cost", "saving", "saving_percent", "coverage_percent", "utilization_percent",
-        "break_even_utilization_percent", "upfront_payment", "payback_months",
-    )  # fmt: skip
-    return tuple(_short(record[key]) if key else str(choice.terms) for key in keys)
+    return tuple(_short(record[key]) if key else str(choice.terms) for key in _COLUMNS.values())
 
 
 def _short(value: Value) -> Value:
@@ -595,29 +574,28 @@ def _best_note(chosen: dict[str, Choice]) -> str:
 
 def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
     """For each family and fall of usage: what is paid with the commitment held, and with what would have been best then."""
+    falls = [(choice, fall, f"{choice.family} -{fall}") for choice in chosen for fall in FALLS]
     groups: dict[str, list[CostBlock]] = {}
-    for choice in chosen:
-        for fall in FALLS:
-            usage, name = 1 - fall / 100, f"{choice.family} -{fall}"
-            groups[f"{name} held"] = choice.blocks(usage)
-            groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
-            groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
+    for choice, fall, name in falls:
+        usage = 1 - fall / 100
+        groups[f"{name} held"] = choice.blocks(usage)
+        groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
+        groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
     costs = yield from positions(currency, groups)
     rows: list[dict[str, Value]] = []
-    for choice in chosen:
-        for fall in FALLS:
-            held, best, alone = (costs[f"{choice.family} -{fall} {what}"].cost for what in ("held", "best", "on demand"))
-            rows.append(
-                {
-                    "family": str(choice.family),
-                    "usage_falls_percent": fall,
-                    "cost": round(held, 6),
-                    "on_demand_cost": round(alone, 6),
-                    "still_saves": round(alone - held, 6),
-                    "best_cost": round(best, 6),
-                    "regret": round(max(Decimal(0), held - best), 6),
-                }
-            )
+    for choice, fall, name in falls:
+        held, best, alone = (costs[f"{name} {what}"].cost for what in ("held", "best", "on demand"))
+        rows.append(
+            {
+                "family": str(choice.family),
+                "usage_falls_percent": fall,
+                "cost": round(held, 6),
+                "on_demand_cost": round(alone, 6),
+                "still_saves": round(alone - held, 6),
+                "best_cost": round(best, 6),
+                "regret": round(max(Decimal(0), held - best), 6),
+            }
+        )
     return rows
 
 

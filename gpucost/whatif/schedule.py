@@ -8,39 +8,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    DAYS,
-    DAYS_COUNTED,
-    GPUS,
-    GPUS_PER_NODE,
-    HOURS,
-    HOURS_PER_MONTH,
-    NODES,
-    NOTEBOOKS,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    SPOT_PRICE,
-    Fleet,
-    Idle,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-    Span,
-    days_counted,
-    is_batch,
-    is_notebook,
-    node_price,
-    uniform,
-)
+from gpucost.whatif.flags import DAYS, GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, days_counted, node_price
+from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Price, Scenario, Span, is_batch, is_notebook, uniform
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -223,8 +198,7 @@ PAID_ANYWAY = ("reserved", "capacity_block")
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """How long somebody who needed a GPU had to wait for it."""
 
     pod: Pod
@@ -232,8 +206,7 @@ class Wait:
     hours: float
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(NamedTuple):
     """The fleet as the schedule leaves it, the waits that it causes, in order of time, and what pods hold of their time."""
 
     fleet: Fleet
@@ -322,14 +295,14 @@ def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> i
 class DescribedNodes:
     """Nodes that options describe, equal and always on, and when they are needed."""
 
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    nodes: Annotated[int, NODES] = 1
-    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
+    on_demand_price: flags.OnDemandPrice | None = None
+    spot_price: flags.SpotPrice | None = None
+    price_per: flags.Per = PricePer.node
+    nodes: flags.Nodes = 1
+    gpus: flags.Gpus = GPUS_PER_NODE
+    hours: flags.Hours | None = None
+    active_hours_per_day: flags.ActiveHours | None = None
+    days: flags.Days | None = None
     given: Collection[str] = ()
 
 

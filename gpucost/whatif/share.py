@@ -11,25 +11,10 @@ from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.fleet import (
-    GPUS,
-    GPUS_PER_NODE,
-    HOURS,
-    HOURS_PER_MONTH,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Level,
-    Levels,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-    node_price,
-)
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -266,10 +251,10 @@ class DescribedPods:
         float | None, Option("Memory that each pod fills of a GPU.", above=True, says="memory of a pod", unit="MiB")
     ] = None
     gpu_model: Annotated[str | None, Option("The GPUs, in any spelling: their memory and MIG profiles.", "NAME")] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
-    hours: Annotated[float, HOURS] = HOURS_PER_MONTH
+    on_demand_price: flags.OnDemandPrice | None = None
+    price_per: flags.Per = PricePer.node
+    gpus: flags.Gpus = GPUS_PER_NODE
+    hours: flags.Hours = HOURS_PER_MONTH
     given: Collection[str] = ()
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +23,7 @@ from gpucost.cli import waste
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.demo.build import build
+from gpucost.errors import GpucostError
 from gpucost.findings import Candidate, Claim, Finding, Findings, WhatIfQuery, WhatIfResult, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
@@ -28,12 +32,18 @@ from gpucost.render.view import Page
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
+from gpucost.store.usage import read_idle
 from gpucost.whatif.cost import costs_of, evaluate
-from gpucost.whatif.fleet import Fleet, Scope, read_fleet
+from gpucost.whatif.fleet import Fleet, Scope, Usage, read_fleet
 from tests.asked_once import ask_findings_once
+from tests.unit.whatif_costs import ask
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
+WEEK = "--from 2026-02-09 --to 2026-02-16"
+MINUTE = 60_000
 Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +59,7 @@ def _asked_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def found(demo: Config) -> Findings:
+def findings(demo: Config) -> Findings:
     return waste.read_findings(demo, Store(demo.store), MONTH)
 
 
@@ -61,19 +71,19 @@ def run(demo: Config) -> Run:
     return invoke
 
 
-def _said(run: Run, command: str) -> Any:
+def _answer(run: Run, command: str) -> Any:
     result = run(*shlex.split(command)[1:], "--format", "json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
-def test_the_demo_has_every_kind_that_its_waste_can_show(found: Findings) -> None:
-    assert {one.kind for one in found.findings} >= {
+def test_the_demo_has_every_kind_that_its_waste_can_show(findings: Findings) -> None:
+    assert {one.kind for one in findings.findings} >= {
         "idle_notebook", "idle_workload", "over_requested", "over_provisioned", "off_peak", "on_demand_training", "empty_nodes",
         "data_stall", "lost_work",
     }  # fmt: skip
-    assert [one.rank for one in found.findings] == list(range(1, len(found.findings) + 1))
-    amounts = [one.saving_per_month for one in found.findings]
+    assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
+    amounts = [one.saving_per_month for one in findings.findings]
     assert amounts == sorted(amounts, reverse=True)
     assert min(amounts) >= 50
 
@@ -86,22 +96,22 @@ def test_the_demo_has_every_kind_of_waste(demo: Config) -> None:
 
 
 @pytest.mark.slow
-def test_each_kind_of_command_shows_the_saving(found: Findings, run: Run) -> None:
-    kinds = {one.kind: one for one in found.findings if one.command}
+def test_each_kind_of_command_shows_the_saving(findings: Findings, run: Run) -> None:
+    kinds = {one.kind: one for one in findings.findings if one.command}
     assert len(kinds) >= 7
     for one in kinds.values():
         assert one.command
-        answer = _said(run, one.command)
+        answer = _answer(run, one.command)
         assert answer["saving"] == pytest.approx(float(one.saving), abs=1e-5), one.command
         assert answer["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
 
 
-def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, found: Findings) -> None:
+def test_no_workload_is_saved_twice_and_no_more_than_it_cost(demo: Config, findings: Findings) -> None:
     """What findings save of held GPUs is at most what the workloads of their commands cost, each workload in one command."""
     fleet = _used(demo, Scope())
     names = {(pod.namespace, pod.workload) for pod in fleet.pods}
     seen: set[tuple[str, str]] = set()
-    for one in found.findings:
+    for one in findings.findings:
         if one.command and one.namespace:
             words = shlex.split(one.command)
             globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
@@ -122,13 +132,14 @@ def _fits(name: str, glob: str) -> bool:
     return name == glob or (glob.endswith("*") and name.startswith(glob[:-1]))
 
 
+@pytest.mark.slow
 def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) -> None:
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
-    found = savings.findings(demo, Store(demo.store), week)
-    one = next(one for one in found.findings if one.kind == "idle_notebook")
+    findings = savings.findings(demo, Store(demo.store), week)
+    one = next(one for one in findings.findings if one.kind == "idle_notebook")
     assert one.command
     assert "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z" in one.command
-    assert _said(run, one.command)["saving"] == pytest.approx(float(one.saving), abs=1e-5)
+    assert _answer(run, one.command)["saving"] == pytest.approx(float(one.saving), abs=1e-5)
     assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 168)
 
 
@@ -153,29 +164,31 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
-    (answer,) = evaluate(partial(costs_of, demo), [waste._commit(demo, MONTH, question)])
-    assert answer.saving > 0
-    said = _said(run, question.words(("--month", "2026-02")))
-    assert said["saving"] == pytest.approx(float(answer.saving), abs=1e-5)
+    fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
+    scenario = waste._commit(demo, Store(demo.store), Usage(fleet, MONTH, "", "", is_narrowed=True))
+    (result,) = evaluate(partial(costs_of, demo), [scenario])
+    assert result.saving > 0
+    answer = _answer(run, question.words(("--month", "2026-02")))
+    assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
 
 
-def test_the_command(run: Run, found: Findings) -> None:
+def test_the_command(run: Run, findings: Findings) -> None:
     whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
     assert whole["schema"] == "gpucost.findings/1"
-    research = [one for one in found.findings if one.team == "research"]
+    research = [one for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in whole["findings"]] == [one.command for one in research[:2]]
     assert run("findings", "--minimum", "-1").exit_code == 2
 
 
-def test_every_format_tells_the_same(found: Findings) -> None:
-    listed = Page(title="Findings", currency="USD", sections=(waste.finding_items(found.findings[:3]),))
+def test_every_format_tells_the_same(findings: Findings) -> None:
+    listed = Page(title="Findings", currency="USD", sections=(waste.finding_items(findings.findings[:3]),))
     text, page = terminal.render(listed, 100, color=False), markdown.render(listed)
-    for one in found.findings[:3]:
+    for one in findings.findings[:3]:
         assert f"${one.saving_per_month:,.2f}" in text
         assert f"${one.saving_per_month:,.2f}" in page
         assert (one.command or "") in text
-    assert table(found.findings)[0] == columns_of(Finding)
-    nothing = replace(found, findings=())
+    assert table(findings.findings)[0] == columns_of(Finding)
+    nothing = replace(findings, findings=())
     assert "Nothing would save $50.00 a month or more" in waste.headline(nothing, "USD")
 
 
@@ -183,26 +196,10 @@ def _candidate(
     kind: str, *claims: Claim, waste: int = 100, questions: tuple[WhatIfQuery, ...] = (), subject: str = "s"
 ) -> Candidate:
     finding = Finding(
-        rank=0,
-        kind=kind,
-        title="",
-        cluster="c",
-        namespace="n",
-        team="t",
-        subject=subject,
-        evidence="",
-        start=MONTH.start,
-        end=MONTH.end,
-        gpu_hours=1.0,
-        waste_gpu_hours=1.0,
-        utilization=None,
-        cost=Decimal(1000),
-        saving=Decimal(waste),
-        saving_per_month=Decimal(0),
-        is_bound=True,
-        command=None,
-        advice="",
-    )
+        rank=0, kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", start=MONTH.start,
+        end=MONTH.end, gpu_hours=1.0, waste_gpu_hours=1.0, utilization=None, cost=Decimal(1000), saving=Decimal(waste),
+        saving_per_month=Decimal(0), is_bound=True, command=None, advice="",
+    )  # fmt: skip
     return Candidate(finding, frozenset(claims), questions)
 
 
@@ -227,7 +224,7 @@ def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -
 
 def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts() -> None:
     share, size = WhatIfQuery("share"), WhatIfQuery("rightsize")
-    found = _ranked(
+    findings = _ranked(
         [
             _candidate("data_stall", ("c", "n", "a", "data_stall")),
             _candidate("lost_work", ("c", "n", "a", "failed_restarted")),
@@ -236,25 +233,28 @@ def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts
         ],
         {share: 70, size: 300},
     )
-    assert [(one.kind, int(one.saving)) for one in found.findings] == [
+    assert [(one.kind, int(one.saving)) for one in findings.findings] == [
         ("over_provisioned", 300),
         ("data_stall", 100),
         ("lost_work", 100),
     ]
-    assert found.findings[0].command == "gpucost whatif rightsize --month 2026-02"
-    assert found.saving_per_month == 300
+    assert findings.findings[0].command == "gpucost whatif rightsize --month 2026-02"
+    assert findings.saving_per_month == 300
 
 
 def test_half_a_month_of_saving_counts_twice() -> None:
     ask = WhatIfQuery("schedule")
     answers = {ask: WhatIfResult(ask, Decimal(1), Decimal(30))}
     one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
-    found = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
-    assert [(int(f.saving), int(f.saving_per_month)) for f in found.findings] == [(30, 60)]
+    findings = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
+    assert [(int(f.saving), int(f.saving_per_month)) for f in findings.findings] == [(30, 60)]
 
 
 def test_words_are_safe_for_a_shell() -> None:
     question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
+    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
+    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
     words = question.words(("--month", "2026-02"))
     assert shlex.split(words) == [
         "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
@@ -288,13 +288,149 @@ def test_hours_that_a_service_is_needed(active: Callable[[datetime], bool], expe
     assert open_hours(_hours(active, tz), tz) == expected
 
 
-def test_waste_lists_the_dearest(run: Run, found: Findings) -> None:
+def test_waste_lists_the_dearest(run: Run, findings: Findings) -> None:
     text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
     assert "What to do about it" in text
-    assert f"${found.findings[0].saving_per_month:,.2f}" in text
+    assert f"${findings.findings[0].saving_per_month:,.2f}" in text
 
 
 def test_a_period_without_data_is_no_good_news(run: Run) -> None:
     result = run("findings", "--month", "2020-01")
     assert result.exit_code == 1
     assert "nothing held GPUs in 2020-01-01" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def ask_week(demo: Config) -> Callable[[str], Any]:
+    """The answer to a what-if about a week, which no test may change: it is asked once."""
+
+    @cache
+    def answer(words: str) -> Any:
+        command, _, options = words.partition(" ")
+        return ask(command, f"{options} --config {demo.path} {WEEK}")
+
+    return answer
+
+
+def _plain_idle(samples: list[tuple[int, float]], end: int) -> list[tuple[int, int]]:
+    """Stretches in which the samples say idle: each until the next, or for one interval where the next is far."""
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(samples))
+    interval = gaps[(len(gaps) - 1) // 2]
+    spans: list[tuple[int, int]] = []
+    for (moment, value), following in zip(samples, [*(at for at, _ in samples[1:]), None], strict=True):
+        near = following is not None and following - moment <= 2.5 * interval
+        until = min(end, following if near and following is not None else moment + interval)
+        if value < 5 and spans and spans[-1][1] == moment:
+            spans[-1] = (spans[-1][0], until)
+        elif value < 5:
+            spans.append((moment, until))
+    return spans
+
+
+def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
+    """Of every pod of the demo with one whole GPU: sample by sample, in Python."""
+    pipeline.attribute(demo, Store(demo.store))
+    with Store(demo.store).read() as con:
+        rows = read_idle(con, demo.activity, MONTH, 30 * MINUTE)
+        held = con.execute(
+            "SELECT uid, namespace, pod, held_from_ms, held_to_ms FROM allocations"
+            " WHERE gpus = 1 AND resource = 'nvidia_com_gpu' AND held_to_ms > $1",
+            [MONTH.start_ms],
+        ).fetchall()
+        series: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+        for namespace, name, hour, offset, step, offsets, values in con.execute(
+            "SELECT coalesce(s.labels['exported_namespace'], s.labels['namespace']),"
+            " coalesce(s.labels['exported_pod'], s.labels['pod']),"
+            " b.hour, b.first_offset_ms, b.step_ms, b.offsets_ms, b.vals"
+            " FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.metric = 'DCGM_FI_DEV_GPU_UTIL'"
+        ).fetchall():
+            at = offsets or [offset + index * (step or 0) for index in range(len(values))]
+            series[namespace, name] += [(hour * 3_600_000 + moment, value) for moment, value in zip(at, values, strict=True)]
+    idle = {(row["uid"], row["from_ms"], row["to_ms"]) for row in rows}
+    checked = 0
+    for uid, namespace, name, begin, ended in held:
+        end = min(ended, MONTH.end_ms)
+        samples = sorted(s for s in series[namespace, name] if begin <= s[0] < end)
+        if len(samples) >= 3:
+            spans = {(uid, *span) for span in _plain_idle(samples, end) if span[1] - span[0] >= 30 * MINUTE}
+            assert {row for row in idle if row[0] == uid} == spans
+            checked += len(spans)
+    assert checked > 100
+
+
+def test_schedule_on_the_store(demo: Config, ask_week: Callable[[str], Any]) -> None:
+    short, long = ask_week("schedule --idle-minutes 30"), ask_week("schedule --idle-minutes 120")
+    assert short["today"] == long["today"]
+    assert 0 < long["saving"] < short["saving"] < short["today"]["cost"]
+    assert short["waits"] > long["waits"] > 0
+    # by default notebooks alone are released; a cluster's nodes are whole
+    default, cluster = ask_week("schedule"), ask_week("schedule --cluster demo")
+    released = {row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0}
+    assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
+    assert all(name.startswith("StatefulSet/jupyter-") for name in released)
+    assert (default["today"], default["saving"]) == (cluster["today"], cluster["saving"])
+    # a team's is its own cost
+    with Store(demo.store).read() as con:
+        cost = con.execute(
+            "SELECT sum(cost) FROM cost_hourly WHERE team = 'research' AND from_ms >= epoch_ms(TIMESTAMP '2026-02-09')"
+            " AND to_ms <= epoch_ms(TIMESTAMP '2026-02-16')"
+        ).fetchall()[0][0]
+    assert ask_week("schedule --team research")["today"]["cost"] == pytest.approx(float(cost), abs=1e-4)
+    assert ask_week("schedule --team research --office-hours 08:00-18:00")["busy_gpu_hours_outside_office_hours"] > 0
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("share", "--pods 4 --utilization-percent 15"), ("schedule", "--on-demand-price 3 --active-hours-per-day 5")],
+)
+def test_fleets_of_the_store_and_of_options_have_one_answer(
+    ask_week: Callable[[str], Any], tmp_path: Path, command: str, options: str
+) -> None:
+    assert list(ask(command, f"{options} --store {tmp_path}/none")) == list(ask_week(command))
+
+
+@pytest.mark.parametrize("method", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("time-slicing", "mps")), "mig"])
+def test_share_on_the_store(ask_week: Callable[[str], Any], method: str) -> None:
+    answer = ask_week(f"share --method {method} --headroom-percent 0 --across-teams")
+    assert answer["memory_measured"] is False
+    assert any("DCGM_FI_DEV_FB_USED" in finding for finding in answer["findings"])
+    assert answer["scenario"]["cost"] <= answer["today"]["cost"]
+
+
+def test_rightsize_on_the_store(ask_week: Callable[[str], Any]) -> None:
+    answer = ask_week("rightsize --team research")
+    assert ask_week("rightsize --team research --same-model")["saving"] < answer["saving"] < answer["today"]["cost"]
+
+
+def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        '[[groups]]\nname = "r"\nteams = ["research"]\n[[steps]]\nchange = "spot"\ngroups = ["r"]\nprice_per_gpu_hour = 1.0\n'
+    )
+    answer = ask_week(f"plan {file}")
+    assert answer["today"]["cost"] == pytest.approx(ask_week("schedule --team research")["today"]["cost"], abs=1e-3)
+    assert answer["scenario"]["cost"] == pytest.approx(answer["scenario"]["gpu_hours"])
+
+
+@pytest.mark.parametrize("command", ["schedule", "share", "rightsize"])
+def test_an_empty_period_is_told(run: Run, command: str) -> None:
+    for words, name in (("--month 2020-01", "2020-01"), ("--month 2026-02 --team nobody", "nobody")):
+        result = run("whatif", command, *words.split())
+        assert result.exit_code == 1 and name in result.output
+
+
+def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it(demo: Config) -> None:
+    names = ("StatefulSet/jupyter-alice", "jupyter-alice", "jupyter-al*")
+    fleets = [_used(demo, Scope(workloads=(name,))) for name in names]
+    assert fleets[0].pods and fleets[0].pods == fleets[1].pods == fleets[2].pods
+    for scope, message, fix in (
+        (Scope(workloads=("jupyter-alic",)), "no workload 'jupyter-alic' held GPUs", "StatefulSet/jupyter-alice"),
+        (Scope(workloads=names[:1], teams=("nobody",)), "no team 'nobody' held GPUs", ""),
+    ):
+        with pytest.raises(GpucostError, match=message) as error:
+            _used(demo, scope)
+        assert fix in (error.value.fix or "")
+    later = Period(MONTH.start + timedelta(days=400), MONTH.end + timedelta(days=400))
+    with Store(demo.store).read() as con, pytest.raises(GpucostError, match="nothing held GPUs in") as error:
+        read_fleet(con, later, Scope())
+    assert error.value.fix == "gpucost report shows the newest month with data"

@@ -30,13 +30,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("head", "command", "shown", "tail"),
     [pytest.param(*block, marks=[] if not at else [pytest.mark.slow], id=block[1]) for at, block in enumerate(BLOCKS)],
 )
+@pytest.mark.usefixtures("nowhere")
 def test_shown_output_is_the_programs(
-    demo: Path, monkeypatch: pytest.MonkeyPatch, head: str, command: str, shown: str, tail: str
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, head: str, command: str, shown: str, tail: str
 ) -> None:
-    """UPDATE_GOLDEN=1 writes what the program prints into the page instead."""
-    monkeypatch.chdir(demo.parent)
+    """The first needs no store. UPDATE_GOLDEN=1 writes what the program prints into the page instead."""
     monkeypatch.setenv("COLUMNS", "120")
-    result = CliRunner().invoke(app, [*shlex.split(command), "--config", str(demo)])
+    where = [] if command == BLOCKS[0][1] else ["--config", str(request.getfixturevalue("demo"))]
+    result = CliRunner().invoke(app, [*shlex.split(command), *where])
     assert result.exit_code == 0, result.output
     if os.environ.get("UPDATE_GOLDEN"):
         PAGE.write_text(PAGE.read_text().replace(head + shown + tail, head + result.stdout + tail))

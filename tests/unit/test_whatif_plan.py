@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,9 +14,10 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.plan import Context, Group, Plan, Rightsize, Schedule, Share, Spot, Step, answer, read_plan
-from tests.unit.whatif_costs import answered
+from tests.unit.whatif_costs import answered, ask, assert_refused
 
 pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
@@ -35,33 +34,27 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_the_example_to_the_cent(example: Path) -> None:
-    result = CliRunner().invoke(app, ["whatif", "plan", str(example), "--format", "json"])
-    assert result.exit_code == 0, result.output
-    told: dict[str, Any] = json.loads(result.stdout)
-    assert (told["today"]["cost"], told["scenario"]["cost"]) == (156_750.00, 29_651.25)
-    assert round(told["saving_percent"], 1) == 81.1
-    lines = told["tables"]["Before and after"]
-    assert [(line["category"], line["before"], line["after"]) for line in lines] == [
+    answer = ask("plan", str(example))
+    assert round(answer["saving_percent"], 1) == 81.1
+    assert [(line["category"], line["before"], line["after"]) for line in answer["tables"]["Before and after"]] == [
         ("inference", 87_600, 21_900),
         ("training", 14_400, 5_616),
         ("notebooks", 54_750, 2_135.25),
-        ("total", 156_750, 29_651.25),
+        ("total", answer["today"]["cost"], answer["scenario"]["cost"]),
     ]
-    assert sum(step["saving"] for step in told["steps"]) == pytest.approx(told["saving"])
+    assert (answer["today"]["cost"], answer["scenario"]["cost"]) == (156_750.00, 29_651.25)
+    assert sum(step["saving"] for step in answer["steps"]) == pytest.approx(answer["saving"])
+    assert_refused("plan", f"{example} --month 2026-10", "leave the period out")
 
 
-def test_the_example_needs_no_configuration(tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["whatif", "plan", "--example", "--config", str(tmp_path / "none.toml")])
-    assert shown.exit_code == 0 and "[[groups]]" in shown.output
-
-
-def test_the_example_goes_into_a_file_too(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["whatif", "plan", "--example", "-o", "x.toml"]).exit_code == 0
+def test_the_example_needs_no_configuration_and_goes_into_a_file_too(tmp_path: Path) -> None:
+    words = ["whatif", "plan", "--example", "--config", str(tmp_path / "none.toml"), "-o", "x.toml"]
+    assert CliRunner().invoke(app, words).exit_code == 0
     assert read_plan(tmp_path / "x.toml").days == 30
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("ways = 4", "way = 4", r"line 29 in \[\[steps\]\] 1: unknown key 'way'"),
         ("days = 30", "day = 30", r"line 4: unknown key 'day'"),
@@ -87,42 +80,35 @@ def test_the_example_goes_into_a_file_too(tmp_path: Path) -> None:
         ("utilization_percent = 15", "utilization_percent = 60", "no two of them share"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(example: Path, old: str, new: str, told: str) -> None:
+def test_what_is_wrong_is_said_with_its_line(example: Path, old: str, new: str, message: str) -> None:
     text = example.read_text()
     assert old in text
     example.write_text(text.replace(old, new))
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         answered(answer(read_plan(example), Context("USD", {})))
 
 
-def test_wrong_usage(example: Path) -> None:
-    for args, code in (
-        ([], 2),
-        ([str(example), "--example"], 2),
-        ([str(example), "--month", "2026-10"], 2),
-        (["none.toml"], 1),
-    ):
-        assert CliRunner().invoke(app, ["whatif", "plan", *args]).exit_code == code
+def answer_to(groups: list[Group], *steps: Step, context: Context | None = None) -> Answer:
+    return answered(answer(Plan(groups=groups, steps=list(steps)), context or Context("USD", {})))
 
 
 def test_spot_pays_for_interruptions() -> None:
     group = Group(name="g", pods=2, hours=100, price_per_gpu_hour=Decimal(3))
     step = Spot(groups=["g"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0.1, checkpoint_minutes=60, restart_minutes=6)
-    told = answered(answer(Plan(groups=[group], steps=[step]), Context("USD", {})))
-    assert told.today.cost == 600
-    assert 200 * 1.05 < told.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
+    result = answer_to([group], step)
+    assert result.today.cost == 600
+    assert 200 * 1.05 < result.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
 
 
 def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "price_book"), Price(Decimal(48), "price_book", from_ms=50 * H)))
     one, two = Pod("n", "Job/a", 2, 0, 100 * H, uid="a", team="x"), Pod("n", "Job/b", 1, 0, 10 * H, uid="b", team="x")
-    groups = [Group(name="x", teams=["x"]), Group(name="b", workloads=["Job/b"])]
-    plan = Plan(groups=groups, steps=[Schedule(groups=["b", "x"], active_percent=50)])
     context = Context("USD", {"x": Fleet((node,), (one, two)), "b": Fleet((node,), (two,))}, "October 2026", 744, 31)
-    told = answered(answer(plan, context))
-    assert told.today.cost == 6 * 50 + 12 * 50 + 3 * 10
-    assert any("1 pods are named by several groups" in finding for finding in told.findings)
-    assert told.assumptions[0].value == 744
+    groups = [Group(name="x", teams=["x"]), Group(name="b", workloads=["Job/b"])]
+    result = answer_to(groups, Schedule(groups=["b", "x"], active_percent=50), context=context)
+    assert result.today.cost == 6 * 50 + 12 * 50 + 3 * 10
+    assert any("1 pods are named by several groups" in finding for finding in result.findings)
+    assert result.assumptions[0].value == 744
 
 
 price = st.decimals("0.01", "50", places=3)
@@ -146,11 +132,11 @@ step = st.one_of(
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(group, min_size=3, max_size=3, unique_by=lambda g: g.name), st.lists(step, min_size=1, max_size=5))
 def test_a_plan_never_saves_more_than_today_costs(groups: list[Group], steps: list[Step]) -> None:
-    told = answered(answer(Plan(groups=groups, steps=steps), Context("USD", {})))
-    assert told.saving <= told.today.cost
-    assert sum(one["saving"] for one in told.figures["steps"]) == told.saving
-    total = told.tables[0].lines[-1]
-    assert sum(Decimal(str(line[1])) for line in told.tables[0].lines[:-1]) == pytest.approx(Decimal(str(total[1])))
+    result = answer_to(groups, *steps)
+    assert result.saving <= result.today.cost
+    assert sum(one["saving"] for one in result.figures["steps"]) == result.saving
+    *lines, total = (Decimal(str(line[1])) for line in result.tables[0].lines)
+    assert sum(lines) == pytest.approx(total)
 
 
 def test_the_docs_show_what_the_example_says(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.price import load_offers
 from gpucost.store.connection import scratch_store
 from gpucost.whatif import rightsize
-from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price
+from gpucost.whatif.answer import Answer
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.rightsize import (
     Load,
@@ -29,7 +30,7 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
-from tests.unit.whatif_costs import answered, ask, assert_refused
+from tests.unit.whatif_costs import answered, ask
 
 H = MS_PER_HOUR
 A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
@@ -37,6 +38,10 @@ A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
 pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 
+NODE = Node(
+    "n", 8, 0, 100 * H, (Price(Decimal(24), "price_book"),), provider="aws", region="us-east-1", instance_type="box",
+    gpu_model=A100,
+)  # fmt: skip
 OTHERS = f"--to-gpu-model {H100} --to-price 6"
 TODAY = "--gpus 4 --on-demand-price 3 --price-per gpu"
 OFFER = f"--gpu-model {A100} {TODAY} {OTHERS}"
@@ -63,24 +68,6 @@ def test_what_serves_keeps_its_hours_and_needs_fewer_gpus() -> None:
     answer = ask("rightsize", f"{OFFER} --relative-speed 3 --serving --utilization-percent 60 --memory-per-gpu-mib 10000")
     # 4 x 60 % x 1.1 / (3 x 0.8) = 1.1: two GPUs
     assert answer["scenario"]["gpus"] == 2 and answer["time_factor"] == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--gpu-model A100", "--to-gpu-model"),
-        (f"--gpu-model {A100} --gpus 4 --on-demand-price 3 {OTHERS}", "--to-gpus"),
-        (f"{OFFER} --to-gpus 0", "--to-gpus"),
-        (f"--gpu-model B9000 {TODAY} {OTHERS}", "--gpu-model 'B9000'"),
-        (f"--gpu-model {A100} {TODAY} --to-gpu-model H1000 --to-price 6", "--to-gpu-model 'H1000'"),
-        (f"{OFFER} --relative-speed -1", "above 0"),
-        (f"{OFFER} --month 2026-10", "--month"),
-        (f"{OFFER} --same-model", "--same-model"),
-        (f"--gpu-model K80 {TODAY} {OTHERS}", "--relative-speed"),
-    ],
-)
-def test_wrong_usage(words: str, message: str) -> None:
-    assert_refused("rightsize", words, message)
 
 
 def offer(model: str, price: str, gpus: int = 8) -> Offer:
@@ -114,8 +101,8 @@ def test_other_vendors_only_by_measured_speeds(facts: Facts) -> None:
 
 def test_no_batch_job_slower_than_allowed(facts: Facts) -> None:
     load = Load(A100, 4, 4, 1.0, 1.0, 1000, is_batch=True)
-    found = fits(load, [offer(L4, "0.01")], facts, catalog_speeds(facts), Margins(max_slowdown=2))
-    assert found and all(fit.time_factor <= 2 for fit in found)
+    fitting = fits(load, [offer(L4, "0.01")], facts, catalog_speeds(facts), Margins(max_slowdown=2))
+    assert fitting and all(fit.time_factor <= 2 for fit in fitting)
 
 
 def test_speeds_of_a_table(facts: Facts, tmp_path: Path) -> None:
@@ -151,45 +138,31 @@ def test_collected_prices_stand_beside_the_shipped_ones() -> None:
 
 
 def test_the_fleets_own_prices_win() -> None:
-    own = fleet_offers([node(A100)])
+    own = fleet_offers([NODE])
     assert [o.price_per_gpu_hour for o in own] == [3]
     listed = [Offer("aws", "us-east-1", "box", A100, 8, "on_demand", Decimal(9), "catalog"), offer(H100, "6")]
     assert merge(own, listed) == [*own, listed[1]]
 
 
-def node(model: str) -> Node:
-    price = Price(Decimal(24), "price_book")
-    return Node(
-        "n", 8, 0, 100 * H, (price,), provider="aws", region="us-east-1", instance_type="box", gpu_model=model
-    )  # fmt: skip
+def sized(facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, same_model: bool = False) -> Answer:
+    options = rightsize.RightsizeOptions("USD", "test", "all", Margins(), same_model)
+    return answered(rightsize.answer(options, Fleet((NODE,), pods), levels, facts, catalog_speeds(facts), offers))
 
 
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:
-    fleet = Fleet((node(A100),), (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),))
-    levels = {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)}
-    options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
-    answer = answered(rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), []))
+    answer = sized(facts, (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),), {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)})
     assert answer.figures["workloads_with_unused_gpus"] == 1
-    assert answer.today.cost == 120 and answer.scenario.cost == 60
+    assert (answer.today.cost, answer.scenario.cost) == (120, 60)
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
 
 
 def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
-    fleet = Fleet((node(A100),), (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b")))
+    pods = (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b"))
     levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
-    options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
-    answer = answered(rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")]))
-    assert answer.today.cost == 300 + 30
-    assert answer.scenario.cost == 80 + 30
-    only_same = rightsize.RightsizeOptions("USD", "test", "all", Margins(), same_model=True)
-    same = answered(rightsize.answer(only_same, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "0.80")]))
-    assert same.saving == 0
-    dear = answered(rightsize.answer(options, fleet, levels, facts, catalog_speeds(facts), [offer(L4, "8")]))
-    assert dear.saving == 0 and "Nothing" in dear.break_even[0]
-
-
-def test_nothing_measured_is_told(facts: Facts) -> None:
-    fleet = Fleet((node(A100),), (Pod("n", "Job/x", 2, 0, 5 * H, uid="b"),))
-    options = rightsize.RightsizeOptions("USD", "test", "all", Margins())
+    answer = sized(facts, pods, levels, offer(L4, "0.80"))
+    assert (answer.today.cost, answer.scenario.cost) == (300 + 30, 80 + 30)
+    dear = sized(facts, pods, levels, offer(L4, "8"))
+    assert dear.saving == sized(facts, pods, levels, offer(L4, "0.80"), same_model=True).saving == 0
+    assert "Nothing" in dear.break_even[0]
     with pytest.raises(GpucostError, match="measured"):
-        answered(rightsize.answer(options, fleet, {}, facts, catalog_speeds(facts), []))
+        sized(facts, pods, {})

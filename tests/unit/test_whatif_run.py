@@ -1,8 +1,9 @@
-"""What all what-if commands share: their last options, and where an answer goes."""
+"""What all what-if commands share: their last options, where an answer goes, and two saved answers side by side."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,27 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.cli.whatif import SCOPE
+from tests.unit.whatif_costs import ask
 
 PERIOD = ("month", "start", "end", "last")
 SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet", "verbose"]
 # a plan names whose usage it reads group by group; saved answers have no usage
 WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, *PERIOD, "save"}}
-
+BASE = "schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
 
 pytestmark = pytest.mark.usefixtures("stages_together")
 
 
+def run(words: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["whatif", *words.split()])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
 def _commands() -> dict[str, Any]:
     program: Any = typer.main.get_command(app)
-    found: dict[str, Any] = program.commands["whatif"].commands
-    return found
+    commands: dict[str, Any] = program.commands["whatif"].commands
+    return commands
 
 
 @pytest.mark.parametrize("name", sorted(_commands()))
@@ -36,24 +44,67 @@ def test_every_what_if_ends_with_the_shared_options(name: str) -> None:
     assert not set(own[: -len(expected)]) & set(SHARED)
 
 
-def test_a_wrong_name_for_save_is_told_before_anything_is_computed(tmp_path: Path) -> None:
-    described = ["--nodes", "1", "--on-demand-price", "3", "--active-hours-per-day", "10"]
-    store = tmp_path / "new" / "s.duckdb"
-    result = CliRunner().invoke(app, ["whatif", "schedule", *described, "--store", str(store), "--save", "../x"])
-    assert result.exit_code == 2
-    assert "--save cannot call an answer '../x'" in result.output
-    assert not store.parent.exists()
-    kept = CliRunner().invoke(app, ["whatif", "schedule", *described, "--store", str(store), "--save", "x"])
-    assert kept.exit_code == 0, kept.output
-    assert (store.parent / "whatif" / "x.json").is_file()
-
-
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    words = ["--pods", "4", "--utilization-percent", "10", "--headroom-percent", "0", "--format", "json"]
-    answer = json.loads(CliRunner().invoke(app, ["whatif", "share", *words]).stdout)
+    answer = ask("share", "--pods 4 --utilization-percent 10 --headroom-percent 0")
     stated = {one["name"]: (one["value"], one["source"]) for one in answer["assumptions"]}
-    assert stated["kept free"] == (0, "option")
-    assert stated["added to what is measured"] == (10, "default")
-    # neither --across-teams nor --notebook was given: no store is asked for
-    both = CliRunner().invoke(app, ["whatif", "share", *words, "--across-teams"])
-    assert both.exit_code == 2 and "--across-teams asks for usage in the store" in both.output
+    assert (stated["kept free"], stated["added to what is measured"]) == ((0, "option"), (10, "default"))
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("answers")
+    for more in ("--save demand", "--spot-price 12.50 --save spot"):
+        run(f"{BASE} {more} --store {folder}/new/x.duckdb")
+    return folder / "new" / "whatif"
+
+
+@pytest.fixture
+def saved(answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(answers, tmp_path / "whatif"))
+
+
+def test_saved_beside_the_store_but_under_no_wrong_name(saved: Path, tmp_path: Path) -> None:
+    assert sorted(file.name for file in saved.iterdir()) == ["demand.json", "spot.json"]
+    assert json.loads((saved / "spot.json").read_text())["schema"] == "gpucost.whatif/1"
+    # said before anything is computed
+    assert "--save cannot call an answer 'a/b'" in run(f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", 2)
+    assert not (tmp_path / "sub").exists()
+
+
+def test_side_by_side(saved: Path) -> None:
+    comparison = json.loads(run("compare demand spot --format json"))
+    assert comparison["figures"]["saving"] == {"a": 112_728.80, "b": 161_376.80, "difference": 48_648.00}
+    assert comparison["figures"]["today.cost"]["difference"] == 0
+    assert {"name": "spot price", "a": "-", "b": "12.5 per node-hour"} in comparison["assumptions"]
+    assert comparison["notes"] == []
+    for words in (*(f"spot --format {kind}" for kind in ("table", "markdown", "csv")), str(saved / "spot.json")):
+        assert "48648" in run(f"compare demand {words}").replace(",", "")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "note"),
+    [
+        (BASE, f"{BASE} --hours 400", "The periods differ (730 hours; 400 hours)"),
+        (BASE, "schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1", "not about the same usage"),
+    ],
+)
+def test_other_periods_and_usage_are_noted(saved: Path, first: str, second: str, note: str) -> None:
+    run(f"{first} --save first")
+    run(f"{second} --save second")
+    assert note in run("compare first second")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "code"),
+    [
+        *((text, "odd.json", 1) for text in ("{}", "[1]", "no", '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}')),
+        (None, "saved are demand, spot", 1),
+        ("EUR", "in USD and EUR", 2),
+    ],
+)
+def test_what_cannot_be_compared_is_told(saved: Path, text: str | None, message: str, code: int) -> None:
+    if text is not None:
+        text = (saved / "spot.json").read_text().replace('"USD"', '"EUR"') if text == "EUR" else text
+        (saved / "odd.json").write_text(text)
+    assert message in run("compare demand odd", code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -14,8 +15,8 @@ from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.schedule import OfficeHours, Piece, Rules, intersect, pieces, replay, subtract
-from tests.unit.whatif_costs import answered, ask, assert_refused
+from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, intersect, pieces, replay, subtract
+from tests.unit.whatif_costs import answered, ask
 
 H = MS_PER_HOUR
 MINUTE = 60_000
@@ -61,41 +62,15 @@ def test_office_hours_as_a_share_of_the_week() -> None:
     assert answer["scenario"]["node_hours"] == pytest.approx(50)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--nodes 2", "--on-demand-price"),
-        ("--on-demand-price 3", "--active-hours-per-day"),
-        ("--on-demand-price 3 --active-hours-per-day 10 --hours 200", "300"),
-        ("--days 10", "--on-demand-price"),
-        ("--on-demand-price 3 --active-hours-per-day 25", "at most 24"),
-        ("--on-demand-price -3 --active-hours-per-day 5", "above 0"),
-        ("--on-demand-price 3 --active-hours-per-day 5 --month 2026-10", "--month"),
-        ("--on-demand-price 3 --active-hours-per-day 5 --office-hours 08:00-18:00", "twice"),
-        ("--on-demand-price 3 --active-hours-per-day 5 --idle-minutes 5", "--idle-minutes"),
-        ("--office-hours 8-18", "08:00-18:00"),
-        ("--office-hours 08:00-18:00 --weekdays mo-fr", "mon-fri"),
-        ("--idle-minutes 0", "above 0"),
-    ],
-)
-def test_wrong_usage(words: str, message: str) -> None:
-    assert_refused("schedule", words, message)
-
-
 def test_office_hours_are_local_and_clocks_change() -> None:
-    hours = OfficeHours.parse("08:00-18:00", "mon-fri")
-    berlin = ZoneInfo("Europe/Berlin")
     # Friday to Monday over the end of summer time
     period = Period(datetime(2026, 10, 22, 22, tzinfo=UTC), datetime(2026, 10, 26, 23, tzinfo=UTC))
-    told = [datetime.fromtimestamp(begin / 1000, UTC).hour for begin, _ in hours.spans(period, berlin)]
-    assert told == [6, 7]
-    assert all(end - begin == 10 * H for begin, end in hours.spans(period, berlin))
-
-
-def test_office_hours_past_midnight() -> None:
-    night = OfficeHours.parse("22:00-06:00", "fri")
+    spans = OfficeHours.parse("08:00-18:00", "mon-fri").spans(period, ZoneInfo("Europe/Berlin"))
+    assert [(datetime.fromtimestamp(begin / 1000, UTC).hour, (end - begin) / H) for begin, end in spans] == [(6, 10), (7, 10)]
+    # past midnight
     period = Period(datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC))
-    assert [(end - begin) / H for begin, end in night.spans(period, ZoneInfo("UTC"))] == [6]
+    spans = OfficeHours.parse("22:00-06:00", "fri").spans(period, ZoneInfo("UTC"))
+    assert [(end - begin) / H for begin, end in spans] == [6]
 
 
 @pytest.mark.parametrize("text", ["08:00-08:00", "25:00-26:00", "08:60-09:00", "morning"])
@@ -104,56 +79,46 @@ def test_office_hours_that_are_none(text: str) -> None:
         OfficeHours.parse(text, "mon-fri")
 
 
-def test_an_idle_stretch_is_released_after_its_patience() -> None:
-    rules = Rules(idle_minutes=30)
-    left = pieces(pod("a", 0, 10), rules, [(2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE)])
-    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in left] == [(0, 2.5, False), (4, 10, True)]
+@pytest.mark.parametrize(
+    ("rules", "workload", "expected"),
+    [
+        (Rules(idle_minutes=30), "Job/train", [(0, 2.5, False), (4, 10, True)]),
+        (Rules(notebook_idle_minutes=30), "StatefulSet/jupyter-eve", [(0, 2.5, False), (4, 10, True)]),
+        (Rules(notebook_idle_minutes=30), "Job/train", [(0, 10, False)]),
+        # office hours leave batch work alone
+        (Rules(office=((3 * H, 8 * H),)), "Job/train", [(0, 10, False)]),
+        (Rules(office=((3 * H, 8 * H),)), "Deployment/api", [(3, 8, True)]),
+    ],
+)
+def test_what_rules_leave_a_pod(rules: Rules, workload: str, expected: list[tuple[float, float, bool]]) -> None:
+    left = pieces(pod("a", 0, 10, workload=workload), rules, [(2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE)])
+    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in left] == expected
 
 
-def test_only_notebooks_by_the_notebook_rule() -> None:
-    rules = Rules(notebook_idle_minutes=30)
-    idle = [(2 * H, 4 * H)]
-    assert len(pieces(pod("a", 0, 10, workload="StatefulSet/jupyter-eve"), rules, idle)) == 2
-    assert len(pieces(pod("b", 0, 10), rules, idle)) == 1
-
-
-def test_office_hours_leave_batch_work_alone() -> None:
-    rules = Rules(office=((8 * H, 18 * H),))
-    assert [(p.from_ms, p.to_ms) for p in pieces(pod("a", 0, 24), rules, ())] == [(0, 24 * H)]
-    assert [(p.from_ms, p.to_ms) for p in pieces(pod("b", 0, 24, workload="Deployment/api"), rules, ())] == [(8 * H, 18 * H)]
+def played(*pods: Pod, node: Node = NODE, **minutes: float) -> Replay:
+    return replay(Fleet((node,), pods), whole(*pods), Rules(**minutes), remove_nodes=True)
 
 
 def test_an_empty_node_is_removed_and_provisioned_again() -> None:
-    first, second = pod("a", 0, 10), pod("b", 50, 60)
-    played = replay(
-        Fleet((NODE,), (first, second)), whole(first, second), Rules(empty_minutes=30, provision_minutes=6), remove_nodes=True
-    )
-    assert [(n.from_ms / H, n.to_ms / H) for n in played.fleet.nodes] == [(0, 10.5), (50, 60.6)]
-    assert [(w.pod.uid, round(w.hours * 60, 6)) for w in played.waits] == [("b", 6)]
-    # the job's work takes as long as it did
-    assert [(p.from_ms / H, p.to_ms / H) for p in played.fleet.pods] == [(0, 10), (50.1, 60.1)]
-
-
-def test_what_serves_ends_when_it_did() -> None:
-    first, second = pod("a", 0, 10), pod("b", 50, 60, workload="Deployment/api")
-    played = replay(Fleet((NODE,), (first, second)), whole(first, second), Rules(provision_minutes=6), remove_nodes=True)
-    assert played.fleet.pods[-1].to_ms == 60 * H
+    result = played(pod("a", 0, 10), pod("b", 50, 60), empty_minutes=30, provision_minutes=6)
+    assert [(n.from_ms / H, n.to_ms / H) for n in result.fleet.nodes] == [(0, 10.5), (50, 60.6)]
+    assert [(w.pod.uid, round(w.hours * 60, 6)) for w in result.waits] == [("b", 6)]
+    # the job's work takes as long as it did; what serves ends when it did
+    assert [(p.from_ms / H, p.to_ms / H) for p in result.fleet.pods] == [(0, 10), (50.1, 60.1)]
+    serving = played(pod("a", 0, 10), pod("b", 50, 60, workload="Deployment/api"), provision_minutes=6)
+    assert serving.fleet.pods[-1].to_ms == 60 * H
 
 
 @pytest.mark.parametrize("capacity_type", ["reserved", "capacity_block"])
 def test_nodes_that_are_paid_anyway_stay(capacity_type: str) -> None:
-    reserved = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),), capacity_type=capacity_type)
-    played = replay(Fleet((reserved,), ()), [], Rules(), remove_nodes=True)
-    assert played.fleet.nodes == (reserved,)
+    node = replace(NODE, capacity_type=capacity_type)
+    assert played(node=node).fleet.nodes == (node,)
 
 
 def test_work_that_moved_waits_for_gpus() -> None:
     """A job that starts late holds its GPUs longer, and the next one waits for them: no node ever holds more than it has."""
-    first, second, third = pod("a", 0, 10), pod("b", 50, 60), pod("c", 60, 70)
-    played = replay(
-        Fleet((NODE,), (first, second, third)), whole(first, second, third), Rules(provision_minutes=30), remove_nodes=True
-    )
-    assert [(p.from_ms / H, p.to_ms / H) for p in played.fleet.pods] == [(0, 10), (50.5, 60.5), (60.5, 70.5)]
+    pods = played(pod("a", 0, 10), pod("b", 50, 60), pod("c", 60, 70), provision_minutes=30).fleet.pods
+    assert [(p.from_ms / H, p.to_ms / H) for p in pods] == [(0, 10), (50.5, 60.5), (60.5, 70.5)]
 
 
 def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
@@ -201,14 +166,13 @@ def test_no_node_ever_holds_more_than_it_has(described: list[tuple[int, int, int
         moments = range(begin, end)
         if all(sum(p.gpus for p in pods if p.from_ms <= t * H < p.to_ms) + gpus <= 8 for t in moments):
             pods.append(pod(str(number), begin, end, gpus=gpus))
-    fleet = Fleet((NODE,), tuple(pods))
-    played = replay(fleet, whole(*pods), Rules(empty_minutes=empty, provision_minutes=provision), remove_nodes=True)
-    up = {node.name: node for node in played.fleet.nodes}
-    for held in played.fleet.pods:
+    fleet = played(*pods, empty_minutes=empty, provision_minutes=provision).fleet
+    up = {node.name: node for node in fleet.nodes}
+    for held in fleet.pods:
         assert up[held.node].from_ms <= held.from_ms and held.to_ms <= up[held.node].to_ms
-        at_once = [p for p in played.fleet.pods if p.node == held.node and p.from_ms <= held.from_ms < p.to_ms]
+        at_once = [p for p in fleet.pods if p.node == held.node and p.from_ms <= held.from_ms < p.to_ms]
         assert sum(p.gpus for p in at_once) <= 8
-    assert sum(p.to_ms - p.from_ms for p in played.fleet.pods) == sum(p.to_ms - p.from_ms for p in pods)
+    assert sum(p.to_ms - p.from_ms for p in fleet.pods) == sum(p.to_ms - p.from_ms for p in pods)
 
 
 def test_days_beyond_a_month_are_all_of_them_today() -> None:

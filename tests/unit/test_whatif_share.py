@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import share
-from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price
+from gpucost.whatif.answer import Answer
+from gpucost.whatif.fleet import Costs, Fleet, Level, Levels, Node, Pod, Price
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.share import Method, PackedPod, Sizing, layout_name, layouts, pack, peak, profile_for, slots
-from tests.unit.whatif_costs import answered, ask, assert_refused, stage_cost
+from tests.unit.whatif_costs import answered, ask, stage_cost
 
 H = MS_PER_HOUR
 A100 = "A100-SXM4-40GB"
@@ -22,25 +25,20 @@ A100 = "A100-SXM4-40GB"
 pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
 
 
-def test_forty_pods_on_ten_gpus() -> None:
-    answer = ask("share", "--pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4")
-    assert (answer["gpus_today"], answer["gpus_needed"], answer["pods_per_gpu"]) == (40, 10, 4)
-    assert answer["today"]["gpu_hours"] == 40 * 730 and answer["scenario"]["gpu_hours"] == 10 * 730
-
-
-def test_with_a_price() -> None:
-    answer = ask("share", "--pods 40 --utilization-percent 15 --ways 4 --on-demand-price 3 --price-per gpu")
-    assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving_percent"]) == (87_600, 21_900, 75)
-
-
-def test_busy_pods_keep_their_gpus() -> None:
-    assert ask("share", "--pods 5 --utilization-percent 90")["gpus_needed"] == 5
-
-
-def test_memory_limits_as_well() -> None:
-    few = ask("share", f"--pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000")
-    assert few["pods_per_gpu"] == 3  # 3 x 9,900 of 32,768 MiB
-    assert few["gpus_needed"] == 4
+@pytest.mark.parametrize(
+    ("words", "today", "needed", "per_gpu"),
+    [
+        ("--pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4", 40, 10, 4),
+        ("--pods 5 --utilization-percent 90", 5, 5, 1),
+        # 3 x 9,900 of 32,768 MiB
+        (f"--pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000", 12, 4, 3),
+    ],
+)
+def test_pods_on_gpus(words: str, today: int, needed: int, per_gpu: int) -> None:
+    answer = ask("share", f"{words} --on-demand-price 3 --price-per gpu")
+    assert (answer["gpus_today"], answer["gpus_needed"], answer["pods_per_gpu"]) == (today, needed, per_gpu)
+    for state, gpus in (("today", today), ("scenario", needed)):
+        assert (answer[state]["gpu_hours"], answer[state]["cost"]) == (gpus * 730, gpus * 730 * 3)
 
 
 def test_mig_slices_have_the_memory(facts: Facts) -> None:
@@ -49,25 +47,6 @@ def test_mig_slices_have_the_memory(facts: Facts) -> None:
     assert answer["pods_per_gpu"] == 4
     model = facts.models[A100]
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--pods 4", "--utilization-percent"),
-        ("--utilization-percent 4", "--pods"),
-        ("--pods 4 --utilization-percent 120", "at most 100"),
-        ("--pods 4 --utilization-percent 10 --method mig", "model"),
-        ("--pods 4 --utilization-percent 10 --method mig --gpu-model T4", "cannot be cut"),
-        ("--pods 4 --utilization-percent 10 --gpu-model A10000", "did you mean"),
-        ("--pods 4 --utilization-percent 10 --memory-per-pod-mib 10", "--gpu-model"),
-        ("--pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999", "do not fit"),
-        ("--pods 4 --utilization-percent 10 --month 2026-10", "--month"),
-        ("--method mig --ways 3", "--ways"),
-    ],
-)
-def test_wrong_usage(words: str, message: str) -> None:
-    assert_refused("share", words, message)
 
 
 items = st.lists(
@@ -85,9 +64,9 @@ items = st.lists(
 
 
 @given(items, st.integers(1, 8))
-def test_a_packing_never_exceeds_a_gpu(wanted: list[PackedPod], ways: int) -> None:
+def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None:
     fits = slots(activity=0.8, memory_mib=32_768, ways=ways)
-    gpus = pack(wanted, fits)
+    gpus = pack(pods, fits)
     for gpu in gpus:
         for moment in {item.from_ms for item in gpu.items}:
             held = gpu.at(moment)
@@ -96,13 +75,13 @@ def test_a_packing_never_exceeds_a_gpu(wanted: list[PackedPod], ways: int) -> No
             assert sum(item.activity for item in held) <= 0.8 + 1e-6
         assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(i.to_ms for i in gpu.items)
     packed = [item.key for gpu in gpus for item in gpu.items]
-    assert sorted(packed) == sorted(item.key for item in wanted if fits([item]))
+    assert sorted(packed) == sorted(item.key for item in pods if fits([item]))
 
 
 @given(items, st.sampled_from([A100, "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
-def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, wanted: list[PackedPod], name: str) -> None:
+def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, pods: list[PackedPod], name: str) -> None:
     model = facts.models[name]
-    for gpu in pack(wanted, layouts(model)):
+    for gpu in pack(pods, layouts(model)):
         for moment in {item.from_ms for item in gpu.items}:
             profiles = [profile_for(model, item.activity, item.memory_mib) for item in gpu.at(moment)]
             assert all(profiles)
@@ -125,39 +104,28 @@ def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     assert layout_name(model, of(3, 2, 2)) == "2 x 2g.10gb + 1 x 3g.20gb"
 
 
-def test_first_fit_decreasing() -> None:
-    sizes = [0.3, 0.5, 0.4, 0.7, 0.5, 0.6]
-    assert len(pack([PackedPod(str(n), size) for n, size in enumerate(sizes)], slots(activity=1.0, memory_mib=None, ways=9))) == 3
-
-
-def test_peak() -> None:
-    assert peak([(0, 5), (3, 8), (5, 9)]) == (2, 3)
-    assert peak([]) == (0, 0)
+def test_first_fit_decreasing_and_peaks() -> None:
+    pods = [PackedPod(str(n), size) for n, size in enumerate([0.3, 0.5, 0.4, 0.7, 0.5, 0.6])]
+    assert len(pack(pods, slots(activity=1.0, memory_mib=None, ways=9))) == 3
+    assert (peak([(0, 5), (3, 8), (5, 9)]), peak([])) == ((2, 3), (0, 0))
 
 
 def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
-    cheap, dear = Price(Decimal("1.5"), "option"), Price(Decimal(4), "option")
-    nodes = (
-        Node("a", 1, 0, H, (cheap,)),
-        Node("b", 1, 0, H, (cheap,)),
-        Node("c", 1, 0, H, (dear,)),
-        Node("d", 1, 0, 2 * H, (cheap,)),
-    )
-    pods = [Pod("a", "w", 0.5, 0, H, uid="1"), Pod("b", "w", 0.5, 0, H, uid="2"), Pod("b", "x", 0.25, 0, H, uid="3")]
-    folded = Fleet(nodes, tuple(pods)).folded()
-    assert [(n.name, n.gpus, n.prices[0].per_node_hour) for n in folded.nodes] == [
-        ("a", 2, 3),
-        ("c", 1, 4),
-        ("d", 1, Decimal("1.5")),
-    ]
+    kinds = (("a", 1, "1.5"), ("b", 1, "1.5"), ("c", 1, "4"), ("d", 2, "1.5"))
+    nodes = tuple(Node(name, 1, 0, hours * H, (Price(Decimal(price), "option"),)) for name, hours, price in kinds)
+    held = (("a", "w", 0.5), ("b", "w", 0.5), ("b", "x", 0.25))
+    pods = tuple(Pod(node, workload, gpus, 0, H, uid=str(number)) for number, (node, workload, gpus) in enumerate(held))
+    folded = Fleet(nodes, pods).folded()
+    costs = [(n.name, n.gpus, n.prices[0].per_node_hour) for n in folded.nodes]
+    assert costs == [("a", 2, 3), ("c", 1, 4), ("d", 1, Decimal("1.5"))]
     assert [(p.node, p.workload, p.gpus) for p in folded.pods] == [("a", "w", 1), ("a", "x", 0.25)]
 
 
 def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
-    asked: list[Fleet] = []
+    fleets: list[Fleet] = []
 
     def cost_of(fleet: Fleet) -> Costs:
-        asked.append(fleet)
+        fleets.append(fleet)
         return stage_cost(fleet)
 
     pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
@@ -165,10 +133,10 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
     answer = answered(share.answer(options, fleet, levels, facts), cost_of)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
-    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in asked) <= 2
+    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in fleets) <= 2
 
 
-def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
+def _fleet() -> tuple[Fleet, Levels]:
     node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "option"),), gpu_model=A100)
     pods = [Pod("n", "Deployment/api", 1, 0, 100 * H, uid=str(number), team="a") for number in range(4)]
     pods += [Pod("n", "Deployment/busy", 1, 0, 100 * H, uid="busy", team="a"), Pod("n", "Job/big", 2, 0, 9 * H, uid="big")]
@@ -177,35 +145,24 @@ def _fleet() -> tuple[Fleet, dict[tuple[str, str], Level]]:
     return Fleet((node,), tuple(pods)), levels
 
 
+def shared(facts: Facts, fleet: Fleet, levels: Levels, sizing: Sizing | None = None, **more: Any) -> Answer:
+    options = share.ShareOptions(sizing or Sizing(), "USD", "test", "all", **more)
+    return answered(share.answer(options, fleet, levels, facts))
+
+
 @pytest.mark.parametrize("method", list(Method))
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
-    fleet, levels = _fleet()
-    options = share.ShareOptions(Sizing(method), "USD", "test", "all")
-    answer = answered(share.answer(options, fleet, levels, facts))
+    answer = shared(facts, *_fleet(), Sizing(method))
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
-    assert answer.today.cost == Decimal(3) * (5 * 100 + 2 * 9)
-    assert answer.saving == Decimal(3) * (4 - needed) * 100
+    assert (answer.today.cost, answer.saving) == (3 * (5 * 100 + 2 * 9), 3 * (4 - needed) * 100)
 
 
-def test_memory_keeps_pods_apart(facts: Facts) -> None:
+def test_what_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    answer = answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, full, facts))
-    assert answer.figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
-
-
-def test_other_teams_gpus_are_not_shared_unasked(facts: Facts) -> None:
-    fleet, levels = _fleet()
-    mixed = Fleet(
-        fleet.nodes, tuple(Pod(p.node, p.workload, p.gpus, p.from_ms, p.to_ms, team=p.uid, uid=p.uid) for p in fleet.pods)
-    )
-    apart = answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), mixed, levels, facts))
-    together = answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all", across_teams=True), mixed, levels, facts))
-    assert apart.saving == 0 and together.saving > 0
-
-
-def test_nothing_measured_is_told(facts: Facts) -> None:
-    fleet, _ = _fleet()
+    assert shared(facts, fleet, full).figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
+    teams = replace(fleet, pods=tuple(replace(pod, team=pod.uid) for pod in fleet.pods))
+    assert shared(facts, teams, levels).saving == 0 < shared(facts, teams, levels, across_teams=True).saving
     with pytest.raises(GpucostError, match="measured"):
-        answered(share.answer(share.ShareOptions(Sizing(), "USD", "test", "all"), fleet, {}, facts))
+        shared(facts, fleet, {})

@@ -23,11 +23,11 @@ from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, an
 from gpucost.whatif.spot.market import PriceChanges
 from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
+from tests.unit.spot import change, write
 from tests.unit.whatif_costs import answered as evaluated
 from tests.unit.whatif_costs import ask, assert_refused
 
 MINUTE = 60_000
-START = datetime(2026, 10, 1, tzinfo=UTC)
 Prices = dict[str, list[tuple[int, Decimal]]]
 
 
@@ -90,28 +90,8 @@ def test_what_history_does_not_cover_is_no_way_of_buying() -> None:
     assert replay(Job(60 * MS_PER_HOUR, 1, 8, ((0, Decimal(3)),), (short, long), 8), 0, 0.3) == {}
 
 
-def history_file(path: Path, rows: list[tuple[str, int, str]]) -> None:
-    """(zone, hours after START, price) as AWS answers."""
-    path.write_text(
-        json.dumps(
-            {
-                "SpotPriceHistory": [
-                    {
-                        "AvailabilityZone": zone,
-                        "InstanceType": "p3.2xlarge",
-                        "ProductDescription": "Linux/UNIX",
-                        "SpotPrice": price,
-                        "Timestamp": (START + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-                    }
-                    for zone, hours, price in rows
-                ]
-            }
-        )
-    )
-
-
-def run(arguments: str) -> Any:
-    return CliRunner().invoke(app, arguments.split())
+def collect(path: str) -> None:
+    assert CliRunner().invoke(app, ["collect", "spot", path]).exit_code == 0
 
 
 def answered(arguments: str) -> dict[str, Any]:
@@ -123,12 +103,12 @@ def answered(arguments: str) -> dict[str, Any]:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of a short history, which tests only read."""
     folder = tmp_path_factory.mktemp("history")
-    rows = [("us-east-1a", 0, "1.0"), ("us-east-1b", 0, "1.2"), ("us-east-1a", 24, "1.5"), ("us-east-1b", 72, "1.25")]
-    history_file(folder / "history.json", rows)
+    rows = (("2026-10-01", "1.0", "a"), ("2026-10-01", "1.2", "b"), ("2026-10-02", "1.5", "a"), ("2026-10-04", "1.25", "b"))
+    write(folder / "history.json", *(change(day, price, f"us-east-1{zone}") for day, price, zone in rows))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
-        assert run("collect spot history.json").exit_code == 0
+        collect("history.json")
     return folder
 
 
@@ -152,32 +132,24 @@ def test_a_job_is_started_once_a_day_over_the_history(store: Path) -> None:
 
 
 def test_nodes_and_interruptions_count(store: Path) -> None:
-    one = answered("--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2")
-    two = answered(
-        "--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2 --nodes 2"
-    )
-    assert one["today"]["cost"] == 96
-    assert two["today"]["cost"] == 192
+    job = "--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2"
+    one, two = answered(job), answered(f"{job} --nodes 2")
     # the third start's interruptions take it past the end of what is known
-    assert one["jobs"] == 2
+    assert (one["today"]["cost"], two["today"]["cost"], one["jobs"]) == (96, 192, 2)
     assert one["by"]["stay in us-east-1b"] == pytest.approx(24 * 1.2 * exact(Work(0.2, 0.5)), rel=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ("--instance-type p3.2xlarge --region us-east-1 --hours 240", 1, "shorter than the job"),
         ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --from 2025-01-01 --to 2025-02-01", 1, "shorter than the job"),
         ("--instance-type p4d.24xlarge --region us-east-1 --hours 2", 1, "no spot prices of p4d.24xlarge"),
         ("--instance-type p33.2xlarge --hours 2", 2, "no instance type 'p33.2xlarge'"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --spot-price 1", 2, "--spot-price"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --move-to on-demand", 2, "reverse"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --team a", 2, "--team"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --on-demand-share 1.5", 2, "at most 1"),
     ],
 )
-def test_wrong_input_is_told(store: Path, arguments: str, code: int, said: str) -> None:
-    assert_refused("spot", f"--backtest {arguments}", said, code)
+def test_wrong_input_is_told(store: Path, arguments: str, code: int, message: str) -> None:
+    assert_refused("spot", f"--backtest {arguments}", message, code)
 
 
 def market_of(folder: Path) -> Prices:
@@ -199,7 +171,7 @@ def test_real_history_against_a_plain_calculation(tmp_path: Path, monkeypatch: p
     folder = shared("data/gpu/spot-prices-stanford-2020")
     zones = market_of(folder)
     monkeypatch.chdir(tmp_path)
-    assert run(f"collect spot {folder}").exit_code == 0
+    collect(str(folder))
     # minutes are walked: the job starts and ends on whole minutes, and prices between are taken at their milliseconds
     begin = max(steps[0][0] for steps in zones.values())
     start = datetime.fromtimestamp(begin / 1000, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
@@ -211,22 +183,9 @@ def test_real_history_against_a_plain_calculation(tmp_path: Path, monkeypatch: p
     )
     assert answer["jobs"] == 1
     end_ms = start_ms + hours * MS_PER_HOUR
-    plain = {f"stay in {zone}": plainly(steps, start_ms, end_ms) for zone, steps in zones.items()}
-    for way, amount in plain.items():
-        assert answer["by"][way] == pytest.approx(float(amount), abs=2e-6), way
     moments = sorted({start_ms, end_ms} | {at for steps in zones.values() for at, _ in steps if start_ms < at < end_ms})
-    cheapest = sum(
-        min(Fraction(price_at(steps, at)) for steps in zones.values()) * (until - at) for at, until in pairwise(moments)
-    )
-    assert answer["by"][SWITCHING] == pytest.approx(float(cheapest / MS_PER_HOUR), abs=2e-6)
+    ways = {f"stay in {zone}": [steps] for zone, steps in zones.items()} | {SWITCHING: list(zones.values())}
+    for way, lanes in ways.items():
+        cost = sum(min(Fraction(price_at(lane, at)) for lane in lanes) * (until - at) for at, until in pairwise(moments))
+        assert answer["by"][way] == pytest.approx(float(cost / MS_PER_HOUR), abs=2e-6), way
     assert answer["by"][ON_DEMAND] == pytest.approx(3.06 * hours)
-
-
-def plainly(steps: list[tuple[int, Decimal]], start_ms: int, end_ms: int) -> Fraction:
-    total = Fraction(0)
-    for index, (at, price) in enumerate(steps):
-        until = steps[index + 1][0] if index + 1 < len(steps) else end_ms
-        span = min(until, end_ms) - max(at, start_ms)
-        if span > 0:
-            total += Fraction(price) * span
-    return total / MS_PER_HOUR

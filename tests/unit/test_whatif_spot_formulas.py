@@ -168,8 +168,8 @@ def test_where_free_first_hours_make_interruptions_pay_the_answer_says_so() -> N
     rare, often = Work(0.05, 0.5, first_hour_free=True), Work(1.0, 0.5, first_hour_free=True)
     assert exact(replace(often, per_hour=1.1)) < exact(often)
     assert free_first_hours(rare, 2.0, None) == free_first_hours(replace(often, first_hour_free=False), 2.0, None) == []
-    (said,) = free_first_hours(often, 2.0, None)
-    assert "26.4 % of the time on spot" in said and "again" not in said
+    (sentence,) = free_first_hours(often, 2.0, None)
+    assert "26.4 % of the time on spot" in sentence and "again" not in sentence
     assert "spot costs less than on demand again" in free_first_hours(often, 1.01, break_even_exact(often, 1.01))[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 def ask(what_if: str, words: str) -> dict[str, Any]:
     """What `gpucost whatif …` answers, as JSON."""
-    result = CliRunner().invoke(app, ["whatif", what_if, *words.split(), "--format", "json"])
+    result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words), "--format", "json"])
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
@@ -31,9 +32,8 @@ def ask(what_if: str, words: str) -> dict[str, Any]:
 
 def assert_refused(what_if: str, words: str, message: str, exit_code: int = 2) -> None:
     """That `gpucost whatif …` fails, and with this in what it says."""
-    result = CliRunner().invoke(app, ["whatif", what_if, *words.split()])
-    assert message in " ".join(result.output.split())
-    assert result.exit_code == exit_code
+    result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words)])
+    assert (message in " ".join(result.output.split()), result.exit_code) == (True, exit_code), result.output
 
 
 def stage_cost(fleet: Fleet) -> Costs:
@@ -41,48 +41,38 @@ def stage_cost(fleet: Fleet) -> Costs:
     return cost.costs_of(Config(), [fleet])[0]
 
 
-def answered(scenario: Scenario[T], cost_of: Callable[[Fleet], Costs] = stage_cost) -> T:
-    """What the scenario returns."""
-    return cost.evaluate(lambda fleets: [cost_of(fleet) for fleet in fleets], [scenario])[0]
-
-
-def plain_cost(fleet: Fleet) -> Costs:
-    """Every node at its one price for its hours; a pod holds its whole node."""
-    cost = {(node.cluster, node.name): Decimal(repr(node.hours)) * node.prices[0].per_node_hour for node in fleet.nodes}
-    by_workload: dict[tuple[str, str, str], Decimal] = {}
-    for pod in fleet.pods:
-        key = (pod.cluster, pod.namespace, pod.workload)
-        by_workload[key] = by_workload.get(key, Decimal(0)) + cost[pod.cluster, pod.node]
-    total = sum(cost.values(), Decimal(0))
-    gpu_hours = sum(node.hours * node.gpus for node in fleet.nodes)
-    return Costs(total, total, Decimal(0), gpu_hours, gpu_hours, sum(node.hours for node in fleet.nodes), by_workload)
+def answered(scenario: Scenario[T], cost_of: Callable[[Fleet], Costs | None] = stage_cost) -> T:
+    """What the scenario returns; the stages cost what `cost_of` cannot."""
+    return cost.evaluate(lambda fleets: [cost_of(fleet) or stage_cost(fleet) for fleet in fleets], [scenario])[0]
 
 
 @contextmanager
 def stages_at_once() -> Iterator[None]:
     """Until it ends, fleets cost what plain Python adds up; then the stages cost all of them together, and must agree."""
-    asked: dict[str, tuple[Config, dict[Fleet, Costs]]] = {}
+    by_zone: dict[str, tuple[Config, dict[Fleet, Costs]]] = {}
     run_stages = cost.costs_of
 
     def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
-        _, known = asked.setdefault(config.timezone, (config, {}))
+        _, known = by_zone.setdefault(config.timezone, (config, {}))
         for fleet in fleets:
             if fleet not in known:
-                known[fleet] = _shared_cost(fleet) or run_stages(config, [fleet])[0]
+                known[fleet] = plain_cost(fleet) or run_stages(config, [fleet])[0]
         return [known[fleet] for fleet in fleets]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost, "costs_of", costs_of)
         yield
-    for config, known in asked.values():
-        for plain, told in zip(known.values(), run_stages(config, list(known)), strict=True):
+    for config, known in by_zone.values():
+        for plain, stages in zip(known.values(), run_stages(config, list(known)), strict=True):
             for name in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
-                assert float(getattr(plain, name)) == pytest.approx(float(getattr(told, name)), rel=1e-9, abs=1e-5), name
-            found, true = ({key: float(cost) for key, cost in one.by_workload.items() if cost} for one in (plain, told))
-            assert found == pytest.approx(true, rel=1e-9, abs=1e-5), "by_workload"
+                assert float(getattr(plain, name)) == pytest.approx(float(getattr(stages, name)), rel=1e-9, abs=1e-5), name
+            by_workload, expected = (
+                {key: float(cost) for key, cost in one.by_workload.items() if cost} for one in (plain, stages)
+            )
+            assert by_workload == pytest.approx(expected, rel=1e-9, abs=1e-5)
 
 
-def _shared_cost(fleet: Fleet) -> Costs | None:
+def plain_cost(fleet: Fleet) -> Costs | None:
     """Pods cost their part of their node while they hold it; None where more is held of a node than there is."""
     nodes = {(node.cluster, node.name): node for node in fleet.nodes}
     node_cost = {key: _price(node, node.from_ms, node.to_ms) for key, node in nodes.items()}
@@ -115,10 +105,10 @@ def _shared_cost(fleet: Fleet) -> Costs | None:
 
 def _parts(costs: dict[T, Decimal], total: Decimal) -> dict[T, Decimal]:
     """Costs in whole digits that add up to the total; the largest has what is left."""
-    found = {key: cost.quantize(_DIGITS) for key, cost in costs.items()}
-    if found:
-        found[max(found, key=lambda key: found[key])] += total - sum(found.values())
-    return found
+    parts = {key: cost.quantize(_DIGITS) for key, cost in costs.items()}
+    if parts:
+        parts[max(parts, key=lambda key: parts[key])] += total - sum(parts.values())
+    return parts
 
 
 def _price(node: Node, start: int, end: int) -> Decimal:

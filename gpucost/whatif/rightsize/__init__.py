@@ -14,28 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.fleet import (
-    DEAREST,
-    GPUS,
-    GPUS_PER_NODE,
-    HOURS,
-    HOURS_PER_MONTH,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    Fleet,
-    Level,
-    Levels,
-    Node,
-    Option,
-    Pod,
-    Price,
-    PricePer,
-    Scenario,
-    is_batch,
-    node_price,
-    uniform,
-)
+from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, is_batch, uniform
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 
 if TYPE_CHECKING:
@@ -348,30 +330,24 @@ class Move:
         return Decimal(str(self.hours * self.fit.gpus * self.fit.time_factor))
 
 
-def _alone(fleet: Fleet, moves: Sequence[Move]) -> Fleet:
-    """The moves' pods as they are, each move a workload of its own, on nodes of their own at their share of the price."""
-    by_name, nodes, pods = fleet.by_name, [], []
+def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
+    """The moves' pods, each move a workload of its own, on nodes of their own: at their share of today's, on the GPUs chosen."""
+    by_name = fleet.by_name
+    today: list[tuple[Node, Pod]] = []
+    then: list[tuple[Node, Pod]] = []
     for number, move in enumerate(moves):
+        offer, gpus = move.offer, move.fit.gpus
+        price = Price(round(offer.price_per_gpu_hour * gpus, 9), offer.source, offer.as_of)
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
-            nodes.append(by_name[pod.place].part(pod.gpus, pod, name, cluster="moved"))
-            pods.append(replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name))
-    return Fleet(tuple(nodes), tuple(pods))
-
-
-def _moved(moves: Sequence[Move]) -> Fleet:
-    """The same work on the GPUs chosen."""
-    nodes, pods = [], []
-    for number, move in enumerate(moves):
-        offer, gpus = move.offer, float(move.fit.gpus)
-        price = Price(round(offer.price_per_gpu_hour * move.fit.gpus, 9), offer.source, offer.as_of)
-        for index, pod in enumerate(move.pods):
-            name = f"{number}/{index}"
-            end = pod.from_ms + round(pod.length_ms * move.fit.time_factor)
-            capacity = move.shape.capacity_type
-            nodes.append(Node(name, gpus, pod.from_ms, end, (price,), capacity, "moved", gpu_model=offer.gpu_model))
-            pods.append(Pod(name, str(number), gpus, pod.from_ms, end, team=pod.team, uid=name, cluster="moved"))
-    return Fleet(tuple(nodes), tuple(pods))
+            pod = replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name)
+            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, cluster="moved")
+            today.append((node, pod))
+            pod = replace(pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor))
+            node = replace(node, gpus=pod.gpus, to_ms=pod.to_ms, prices=(price,), gpu_model=offer.gpu_model)
+            then.append((node, pod))
+    before, after = (Fleet(tuple(node for node, _ in both), tuple(pod for _, pod in both)) for both in (today, then))
+    return before, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,14 +355,14 @@ class DescribedLoad:
     """Work that options describe, on which GPUs it runs, and the others that it is compared with."""
 
     gpu_model: Annotated[str | None, Option("The GPUs of today, in any spelling.", "NAME")] = None
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
-    gpus: Annotated[int, GPUS] = GPUS_PER_NODE
+    on_demand_price: flags.OnDemandPrice | None = None
+    price_per: flags.Per = PricePer.node
+    gpus: flags.Gpus = GPUS_PER_NODE
     utilization_percent: Annotated[
         float, Option("How busy the GPUs are. Default: 100.", most=100, says="GPUs are busy", unit="percent")
     ] = 100.0
     memory_per_gpu_mib: Annotated[float | None, Option("Memory that the work fills of each GPU.", above=True)] = None
-    hours: Annotated[float, replace(HOURS, says="hours of work")] = HOURS_PER_MONTH
+    hours: Annotated[float, replace(flags.HOURS, says="hours of work")] = HOURS_PER_MONTH
     to_gpu_model: Annotated[str | None, Option("The GPUs to compare with.", "NAME")] = None
     to_price: Annotated[
         Decimal | None,
@@ -506,7 +482,7 @@ def answer(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    before, after = yield _alone(fleet, moves), _moved(moves)
+    before, after = yield _side_by_side(fleet, moves)
     keys = [("moved", "default", str(number)) for number in range(len(moves))]
     costed = (
         replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
@@ -514,7 +490,7 @@ def answer(
     )
     moves = [move for move in costed if is_described or move.cost < move.cost_today]
     rest = fleet.without([pod for move in moves for pod in move.pods])
-    today_costs, rest_costs, costs = yield fleet, rest, _moved(moves)
+    today_costs, rest_costs, costs = yield fleet, rest, _side_by_side(fleet, moves)[1]
     today, scenario = Position.of(today_costs, currency, fleet), Position.of(rest_costs, currency, rest)
     if moves:
         scenario = scenario + Position.of(costs, currency)

@@ -8,31 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import to_ms
+from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows
-from gpucost.whatif.fleet import (
-    ACTIVE_HOURS_PER_DAY,
-    DAYS_COUNTED,
-    GPUS,
-    GPUS_PER_NODE,
-    HOURS,
-    HOURS_PER_MONTH,
-    NODES,
-    ON_DEMAND_PRICE,
-    PRICE_PER,
-    SPOT_PRICE,
-    Costs,
-    Fleet,
-    Option,
-    Price,
-    PricePer,
-    Scenario,
-    node_price,
-    uniform,
-)
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
+from gpucost.whatif.fleet import Costs, Fleet, Price, Scenario, uniform
 from gpucost.whatif.spot import simulate as formulas
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market, typical_rate
@@ -78,8 +61,7 @@ _BATCH_KINDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """`suits` is `yes`, `no` or `risky`."""
 
     suits: str
@@ -393,17 +375,17 @@ def _typical_gang(moved: Sequence[Moved]) -> int:
 class Described:
     """What options say of a fleet; prices are per node or per GPU, None is not given."""
 
-    on_demand_price: Annotated[Decimal | None, ON_DEMAND_PRICE] = None
-    spot_price: Annotated[Decimal | None, SPOT_PRICE] = None
-    price_per: Annotated[PricePer, PRICE_PER] = PricePer.node
+    on_demand_price: flags.OnDemandPrice | None = None
+    spot_price: flags.SpotPrice | None = None
+    price_per: flags.Per = PricePer.node
     instance_type: Annotated[str | None, Option("Look prices, GPUs and interruptions of it up.", "TYPE")] = None
     region: Annotated[str | None, Option("Of --instance-type.", "REGION")] = None
     zone: Annotated[str | None, Option("Of --instance-type.", "ZONE")] = None
-    nodes: Annotated[int, NODES] = 1
-    gpus: Annotated[int | None, GPUS] = None
-    hours: Annotated[float | None, HOURS] = None
-    active_hours_per_day: Annotated[float | None, ACTIVE_HOURS_PER_DAY] = None
-    days: Annotated[int | None, DAYS_COUNTED] = None
+    nodes: flags.Nodes = 1
+    gpus: flags.Gpus | None = None
+    hours: flags.Hours | None = None
+    active_hours_per_day: flags.ActiveHours | None = None
+    days: flags.Days | None = None
     given: Collection[str] = ()
 
 

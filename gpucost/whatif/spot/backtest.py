@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
@@ -139,8 +140,7 @@ _MOST_STARTS = 120
 _CENTS = Decimal("0.000001")
 
 
-@dataclass(frozen=True, slots=True)
-class SpotReplay:
+class SpotReplay(NamedTuple):
     """Jobs to replay; `rate` None replays prices alone. `is_sample`: the jobs are starts of one job, whose mean is told."""
 
     jobs: tuple[Job, ...]
@@ -196,7 +196,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
             continue
         zones = market.zones(Place(node.instance_type or "", node.provider, node.region))
         if any(zone.covers(node.from_ms, node.to_ms) for zone in zones):
-            steps = tuple((max(price.from_ms or 0, node.from_ms), price.per_node_hour) for price in node.prices)
+            steps = tuple((start, price.per_node_hour) for price, start, _ in node.steps)
             # the rest of the nodes that others hold, too, is not this usage
             used = min(held[node.key] / node.length_ms, node.gpus) if is_narrowed else node.gpus
             jobs.append(Job(node.from_ms, node.hours, node.gpus, steps, tuple(zones), used))

@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import HOURS_PER_MONTH
+from gpucost.whatif.flags import HOURS_PER_MONTH
 
 _SUFFIXES = {".json", ".csv", ".txt"}
 _EVENT = re.compile(r"\s*\d+\s*,\s*(add|remove)\s*,")
@@ -208,8 +207,3 @@ def of_trace(trace: Trace) -> Rate:
     root, hours = math.sqrt(trace.preemptions), trace.node_hours
     source = f"traces: {trace.preemptions:,} preemptions in {hours:,.1f} node-hours of {trace.files} file(s)"
     return Rate(trace.per_hour, source, None, max(root - 0.98, 0.0) ** 2 / hours, (root + 0.98) ** 2 / hours)
-
-
-def money(price: float | Decimal) -> Decimal:
-    """A price as the stages take it: 9 decimals."""
-    return Decimal(str(price)).quantize(Decimal("1E-9"))

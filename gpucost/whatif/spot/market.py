@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.catalog import load_catalog, load_interruptions
 from gpucost.engine import run_stage
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
 
     instance_type: str

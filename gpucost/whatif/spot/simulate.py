@@ -9,12 +9,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption, stated
-from gpucost.whatif.fleet import Fleet, Node, Option, Pod, Price, PricePer, node_price
-from gpucost.whatif.spot.interruptions import Rate, money
+from gpucost.whatif.cost import kept
+from gpucost.whatif.flags import Option, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place
 
 if TYPE_CHECKING:
@@ -121,8 +123,7 @@ def break_even_first_order(work: Work, ratio: float) -> float | None:
     return room / per_interruption if room > 0 and per_interruption > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(NamedTuple):
     """The intervals that cost least, in hours: exactly, and as Young and Daly approximate it."""
 
     exact: float
@@ -174,8 +175,7 @@ _MANY = 500
 _RUNS_AT_ONCE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Makespans:
+class Makespans(NamedTuple):
     """`paid` hours of a node and `elapsed` hours (waits for capacity among them) of each run, and its interruptions."""
 
     paid: NDArray[np.float64]
@@ -423,11 +423,11 @@ class Moved:
 
     @property
     def today_price(self) -> float:
-        return _mean(self.node, self.node.prices)
+        return self.node.mean_price
 
     @property
     def price(self) -> float:
-        return _mean(self.node, self.prices)
+        return replace(self.node, prices=self.prices).mean_price
 
     def overhead(self, options: SimulationOptions, per_hour: float, formula: Callable[[Work], float]) -> float:
         """Hours paid per useful hour: held time is stretched, time that nobody holds is not."""
@@ -507,15 +507,7 @@ def edited(
         if overhead > HOPELESS_RATIO:
             raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
         times = overhead if to_spot else 1 / overhead
-        prices = tuple(replace(price, per_node_hour=money(float(price.per_node_hour) * times)) for price in item.prices)
+        prices = tuple(replace(price, per_node_hour=kept(float(price.per_node_hour) * times)) for price in item.prices)
         return replace(node, prices=prices, capacity_type=options.to.capacity_type)
 
     return question.fleet.with_nodes(edit)
-
-
-def _mean(node: Node, prices: tuple[Price, ...]) -> float:
-    """The price of a node-hour, weighted by time over the node's life."""
-    starts = [node.from_ms if index == 0 else max(price.from_ms or 0, node.from_ms) for index, price in enumerate(prices)]
-    ends = [*starts[1:], node.to_ms]
-    total = sum(float(price.per_node_hour) * (end - at) for price, at, end in zip(prices, starts, ends, strict=True))
-    return total / node.length_ms

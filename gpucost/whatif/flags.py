@@ -1,0 +1,98 @@
+"""Fields of dataclasses as options of a command line, and those that several what-ifs have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+from gpucost.errors import UsageError
+
+HOURS_PER_MONTH = 730
+HOURS_PER_YEAR = 8760
+GPUS_PER_NODE = 8
+DAYS = 30
+
+
+class PricePer(StrEnum):
+    """What a price given as an option is the price of."""
+
+    node = "node"
+    gpu = "gpu"
+
+
+def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
+    """The price of a node with `gpus` GPUs, of a price per node or per GPU."""
+    return price * Decimal(str(gpus)) if per is PricePer.gpu else price
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
+
+    A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
+    the default. `source` is where the default comes from.
+    """
+
+    help: str
+    metavar: str | None = None
+    least: int = 0
+    most: int | None = None
+    above: bool = False
+    flag: str = ""
+    is_shown: bool = False
+    says: str = ""
+    unit: str = ""
+    source: str = "default"
+
+
+def typed_option(hint: Any) -> tuple[Any, Option | None]:
+    """The type and the Option of Annotated[type, Option], which may be that or None; any other type, and None."""
+    hint = hint if hasattr(hint, "__metadata__") else next(iter(get_args(hint)), hint)
+    how = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Option)), None)
+    return (get_args(hint)[0] if how else hint), how
+
+
+def options_in(kind: type) -> dict[str, Option]:
+    """The fields of a class that are options, by name, in order."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: how for name, hint in hints.items() if (how := typed_option(hint)[1])}
+
+
+# What is longer, more or dearer is a slip of the keyboard.
+_TEN_YEARS = 3660
+DEAREST = 10_000_000
+OnDemandPrice = Annotated[Decimal, Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)]
+SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
+Per = Annotated[PricePer, Option("What the prices given here are per: a node or a GPU.", is_shown=True)]
+Nodes = Annotated[int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")]
+_GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
+Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")]
+_HOURS = "Hours that each node is needed. Default: 730, a month."
+HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
+Hours = Annotated[float, HOURS]
+ActiveHours = Annotated[float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")]
+CurveFile = Annotated[Path, Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")]
+Days = Annotated[int, Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")]
+
+
+def days_counted(days: int | None, active_hours_per_day: float | None) -> int:
+    """The days that counts per day run. Raises UsageError where --days is given and nothing counts per day."""
+    if days is not None and active_hours_per_day is None:
+        raise UsageError(
+            "--days counts the days of --active-hours-per-day, which is not given",
+            "add --active-hours-per-day 10, or say --hours instead of --days",
+        )
+    return days or DAYS
+
+
+def hours_needed(hours: float | None, active_hours_per_day: float | None, days: int | None) -> float | None:
+    """How long each node is needed: --hours, or some hours of each day; None where neither is given. Raises UsageError."""
+    counted = days_counted(days, active_hours_per_day)
+    if active_hours_per_day is None:
+        return hours
+    if hours is not None:
+        raise UsageError("--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them")
+    return active_hours_per_day * counted

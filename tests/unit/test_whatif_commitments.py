@@ -1,0 +1,270 @@
+"""`gpucost whatif buy`, own nodes, and `whatif reserve`, commitments: the cheapest level, what it risks, when it has paid."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.store.connection import scratch_store
+from gpucost.whatif import buy, reserve
+from gpucost.whatif.answer import Answer
+from gpucost.whatif.buy import Own, Purchase, cloud_usage
+from gpucost.whatif.curve import Curve, counted
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.reserve import Existing, Family, ReservedUse, Terms, families_of, family_name, parse_terms, read_commitments
+from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
+
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+
+PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
+START, END, HOUR = PERIOD.start_ms, PERIOD.end_ms, MS_PER_HOUR
+DAY = 24 * HOUR
+P5 = ("aws", "us-east-1", "p5.48xlarge")
+NONE = Existing(is_bill_loaded=False)
+ONE_YEAR, PLAN = Terms("reserved", 1, "no_upfront"), Terms("savings_plan", 1, "no_upfront")
+# 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
+OWN = Own(Decimal(6), Decimal(1), Decimal(87600), Decimal(0), 2.0, 8.0, "test")
+MONTH = Curve.constant(1, 730, 730)
+
+
+def offer(price: str, terms: Terms = ONE_YEAR) -> tuple[Terms, Price]:
+    return terms, Price(Decimal(price), "option")
+
+
+def use(levels: list[float], *offers: tuple[Terms, Price], on_demand: str = "10", kind: str = "p5.48xlarge") -> ReservedUse:
+    return ReservedUse(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), dict(offers))
+
+
+def committed(*uses: ReservedUse) -> Answer:
+    family = Family("aws", "us-east-1", family_name(uses[0].instance_type), uses)
+    return answered(reserve.answer((family,), NONE, currency="USD", period="a test"), plain_cost)
+
+
+def bought(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
+    price, purchase = Price(Decimal(cloud), "option"), Purchase(**options)
+    return answered(buy.answer(own, price, curve, currency="USD", period="a test", purchase=purchase), plain_cost)
+
+
+def cash(answer: Answer) -> tuple[tuple[Any, ...], ...]:
+    return next(table.lines for table in answer.tables if table.title == "cumulative cash")
+
+
+def test_what_is_used_more_than_the_break_even_is_committed_or_bought() -> None:
+    # nodes 1, 2 and 3 are in use 4, 3 and 1 of 4 hours; one at 6 pays from 60 % on
+    levels: list[float] = [3, 2, 2, 1]
+    commitment, own = committed(use(levels, offer("6"))), bought(Curve.hourly(levels))
+    assert commitment.figures["instances"] == own.figures["own_nodes"] == 2
+    for answer in (commitment, own):
+        assert (answer.today.cost, answer.scenario.cost) == (80, 2 * 4 * 6 + 10)
+        assert answer.figures["break_even_utilization_percent"] == pytest.approx(60)
+    shares = [commitment.figures[f"{name}_percent"] for name in ("coverage", "utilization")]
+    assert [*shares, own.figures["base_load_percent"]] == pytest.approx([87.5] * 3)
+
+
+@given(
+    levels=st.lists(st.floats(0, 12), min_size=1, max_size=30),
+    price=st.decimals("0.01", "12", places=2),
+    fall=st.sampled_from([1.0, 0.9, 0.5]),
+)
+def test_no_other_level_costs_less(levels: list[float], price: Decimal, fall: float) -> None:
+    curve = Curve.hourly(levels).scaled(fall)
+    best = curve.best_level(float(price / 10))
+
+    def cost(level: int) -> float:
+        return level * curve.hours * float(price) + (curve.node_hours - curve.used(level)) * 10
+
+    assert all(cost(best) <= cost(level) + 1e-6 for level in range(15))
+
+
+@given(
+    levels=st.lists(st.floats(0, 6), min_size=1, max_size=12).filter(any),
+    prices=st.lists(st.decimals("0.5", "14", places=2), min_size=1, max_size=3),
+)
+def test_saves_nothing_less_than_nothing_and_no_more_than_today(levels: list[float], prices: list[Decimal]) -> None:
+    terms = (ONE_YEAR, PLAN, Terms("reserved", 3, "all_upfront"))
+    answer = committed(use(levels, *(offer(str(price), of) for price, of in zip(prices, terms, strict=False))))
+    own = bought(Curve.hourly(levels), str(prices[0]))
+    assert all(Decimal("-0.001") <= one.saving <= one.today.cost for one in (answer, own))
+    assert all(row["regret"] >= 0 for row in answer.figures["regret"])
+    assert float(min(row["cost"] for row in answer.figures["options"])) == pytest.approx(float(answer.scenario.cost), abs=1e-3)
+
+
+def test_regret_is_what_the_level_costs_over_the_best_one_then() -> None:
+    answer = committed(use([2.0] * 10, offer("6")))
+    # usage of one node: two are paid at 6, one would do
+    assert answer.figures["regret"][2] == {
+        "family": "aws us-east-1 p5", "usage_falls_percent": 50, "cost": 120, "on_demand_cost": 100, "still_saves": -20,
+        "best_cost": 60, "regret": 60,
+    }  # fmt: skip
+    assert "until usage falls by 40.0 %" in answer.break_even[0]
+
+
+# all upfront: 6 of 10 paid on day one, 60 % of the year; in part: 3 × 12 months upfront against 10 − 3 a month
+@pytest.mark.parametrize(("payment", "months"), [("no_upfront", 0.0), ("all_upfront", 7.2), ("partial_upfront", 36 / 7)])
+def test_payback(payment: str, months: float) -> None:
+    answer = committed(use([1.0] * 5, offer("6", Terms("reserved", 1, payment))))
+    assert answer.figures["payback_months"] == pytest.approx(months, abs=1e-4)
+
+
+def test_savings_plans_cover_a_familys_sizes_and_reservations_do_not() -> None:
+    small = use([1, 0], offer("6"), offer("6", PLAN), kind="g5.12xlarge")
+    answer = committed(small, use([0, 0.5], offer("12"), on_demand="20", kind="g5.24xlarge"))
+    # one small instance's worth is in use in every hour, but no type is for more than half the time
+    assert {row["kind"]: row["instances"] for row in answer.figures["options"]} == {"savings_plan": 1, "reserved": 0}
+    assert answer.scenario.cost == 12
+    with pytest.raises(GpucostError, match="no price of a commitment"):
+        committed(use([1.0]))
+
+
+def test_terms() -> None:
+    assert parse_terms("3", "--x") == Terms("reserved", 3, "no_upfront")
+    assert parse_terms("cud:1:monthly", "--x") == Terms("cud", 1, "monthly")
+    for wrong in ("2", "foo", "gift:1", "1:never", ""):
+        with pytest.raises(UsageError):
+            parse_terms(wrong, "--x")
+
+
+def test_family_name() -> None:
+    names = ("p4d.24xlarge", "a2-highgpu-8g", "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4")
+    assert [family_name(name) for name in names] == ["p4d", "a2-highgpu", "Standard_NDisr_H100_v5", "Standard_NCads_A100_v4"]
+
+
+def test_usage_is_on_demand_and_what_the_bill_covers_counts_first() -> None:
+    nodes = tuple(
+        Node(f"n{index}", 8, START, START + hours * HOUR, (Price(Decimal(10), "price_book"),), kind, provider="aws",
+             region="us-east-1", instance_type="p5.48xlarge")
+        for index, (hours, kind) in enumerate([(24, "on_demand"), (12, "unknown"), (24, "spot"), (24, "reserved")])
+    )  # fmt: skip
+    fleet = Fleet(nodes, (Pod("n0", "Job/a", 4, START, END),))
+    there = Existing(True, (), {P5: counted([(START, END, 0.5)], START, END)})
+    for existing, is_narrowed, hours, covered in ((NONE, False, 36, 0), (there, False, 24, 12), (NONE, True, 12, 0)):
+        listed = (Price(Decimal(11), "catalog"), dict([offer("6")]))
+        (family,) = families_of(fleet, PERIOD, existing, lambda *_, of=listed: of, is_narrowed=is_narrowed)
+        (one,) = family.uses
+        assert (family.provider, family.region, family.name, one.on_demand.per_node_hour) == ("aws", "us-east-1", "p5", 10)
+        assert (one.curve.node_hours, one.covered_hours) == pytest.approx((hours, covered))
+
+
+def test_existing_commitments_are_read_from_the_bill() -> None:
+    with scratch_store() as con:
+        assert not read_commitments(con, START, END).is_bill_loaded
+        con.execute(
+            "INSERT INTO bills BY NAME SELECT 1 AS bill_id, 'aws' AS provider, 's' AS source, 'aws-cur' AS format,"
+            " '1' AS billing_account_id, '2026-10' AS billing_period, true AS is_whole, '' AS digest, 2 AS rows, 1 AS load_id,"
+            " TIMESTAMP '2026-11-01' AS loaded_at"
+        )
+        # a fee of the whole term makes no bill of the months that it is of
+        con.execute(
+            "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key,"
+            " TIMESTAMP '2026-10-01' AS charge_period_start, TIMESTAMP '2026-10-01' + to_days(days) AS charge_period_end,"
+            " category AS charge_category, 0 AS billed_cost, cost AS effective_cost, 'USD' AS billing_currency,"
+            " 'us-east-1' AS region, 'p5.48xlarge' AS instance_type, 'ri-1' AS commitment_discount_id,"
+            " 'Reserved Instance' AS commitment_discount_type, status AS commitment_discount_status, kind,"
+            " hours AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, row AS source_row"
+            " FROM (VALUES (0, 'Usage', 'Used', 'instance', 48, 300, 2),"
+            " (1, 'Purchase', 'Unused', 'commitment_unused', NULL, 24, 2),"
+            " (2, 'Purchase', NULL, 'commitment_fee', NULL, 0, 365)) AS t(row, category, status, kind, hours, cost, days)"
+        )
+        november = START + 31 * DAY
+        spans = ((START, END), (november, november + 2 * DAY), (november + 62 * DAY, november + 63 * DAY))
+        october, later, much_later = (read_commitments(con, *span) for span in spans)
+    (commitment,) = october.commitments
+    # half of a charge of two days
+    assert (commitment.commitment_discount_id, commitment.covered_instance_hours, commitment.unused_cost) == ("ri-1", 24.0, 12)
+    assert october.is_bill_loaded and october.covered[P5].levels == (1.0,) * 24
+    # a month without a bill: commitments go on as on the last day that is known
+    assert (later.is_bill_loaded, later.month, later.covered[P5].levels) == (True, "2026-10", (1.0,) * 48)
+    assert [(one.covered_instance_hours, one.unused_cost) for one in later.commitments] == [(48.0, 24)]
+    assert not much_later.is_bill_loaded
+
+
+def test_counted_curve_splits_hours() -> None:
+    curve = counted([(START + HOUR // 2, START + 2 * HOUR, 2.0)], START, START + 5 * HOUR // 2)
+    assert curve == Curve((1.0, 2.0, 0.0), (1.0, 1.0, 0.5))
+
+
+def test_commitments_of_options(tmp_path: Path) -> None:
+    answer = ask("reserve", "--nodes 8 --on-demand-price 32.77 --commitment-price 1=20 --commitment-discount 3=60")
+    assert (answer["today"]["cost"], answer["saving_percent"]) == (191376.80, pytest.approx(60))
+    assert [row["term_years"] for row in answer["options"]] == [1, 3]
+    per_gpu = ask("reserve", "--nodes 1 --gpus 4 --on-demand-price 2 --price-per gpu --commitment-price 1=1")
+    assert (per_gpu["today"]["cost"], per_gpu["scenario"]["cost"]) == (2 * 4 * 730, 4 * 730)
+    (tmp_path / "curve.csv").write_text("hour,nodes\n0,3\n1,2\n2,2\n3,1\n")
+    file = ask("reserve", "--curve curve.csv --on-demand-price 10 --commitment-price 1=6")
+    assert (file["today"]["cost"], file["scenario"]["cost"], file["instances"]) == (80, 58, 2)
+
+
+def test_list_prices_of_an_instance() -> None:
+    answer = ask("reserve", "--nodes 2 --instance-type a2-highgpu-8g --region us-central1")
+    assert {row["kind"] for row in answer["options"]} == {"cud"}
+    assert answer["today"]["gpu_hours"] == 2 * 8 * 730
+    assert all(a["as_of"] for a in answer["assumptions"] if a["name"].startswith("a2-highgpu-8g"))
+
+
+@pytest.mark.parametrize("text", ["", "nodes\nx\n", "nodes\n-1\n", "a,b\n1,2\n", "0\n0\n", "nan\n"])
+def test_wrong_curves(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.csv").write_text(text)
+    assert_refused("reserve", "--curve c.csv --on-demand-price 3 --commitment-price 1=2", "c.csv", 1)
+
+
+def test_break_even_month_is_where_cumulative_cash_meets() -> None:
+    answer = bought(MONTH)
+    # a month in the cloud is 7,300, the node as it runs 730: 87,600 / 6,570 = 13.3
+    assert answer.figures["break_even_months"] == pytest.approx(87600 / 6570, abs=1e-6)
+    assert answer.figures["break_even_month"] == 14
+    assert bought(MONTH, lead_months=3).figures["break_even_month"] == 17
+    assert cash(answer)[0] == (0, 0, 87600, -87600)
+    assert cash(answer)[-1] == (2, 24 * 7300, 87600 + 24 * 730, 24 * 6570 - 87600)
+    # a residual value comes back at the end
+    own = Own(Decimal(5), Decimal(1), Decimal(87600), Decimal(17520), 2.0, 8.0, "test")
+    assert cash(bought(MONTH, own=own))[-1][2] == 87600 + 24 * 730 - 17520
+
+
+def test_what_never_pays() -> None:
+    best, forced = bought(MONTH, cloud="5"), bought(MONTH, cloud="5", own_nodes=1)
+    assert (best.figures["own_nodes"], best.saving) == (0, 0)
+    assert best.figures["break_even_month"] is forced.figures["break_even_month"] is None
+    assert forced.saving < 0
+
+
+def test_usage_of_the_store_counts_in_own_nodes() -> None:
+    price, noon = (Price(Decimal(10), "price_book"),), START + 12 * HOUR
+    nodes = (
+        Node("a", 4, START, END, price, "spot", gpu_model="A100"),
+        Node("b", 8, START, noon, price, gpu_model="A100"),
+        Node("c", 8, START, END, price, gpu_model="T4"),
+    )
+    fleet = Fleet(nodes, (Pod("a", "Job/x", 4, START, END), Pod("b", "Job/x", 8, START, noon)))
+    curve, cloud = answered(cloud_usage(fleet, PERIOD, "A100", 8, is_narrowed=False), plain_cost)
+    # 360 for 192 GPU-hours
+    assert (curve.node_hours, curve.peak, cloud.per_node_hour) == (pytest.approx(24), pytest.approx(1.5), 15)
+    with pytest.raises(GpucostError, match="no H100 was used"):
+        answered(cloud_usage(fleet, PERIOD, "H100", 8, is_narrowed=False), plain_cost)
+
+
+OPTIONS = "-q --purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12"
+
+
+def test_own_nodes_of_options() -> None:
+    answer = ask("buy", f"{OPTIONS} --nodes 4 --on-demand-price 55")
+    assert (answer["today"]["cost"], answer["own_nodes"], answer["capex"]) == (4 * 730 * 55, 4, 4 * 280000)
+    # 280,000 over 35,040 h, and 5.6 kW at 0.12
+    assert answer["own_price"] == pytest.approx(280000 / 35040 + 0.672)
+    assert answer["own_running_price"] == pytest.approx(0.672)
+    assert answer["break_even_months"] == pytest.approx(280000 / (730 * (55 - 0.672)), abs=1e-3)
+    per_gpu = ask("buy", f"{OPTIONS} --nodes 4 --on-demand-price 6.875 --price-per gpu")
+    assert per_gpu["today"]["cost"] == answer["today"]["cost"]
+
+
+def test_list_price_is_that_of_as_many_gpus() -> None:
+    place = "--nodes 1 --instance-type a2-highgpu-4g --region us-central1"
+    eight, four = (ask("buy", f"{OPTIONS} {place} {gpus}")["cloud_price"] for gpus in ("", "--gpus-per-node 4"))
+    assert eight == pytest.approx(2 * four)

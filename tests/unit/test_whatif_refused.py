@@ -1,0 +1,156 @@
+"""Options that what-ifs cannot use: what is said, and the exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.whatif_costs import assert_refused
+
+pytestmark = pytest.mark.usefixtures("nowhere")
+
+OWN = "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12"
+ON, BOTH = "--on-demand-price 32", "--on-demand-price 32 --spot-price 12"
+A100, TO_H100 = "--gpu-model A100-SXM4-40GB", "--to-gpu-model H100-80GB-HBM3 --to-price 6"
+TODAY = "--gpus 4 --on-demand-price 3 --price-per gpu"
+JOB = "--backtest --instance-type p3.2xlarge --region us-east-1 --hours 2"
+# options, and what is said of them; those of the first list are wrong (2), what those of the second ask for is not there (1)
+WRONG = {
+    "reserve": [
+        ("--nodes 4", "price on demand is missing"),
+        ("--nodes 4 --on-demand-price -3", "no number above 0"),
+        (f"{ON} --commitment-price 2=1", "nobody sells 2 years"),
+        (f"{ON} --commitment-price 1=-1", "no number above 0"),
+        (f"{ON} --commitment-discount 1=100", "at most 99"),
+        (f"{ON} --team x", "leave out"),
+        ("--nodes 1 --instance-type a2-highgpu-8g", "--region names one"),
+        ("--nodes 1 --instance-type 1x_H200", "digitalocean and vast, and no region tells them apart"),
+        (f"--hours 1e9 {ON}", "at most 87,840"),
+        ("--term-years 2", "2 years"),
+        ("--payment-option gift", "gift is not known"),
+    ],
+    "buy": [
+        ("--nodes 2 --on-demand-price 3", "purchase_price"),
+        (f"{OWN} --nodes 2", "the cloud's price is missing"),
+        (f"{OWN} --nodes 2 --on-demand-price 0", "no number above 0"),
+        (f"{OWN} --nodes 2 --month 2026-10", "leave out"),
+        (f"{OWN} --residual-percent 120 --nodes 1 {ON}", "--residual-percent is 120"),
+        (f"{OWN} --lead-months -1", "no number from 0"),
+    ],
+    "burst": [
+        ("--spot-price 3", "no place to compare with"),
+        ("--nodes 3", "the primary's spot price is missing"),
+        ("--spot-price -3", "no number above 0"),
+        ("--spot-price 3 --place x", "no NAME=MONEY"),
+        ("--spot-price 3 --place x=0", "no number above 0"),
+        ("--spot-price 3 --place x=1 --hours 1e9", "at most 87,840"),
+        ("--spot-price 3 --place x=1 --at-most-percent 120", "at most 100"),
+        ("--spot-price 3 --place x=1 --last 7d", "leave out"),
+        ("--region us-east-1", "--region needs --instance-type"),
+    ],
+    "egress": [
+        ("", "--gb-per-start is missing"),
+        ("--gb-per-start -1", "no number above 0"),
+        ("--gb-per-start 1 --nodes 2 --starts-per-day 3", "leave out one"),
+        ("--gb-per-start 1 --nodes 2 --month 2026-10", "leave out"),
+        ("--gb-per-start 1 --nodes 2 --price-per-gb -1", "no number from 0"),
+        ("--gb-per-start 1 --nodes 2 --days 99999", "3660"),
+        ("--gb-per-start 1 --nodes 2 --cache-gbit-per-second 0", "no number above 0"),
+        ("--gb-per-start 1 --days 3", "how many starts"),
+    ],
+    "share": [
+        ("--pods 4", "--utilization-percent"),
+        ("--utilization-percent 4", "--pods"),
+        ("--pods 4 --utilization-percent 120", "at most 100"),
+        ("--pods 4 --utilization-percent 10 --method mig", "model"),
+        ("--pods 4 --utilization-percent 10 --method mig --gpu-model T4", "cannot be cut"),
+        ("--pods 4 --utilization-percent 10 --gpu-model A10000", "did you mean"),
+        ("--pods 4 --utilization-percent 10 --memory-per-pod-mib 10", "--gpu-model"),
+        ("--pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999", "do not fit"),
+        ("--pods 4 --utilization-percent 10 --month 2026-10", "--month"),
+        ("--pods 4 --utilization-percent 10 --across-teams", "--across-teams asks for usage in the store"),
+        ("--method mig --ways 3", "--ways"),
+    ],
+    "schedule": [
+        ("--nodes 2", "--on-demand-price"),
+        (ON, "--active-hours-per-day"),
+        (f"{ON} --active-hours-per-day 10 --hours 200", "300"),
+        ("--days 10", "--on-demand-price"),
+        (f"{ON} --active-hours-per-day 25", "at most 24"),
+        ("--on-demand-price -3 --active-hours-per-day 5", "above 0"),
+        (f"{ON} --active-hours-per-day 5 --month 2026-10", "--month"),
+        (f"{ON} --active-hours-per-day 5 --office-hours 08:00-18:00", "twice"),
+        (f"{ON} --active-hours-per-day 5 --idle-minutes 5", "--idle-minutes"),
+        (f"{ON} --active-hours-per-day 5 --save ''", "--save cannot call an answer"),
+        (f"{ON} --active-hours-per-day 5 --save ../x", "--save cannot call an answer"),
+        (f"{ON} --active-hours-per-day 5 --save .hidden", "--save cannot call an answer"),
+        (f"{ON} --active-hours-per-day 5 --save {'x' * 200}", "--save cannot call an answer"),
+        ("--office-hours 8-18", "08:00-18:00"),
+        ("--office-hours 08:00-18:00 --weekdays mo-fr", "mon-fri"),
+        ("--idle-minutes 0", "above 0"),
+    ],
+    "rightsize": [
+        ("--gpu-model A100", "--to-gpu-model"),
+        (f"{A100} --gpus 4 --on-demand-price 3 {TO_H100}", "--to-gpus"),
+        (f"{A100} {TODAY} {TO_H100} --to-gpus 0", "--to-gpus"),
+        (f"--gpu-model B9000 {TODAY} {TO_H100}", "--gpu-model 'B9000'"),
+        (f"{A100} {TODAY} --to-gpu-model H1000 --to-price 6", "--to-gpu-model 'H1000'"),
+        (f"{A100} {TODAY} {TO_H100} --relative-speed -1", "above 0"),
+        (f"{A100} {TODAY} {TO_H100} --month 2026-10", "--month"),
+        (f"{A100} {TODAY} {TO_H100} --same-model", "--same-model"),
+        (f"--gpu-model K80 {TODAY} {TO_H100}", "--relative-speed"),
+    ],
+    "spot": [
+        (f"{BOTH} --interruptions-per-hour -1", "from 0"),
+        (f"{BOTH} --interruptions-per-hour nan", "from 0"),
+        (f"{BOTH} --hours 0.25", "longer than the job"),
+        ("--on-demand-price 32 --spot-price 0", "above 0"),
+        (ON, "--spot-price is missing"),
+        ("--instance-type p4d.25xlarge", "p4d.24xlarge"),
+        ("--instance-type p4d.24xlarge", "--region"),
+        ("--instance-type p4d.24xlarge --region us-east-1 --gpus 4", "has 8 GPUs"),
+        (f"{BOTH} --region us-east-1", "--instance-type"),
+        (f"{BOTH} --team research", "--team"),
+        (f"{BOTH} --trace x --interruptions-per-hour 1", "exclude"),
+        (f"{BOTH} --interruptions-per-hour 9999", "never end"),
+        ("--backtest --instance-type p3.2xlarge", "--hours is missing"),
+        (f"{JOB} --spot-price 1", "--spot-price"),
+        (f"{JOB} --move-to on-demand", "reverse"),
+        (f"{JOB} --team a", "--team"),
+        (f"{JOB} --on-demand-share 1.5", "at most 1"),
+        ("--from 2026-10-02 --to 2026-10-01", "is empty"),
+        (f"{BOTH} --hours 9e9", "at most 87,840"),
+        ("--on-demand-price 1e30 --spot-price 12", "at most 10,000,000"),
+        (f"{BOTH} --hours 5 --active-hours-per-day 5", "leave out one"),
+        (f"{BOTH} --days 5", "--active-hours-per-day"),
+    ],
+    "plan": [("", "no plan is named"), ("plan.toml --example", "--example prints a plan")],
+}
+ABSENT = {
+    "reserve": [
+        (f"--nodes 4 {ON}", "no price of a commitment"),
+        ("--nodes 1 --instance-type p99.large", "no GPU or instance type is called"),
+        (f"--curve none.csv {ON}", "cannot read none.csv"),
+        ("", "there is no store"),
+    ],
+    "buy": [
+        (f"{OWN} --nodes 2 --instance-type p99.large", "no GPU or instance type is called"),
+        ("none.toml --nodes 2", "cannot read none.toml"),
+        (OWN, "there is no store"),
+    ],
+    "burst": [("--instance-type p99.large", "no GPU or instance type is called"), ("", "there is no store")],
+    "egress": [("--gb-per-start 1", "there is no store")],
+    "spot": [
+        (f"{BOTH} --trace none.json", "none.json"),
+        ("--backtest --instance-type p3.2xlarge --hours 10", "no store"),
+        ("--team research", "no store"),
+    ],
+    "plan": [("none.toml", "cannot read none.toml")],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message", "exit_code"),
+    [(command, *case, code) for code, cases in ((2, WRONG), (1, ABSENT)) for command in cases for case in cases[command]],
+)
+def test_what_cannot_be_used_is_said(command: str, words: str, message: str, exit_code: int) -> None:
+    assert_refused(command, words, message, exit_code)
