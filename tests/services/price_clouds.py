@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass
 class Cloud:
-    """What a stand-in holds, what it was question, and what it does instead of answering."""
+    """What a stand-in holds, what it was asked, and what it does instead of answering."""
 
     url: str = ""
     facts: dict[str, list[Any]] = field(default_factory=dict)

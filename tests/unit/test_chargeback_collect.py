@@ -17,7 +17,8 @@ from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices import PriceResult
 from gpucost.collect.spot import SpotResult
 from gpucost.errors import SourceError
-from gpucost.periods import Period
+from gpucost.periods import Period, to_ms
+from gpucost.store import runs
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import OCTOBER, OCTOBER_END, stored
 
@@ -73,13 +74,8 @@ def test_prices_are_wanting_where_nothing_better_is_there(
 def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
     priced(store, ("none", None), ("none", None))
     assert ("prices", "aws") in wanting(store)
-    with duckdb.connect(str(store)) as con:
-        end = int(NOW.timestamp() * 1000)
-        con.execute(
-            "INSERT INTO loads BY NAME SELECT 99 AS load_id, 99 AS run_id, 'prices' AS kind, 'aws' AS source,"
-            " $1 AS from_ms, $2 AS to_ms, 1 AS rows, 0 AS dropped, now()::TIMESTAMP AS loaded_at",
-            [end - 3_600_000, end],
-        )
+    with Store(store).write() as con:
+        runs.log_run(con, "prices", "aws", (to_ms(NOW) - 3_600_000, to_ms(NOW)), rows=1)
     assert wanting(store) == [("spot", "aws")]
 
 
@@ -106,22 +102,24 @@ def chargeback(store: Path, *options: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-def test_a_cloud_nobody_is_logged_in_to_is_skipped_in_one_line(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("answer", "line", "code"),
+    [
+        ({"skipped": NoCredentials("aws: no credentials found", "aws configure")},
+         "aws: no credentials found; skipped (aws configure)\n", 0),
+        ({"error": SourceError("aws: cannot be reached", "check the network")},
+         "error: aws: cannot be reached\nfix: check the network\n", 1),
+    ],
+)  # fmt: skip
+def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
+    store: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], line: str, code: int
+) -> None:
     priced(store, ("none", None), ("none", None))
-    clouds = Clouds(monkeypatch, skipped=NoCredentials("aws: no credentials found", "aws configure"))
+    clouds = Clouds(monkeypatch, **answer)
     result = chargeback(store)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == code, result.output
     assert clouds.questions == [("spot", ["aws"]), ("prices", ["aws"])]
-    assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 2
-    assert (store.parent / "out" / "2026-10" / "index.json").exists()
-
-
-def test_a_cloud_that_fails_is_told_and_the_bundle_is_written(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    priced(store, ("none", None), ("none", None))
-    Clouds(monkeypatch, error=SourceError("aws: cannot be reached", "check the network"))
-    result = chargeback(store)
-    assert result.exit_code == 1
-    assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 2
+    assert result.stderr.count(line) == 2
     assert (store.parent / "out" / "2026-10" / "index.json").exists()
 
 

@@ -21,7 +21,7 @@ HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo
 
 
 class Fake:
-    """Stands in for the pipeline: remembers what it was fake, and gives the results it was given."""
+    """Stands in for the pipeline: remembers what it is asked, and answers with `results` and `errors`."""
 
     def __init__(self) -> None:
         self.results: list[CollectResult] = [CollectResult("main", HOUR, windows=1, samples=1234, new_series=1)]

@@ -25,7 +25,7 @@ FAILED = PriceResult("gcp", DAY, error=SourceError("gcp: half an answer", "gpuco
 
 
 class Fake:
-    """Stands in for the collectors: remembers what it was fake, and gives the results it was given."""
+    """Stands in for the collectors: remembers what it is asked, and answers with `results`."""
 
     def __init__(self) -> None:
         self.results = [DONE]
