@@ -30,7 +30,7 @@ def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | Non
     server = _Patient(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http{'s' if context else ''}://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -76,7 +76,7 @@ def prometheus(exported: tuple[str, str], tmp_path_factory: pytest.TempPathFacto
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     settings = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": ["recording.yml", "alerts.yml"],

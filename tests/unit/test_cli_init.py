@@ -35,7 +35,7 @@ def serve(pages: dict[str, object], status: int = 200) -> Iterator[str]:
             """Keep the test's output clean."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
 

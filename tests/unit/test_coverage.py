@@ -546,7 +546,7 @@ def test_a_collect_that_brings_nothing_erases_no_warning(tmp_path: Path) -> None
     described = silent_machines((5, 15))
     told = Told(tmp_path, described)
     with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         assert told.config.path is not None
         told.config.path.write_text(told.config.path.read_text().replace("http://127.0.0.1:9", url))
