@@ -142,7 +142,7 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges
     and nothing says which of them is the newer, and where others supersede only some of the bills that a file holds.
     """
-    bills = dicts(con.execute("FROM known_bill_rows"))
+    bills = dicts(con.execute("FROM bills_by_file"))
     if len({bill["file"] for bill in bills}) < 2:
         return {}
     winners: dict[tuple[str, ...], set[str]] = defaultdict(set)

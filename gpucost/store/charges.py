@@ -172,7 +172,7 @@ WHERE bill_id IN (SELECT unnest($1))
 GROUP BY ALL
 ORDER BY ALL"""
 # A row that names no provider or no month belongs to no bill.
-_LACKING = """FROM known_bill_rows SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
+_LACKING = """FROM bills_by_file SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
     UNION ALL (FROM incoming AS c SELECT 1 WHERE charge_lack(c) IS NOT NULL LIMIT 1)"""
 
 

@@ -1,4 +1,4 @@
--- reads: incoming, known_bill_rows, the macro charge_detail
+-- reads: incoming, bills_by_file, the macro charge_detail
 -- writes: nothing; answers one row per two files of one load that tell of common charges
 -- invariant: each pair once, the sizes counted in charges
 WITH keys AS (
@@ -15,7 +15,7 @@ WITH keys AS (
 ), files AS (
     SELECT s.*, CASE WHEN t.tells_invoices THEN t.is_invoiced END AS is_final
     FROM sizes AS s
-    JOIN known_bill_rows AS t ON t.file = s.source_file AND t.provider = s.provider AND t.billing_period = s.billing_period
+    JOIN bills_by_file AS t ON t.file = s.source_file AND t.provider = s.provider AND t.billing_period = s.billing_period
                         AND t.account = s.billing_account_id AND t.format IS NOT DISTINCT FROM s.format
 ), shared AS (
     -- One account's charge told of under another account's number is the same charge.

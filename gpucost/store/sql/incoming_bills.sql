@@ -1,7 +1,7 @@
 -- reads: charges_read (the mapped rows of a load), bills
--- writes: known_bill_rows (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
+-- writes: bills_by_file (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
 -- invariant: every row of the load belongs to exactly one of each; the numbers follow those in bills
-CREATE OR REPLACE TEMP TABLE known_bill_rows AS
+CREATE OR REPLACE TEMP TABLE bills_by_file AS
 SELECT source_file AS file, provider, billing_period, coalesce(billing_account_id, '') AS account, format,
        count(is_invoiced) > 0 AS tells_invoices, bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) AS is_invoiced, count(*) AS rows
 FROM charges_read AS c
@@ -17,6 +17,6 @@ FROM (
     SELECT provider, account AS billing_account_id, billing_period, format AS told_format,
            CASE WHEN bool_or(tells_invoices) THEN bool_and(is_invoiced) END AS is_final,
            sum(rows)::BIGINT AS rows
-    FROM known_bill_rows
+    FROM bills_by_file
     GROUP BY ALL
 );
