@@ -18,6 +18,8 @@ from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import Fleet, Scenario, Scope, Usage, idle_stretches, levels, read_fleet
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.store.connection import Store
@@ -48,19 +50,16 @@ class _Scenarios:
     def __init__(self, config: Config, store: Store, period: Period) -> None:
         self.config, self.period, self.store = config, period, store
         self.period_name = name_of(period, config.tz)
-        self._read = partial(pipeline.read_attributed, config, store)
 
-    @cached_property
-    def fleet(self) -> Fleet:
-        return self._read(lambda con: read_fleet(con, self.period, Scope()))
+        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, Levels]:
+            activity = config.activity
+            return (
+                read_fleet(con, period, Scope()),
+                idle_stretches(con, activity, period, MS_PER_HOUR),
+                levels(con, activity, period),
+            )
 
-    @cached_property
-    def _idle_hour(self) -> Idle:
-        return self._read(lambda con: idle_stretches(con, self.config.activity, self.period, MS_PER_HOUR))
-
-    @cached_property
-    def _levels(self) -> Levels:
-        return self._read(lambda con: levels(con, self.config.activity, self.period))
+        self.fleet, self._idle_hour, self._levels = pipeline.read_attributed(config, store, read)
 
     @cached_property
     def _prices(self) -> _Prices:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -370,41 +370,36 @@ def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
         raise UsageError(f"{flag} {text}: {error.message}") from None
 
 
-class ListPrices(NamedTuple):
-    """Asks list prices of one connection; in the config's currency alone."""
+def _listed(
+    con: DuckDBPyConnection,
+    settings: Config,
+    name: str,
+    *,
+    purchase_options: tuple[str, ...],
+    providers: tuple[str, ...] = (),
+    regions: tuple[str, ...] = (),
+) -> list[ListedPrice]:
+    """Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone.
 
-    con: DuckDBPyConnection
-    settings: Config
+    Raises GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
+    """
+    from gpucost.price.fx import rates
+    from gpucost.price.listing import PriceQuery, listing
 
-    def all(
-        self, name: str, *, purchase_options: tuple[str, ...], providers: tuple[str, ...] = (), regions: tuple[str, ...] = ()
-    ) -> list[ListedPrice]:
-        """Prices of an instance type or GPU model in every region, cheapest GPU-hour first.
+    query = PriceQuery(
+        today=datetime.now(settings.tz).date(),
+        currency=settings.currency,
+        stale_after_days=settings.prices.stale_after_days,
+        providers=providers,
+        regions=regions,
+        purchase_options=purchase_options,
+        all_regions=True,
+    )
+    return [row for row in listing(con, name, query, rates(settings)).rows if row.currency == settings.currency]
 
-        Raises GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
-        """
-        from gpucost.price.fx import rates
-        from gpucost.price.listing import PriceQuery, listing
 
-        settings = self.settings
-        query = PriceQuery(
-            today=datetime.now(settings.tz).date(),
-            currency=settings.currency,
-            stale_after_days=settings.prices.stale_after_days,
-            providers=providers,
-            regions=regions,
-            purchase_options=purchase_options,
-            all_regions=True,
-        )
-        return [row for row in listing(self.con, name, query, rates(settings)).rows if row.currency == settings.currency]
-
-    def some(self, name: str, *, purchase_options: tuple[str, ...], provider: str, region: str) -> list[ListedPrice]:
-        """The same in one place, empty where nothing is known."""
-        places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
-        try:
-            return self.all(name, purchase_options=purchase_options, **places)
-        except GpucostError:
-            return []
+# Asks `_listed` of one connection.
+ListPrices = Callable[..., "list[ListedPrice]"]
 
 
 @contextmanager
@@ -421,7 +416,7 @@ def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
 def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices, with those of the store where there is one: the catalog answers without."""
     with store_or_empty(settings) as con:
-        yield ListPrices(con, settings)
+        yield functools.partial(_listed, con, settings)
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:

@@ -97,7 +97,7 @@ def _given_place(text: str, per: PricePer, gpus: float) -> BurstPlace:
 
 def _primary(listed: ListPrices, instance_type: str, region: str | None) -> ListedPrice:
     """The spot price where the work runs. Raises UsageError where several regions could be meant."""
-    rows = listed.all(instance_type, purchase_options=("spot",), regions=(region,) if region else ())
+    rows = listed(instance_type, purchase_options=("spot",), regions=(region,) if region else ())
     regions = sorted({row.region or "" for row in rows})
     if len(regions) > 1:
         raise UsageError(
@@ -116,7 +116,7 @@ def _place(row: ListedPrice) -> BurstPlace:
 def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[BurstPlace]:
     """The cheapest place of each region that has instances with at least so many of these GPUs."""
     cheapest: dict[tuple[str, str | None], BurstPlace] = {}
-    for row in listed.all(gpu_model, purchase_options=("spot",), providers=providers):
+    for row in listed(gpu_model, purchase_options=("spot",), providers=providers):
         if row.gpu_count is not None and row.gpu_count >= gpus:
             cheapest.setdefault((row.provider, row.region), _place(row))
     return list(cheapest.values())

@@ -169,7 +169,7 @@ class _Listed(NamedTuple):
 def _listed_type(run: WhatIfContext, instance_type: str, region: str) -> _Listed:
     """Of the one place that has them. Raises UsageError where several do, GpucostError where nothing is called so."""
     with list_prices(run.settings) as listed:
-        rows = listed.all(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
+        rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
     places = {(row.provider, row.region or "") for row in rows}
     if len(places) < 2:
         return _listed(rows)
@@ -221,7 +221,11 @@ def stored_families(
     with list_prices(settings) as listed:
 
         def offers_of(provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
-            return _listed(listed.some(instance_type, purchase_options=_PURCHASE_OPTIONS, provider=provider, region=region))[2:]
+            places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
+            try:
+                return _listed(listed(instance_type, purchase_options=_PURCHASE_OPTIONS, **places))[2:]
+            except GpucostError:
+                return _listed(())[2:]
 
         families = families_of(fleet, usage.period, existing, offers_of, is_narrowed=usage.is_narrowed)
     if not families:

@@ -156,7 +156,8 @@ def whatif_spot(
         return
     if run.is_described(fleet, but=("spot_price",)):
         with store_or_empty(run.settings) as con:
-            load_offers(con, run.settings)
+            if fleet.instance_type is not None:
+                load_offers(con, run.settings)
             question = answer.described(con, run.settings, options, fleet, rate)
     else:
         question = _from_store(run, rate, fleet)

@@ -100,13 +100,13 @@ def starts_of(fleet: Fleet, period: Period, same_data: str) -> tuple[Downloads, 
     begins: dict[str, int] = {}
     for node in fleet.nodes:
         begins[node.cluster] = min(node.from_ms, begins.get(node.cluster, node.from_ms))
-    earlier = {(pod.cluster, pod.uid) for pod in fleet.pods if pod.from_ms <= max(period.start_ms, begins[pod.cluster])}
+    earlier = {pod.key for pod in fleet.pods if pod.from_ms <= max(period.start_ms, begins[pod.cluster])}
     starts: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for pod in fleet.pods:
-        if (pod.cluster, pod.uid) not in earlier:
+        if pod.key not in earlier:
             name = {"workload": f"{pod.namespace}/{pod.workload}", "namespace": pod.namespace}.get(same_data, "all pods")
             # A node that was not collected for a while has a pod in several parts: it started once.
-            starts[name].setdefault((pod.cluster, pod.uid), pod.gpus)
+            starts[name].setdefault(pod.key, pod.gpus)
     downloads = (Downloads(name, len(gpus), sum(gpus.values()) / len(gpus)) for name, gpus in starts.items())
     return tuple(sorted(downloads, key=lambda one: (-one.starts, one.name)))
 

@@ -333,7 +333,7 @@ def _today(plan: Plan, context: Context, hours: float, days: float) -> tuple[Sta
 
     A stored pod is on a node of its own at its share of the price of the node that it was on.
     """
-    seen: set[tuple[str, str, str, int]] = set()
+    seen: set[tuple[tuple[str, str], str, int]] = set()
     stage: dict[str, Nodes] = {}
     pods = 0
     for group in plan.groups:
@@ -344,7 +344,7 @@ def _today(plan: Plan, context: Context, hours: float, days: float) -> tuple[Sta
         own: list[Node] = []
         nodes = fleet.by_name
         for pod in fleet.pods:
-            key = (pod.cluster, pod.uid, pod.node, pod.from_ms)
+            key = (pod.key, pod.node, pod.from_ms)
             if key not in seen:
                 own.append(nodes[pod.place].part(pod.gpus, pod, f"{group.name}/{len(own)}"))
             seen.add(key)

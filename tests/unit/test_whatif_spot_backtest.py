@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -100,8 +101,8 @@ def answered(arguments: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of a short history, which tests only read."""
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A store of a short history in the working directory, which tests only read."""
     folder = tmp_path_factory.mktemp("history")
     rows = (("2026-10-01", "1.0", "a"), ("2026-10-01", "1.2", "b"), ("2026-10-02", "1.5", "a"), ("2026-10-04", "1.25", "b"))
     write(folder / "history.json", *(change(day, price, f"us-east-1{zone}") for day, price, zone in rows))
@@ -109,17 +110,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
         collect("history.json")
-    return folder
+        yield
 
 
-@pytest.fixture
-def store(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(filled)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(filled / "none"))
-    return filled
-
-
-def test_a_job_is_started_once_a_day_over_the_history(store: Path) -> None:
+def test_a_job_is_started_once_a_day_over_the_history(store: None) -> None:
     answer = answered("--instance-type p3.2xlarge --region us-east-1 --hours 24")
     # three starts: 24 h at 1.0, then 1.5 in zone a; 1.2 in zone b; 3.06 on demand
     assert answer["jobs"] == 3
@@ -131,7 +125,7 @@ def test_a_job_is_started_once_a_day_over_the_history(store: Path) -> None:
     assert answer["today"]["gpu_hours"] == 24
 
 
-def test_nodes_and_interruptions_count(store: Path) -> None:
+def test_nodes_and_interruptions_count(store: None) -> None:
     job = "--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2"
     one, two = answered(job), answered(f"{job} --nodes 2")
     # the third start's interruptions take it past the end of what is known
@@ -148,7 +142,7 @@ def test_nodes_and_interruptions_count(store: Path) -> None:
         ("--instance-type p33.2xlarge --hours 2", 2, "no instance type 'p33.2xlarge'"),
     ],
 )
-def test_wrong_input_is_told(store: Path, arguments: str, code: int, message: str) -> None:
+def test_wrong_input_is_told(store: None, arguments: str, code: int, message: str) -> None:
     assert_refused("spot", f"--backtest {arguments}", message, code)
 
 
