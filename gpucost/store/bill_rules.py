@@ -149,28 +149,28 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     for pair in dicts(sqlfiles.run(con, "duplicate_bills")):
         # Files of one run: what each is of is its name, and which account's bill its rows say.
         a, b = (telling(pair, side, is_whole=False, digest=pair[f"{side}_source"], account="") for side in ("a", "b"))
-        said = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
-        if "beside" in said:
+        verdicts = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
+        if "beside" in verdicts:
             continue
-        if (said[0] == said[1] or is_torn(a, b, pair["common"])) and _are_parts(con, a, b, pair["common"]):
+        if (verdicts[0] == verdicts[1] or is_torn(a, b, pair["common"])) and _are_parts(con, a, b, pair["common"]):
             continue
-        if "overlap" in said:
+        if "overlap" in verdicts:
             raise DataError(
                 f"{a.source} and {b.source} hold some of the same charges of {pair['billing_period']}, and each others",
                 "give the whole month in one export: beside each other some would count twice",
             )
-        if said[0] == said[1]:
+        if verdicts[0] == verdicts[1]:
             raise DataError(
                 f"{a.source} and {b.source} hold the same charges of {pair['billing_period']}",
                 "name only the newer one; or load them one after the other, the older first",
             )
-        loser, winner = ("b", a) if said[0] == "replace" else ("a", b)
+        loser, winner = ("b", a) if verdicts[0] == "replace" else ("a", b)
         winners[_bill(pair, f"{loser}_")].add(winner.source)
     beaten = {bill[0] for bill in winners}
-    lost = {bill[0]: min(found - beaten or found) for bill, found in winners.items()}
+    lost = {bill[0]: min(newer - beaten or newer) for bill, newer in winners.items()}
     # Of a file that is older for one account or month only, the others would be lost with it.
     partly = beaten & {bill["file"] for bill in bills if _bill(bill) not in winners}
-    if torn := sorted(partly | {bill[0] for bill, found in winners.items() if found <= beaten}):
+    if torn := sorted(partly | {bill[0] for bill, newer in winners.items() if newer <= beaten}):
         raise DataError(
             f"{torn[0]} holds a bill that another file holds newer, and one that none does",
             "load the files one after the other, the older first",

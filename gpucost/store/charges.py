@@ -72,10 +72,10 @@ class BillResult:
 
 def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: str) -> str | None:
     """The digest of what a source's billing period was last loaded from; None where it is not there."""
-    found = con.execute(
+    ((digest,),) = con.execute(
         "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole", [source, billing_period]
-    ).fetchall()[0][0]
-    return None if found is None else str(found)
+    ).fetchall()
+    return None if digest is None else str(digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ def serving(handle: Handler) -> Iterator[str]:
         def _serve(self) -> None:
             url = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, said = handle(self.command, url.path, parse_qs(url.query), json.loads(body) if body else None)
-            text = json.dumps(said).encode()
+            status, headers, answer = handle(self.command, url.path, parse_qs(url.query), json.loads(body) if body else None)
+            text = json.dumps(answer).encode()
             self.send_response(status)
             for name, value in ({"Content-Type": "application/json", "Content-Length": str(len(text))} | headers).items():
                 self.send_header(name, value)
@@ -110,10 +110,10 @@ class BigQuery:
         most = int(query.get("maxResults", [str(self.page)])[0])
         end = min(start + min(most, self.page), len(lines))
         reference = {"projectId": "ml-proj", "jobId": f"job-{job['number']}", "location": "US"}
-        said: dict[str, Any] = {"kind": "bigquery#getQueryResultsResponse", "jobReference": reference, "jobComplete": True}
-        said |= {"totalRows": str(len(lines)), "schema": {"fields": [{"name": "line", "type": "STRING"}]}}
-        said["rows"] = [{"f": [{"v": line}]} for line in lines[start:end]]
-        return said | ({"pageToken": str(end)} if end < len(lines) else {})
+        answer: dict[str, Any] = {"kind": "bigquery#getQueryResultsResponse", "jobReference": reference, "jobComplete": True}
+        answer |= {"totalRows": str(len(lines)), "schema": {"fields": [{"name": "line", "type": "STRING"}]}}
+        answer["rows"] = [{"f": [{"v": line}]} for line in lines[start:end]]
+        return answer | ({"pageToken": str(end)} if end < len(lines) else {})
 
 
 class CostManagement:

@@ -110,16 +110,16 @@ def test_one_file_and_its_manifest(bills: Bills, azurite: str) -> None:
 
 def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bills.directory)
-    said = CliRunner().invoke(app, ["collect", "azure", f"{azurite}/exports/cost"])
-    assert said.exit_code == 0 and "azure://cost/daily 2026-03: 5 rows" in said.stdout, said.output
+    result = CliRunner().invoke(app, ["collect", "azure", f"{azurite}/exports/cost"])
+    assert result.exit_code == 0 and "azure://cost/daily 2026-03: 5 rows" in result.stdout, result.output
 
 
 def test_what_is_not_there_and_who_is_not_allowed(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = collect_bills(bills.store, [BlobTree(f"{azurite}/nothing")], "azure")
     assert "not there" in run.errors[0].message
     monkeypatch.delenv(CONNECTION)
-    told = "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
-    run = collect_bills(bills.store, [BlobTree(f"{azurite}/exports?{told}")], "azure")
+    signature = "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
+    run = collect_bills(bills.store, [BlobTree(f"{azurite}/exports?{signature}")], "azure")
     assert run.errors and "c2VjcmV0" not in run.errors[0].message
     with pytest.raises(UsageError):
         BlobTree("https://account.blob.core.windows.net/")

@@ -141,6 +141,6 @@ def test_the_command(bills: Bills, served: CostManagement, monkeypatch: pytest.M
         served.url = url
         bills.write("gpucost.toml", f"[azure]\ncost_scope = {json.dumps(SUB)}\nmanagement_url = {json.dumps(url)}\n")
         monkeypatch.chdir(bills.directory)
-        said = CliRunner().invoke(app, ["collect", "azure", "--month", "2026-03", "--cost-type", "actual"])
-    assert said.exit_code == 0, said.output
-    assert "2026-03: 3 rows, billed 264.46" in said.stdout and served.asked[0][1]["type"] == "ActualCost"
+        result = CliRunner().invoke(app, ["collect", "azure", "--month", "2026-03", "--cost-type", "actual"])
+    assert result.exit_code == 0, result.output
+    assert "2026-03: 3 rows, billed 264.46" in result.stdout and served.asked[0][1]["type"] == "ActualCost"

@@ -130,9 +130,9 @@ def test_the_command_tells_the_estimate_and_loads(bills: Bills, monkeypatch: pyt
     with serving(served) as url:
         bills.write("gpucost.toml", f'[gcp]\nbilling_table = "{TABLE}"\nbigquery_endpoint = "{url}"\n')
         monkeypatch.chdir(bills.directory)
-        said = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03", "--estimate"])
-        assert said.exit_code == 0 and "3.00 GiB" in said.stderr and [job.get("dryRun") for job in served.jobs] == [True]
-        said = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03"])
-        assert said.exit_code == 0 and f"{SOURCE} 2026-03: 5 rows" in said.stdout, said.output
-        said = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-13"])
-        assert said.exit_code == 2 and "2026-13 is no month" in said.stderr
+        result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03", "--estimate"])
+        assert result.exit_code == 0 and "3.00 GiB" in result.stderr and [job.get("dryRun") for job in served.jobs] == [True]
+        result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03"])
+        assert result.exit_code == 0 and f"{SOURCE} 2026-03: 5 rows" in result.stdout, result.output
+        result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-13"])
+        assert result.exit_code == 2 and "2026-13 is no month" in result.stderr

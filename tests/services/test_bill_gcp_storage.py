@@ -71,8 +71,8 @@ def test_files_from_a_bucket_are_the_same_as_on_disk(bills: Bills, endpoint: str
 def test_the_command_reads_a_bucket(bills: Bills, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bills.write("gpucost.toml", f'[gcp]\nexports = ["gs://bills/exports"]\nstorage_endpoint = "{endpoint}"\n')
     monkeypatch.chdir(bills.directory)
-    said = CliRunner().invoke(app, ["collect", "gcp"])
-    assert said.exit_code == 0 and "2026-03: 5 rows" in said.stdout, said.output
+    result = CliRunner().invoke(app, ["collect", "gcp"])
+    assert result.exit_code == 0 and "2026-03: 5 rows" in result.stdout, result.output
 
 
 def test_a_bucket_that_is_not_there(bills: Bills, endpoint: str) -> None:

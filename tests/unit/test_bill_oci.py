@@ -114,8 +114,8 @@ def test_cores_clock_a_machine_without_gpus_and_its_memory_and_licenses_do_not(b
     memory = {"cost/skuUnitDescription": "Gigabyte Per Hour", "product/Description": "Compute - Standard - E4 - Memory"}
     windows = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Windows OS"}
     rows = [
-        classic(1, quantity, **told, **{"lineItem/referenceNo": f"r{quantity}", "cost/productSku": f"B{quantity}"})
-        for quantity, told in (("4", cores), ("64", memory), ("5", windows))
+        classic(1, quantity, **changed, **{"lineItem/referenceNo": f"r{quantity}", "cost/productSku": f"B{quantity}"})
+        for quantity, changed in (("4", cores), ("64", memory), ("5", windows))
     ]
     assert [(charge["kind"], charge["instance_hours"]) for charge in load(bills, rows)] == [
         ("instance", 1.0),

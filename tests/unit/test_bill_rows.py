@@ -116,12 +116,13 @@ def test_the_configured_currency_is_an_iso_code() -> None:
 @pytest.mark.parametrize("first", ["\n", pytest.param("\r\n", marks=pytest.mark.slow)])
 def test_lines_that_end_in_two_ways_load(bills: Bills, first: str) -> None:
     other = "\r\n" if first == "\n" else "\n"
-    quoted = "a quoted\r\nbreak, and\nanother"
+    quoted = 'a "quoted"\r\nbreak, and\nanother'
+    in_csv = quoted.replace('"', '""')
     text = csv_text([usage(hour, LineItemDescription=quoted if hour == 2 else "plain") for hour in range(6)])
     head, _, rest = text.partition("\n")
-    lines = rest.replace(quoted, "@").splitlines()
+    lines = rest.replace(in_csv, "@").splitlines()
     mixed = head + first + "".join(row + (other if number % 2 else first) for number, row in enumerate(lines))
-    run = bills.load(bills.write("mixed.csv", mixed.replace("@", quoted).encode()))
+    run = bills.load(bills.write("mixed.csv", mixed.replace("@", in_csv).encode()))
     assert not run.errors, run.errors
     assert bills.sums()[0][2:4] == (6, pytest.approx(6 * AN_HOUR))
     assert bills.charges()[2]["charge_description"] == quoted

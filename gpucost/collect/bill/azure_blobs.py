@@ -94,8 +94,7 @@ class BlobTree(Tree):
 
     def entries(self) -> list[Entry]:
         prefix = self._prefix if self.is_file or not self._prefix else self._prefix + "/"
-        found = self._listed(prefix)
-        return [entry for entry in found if not self.is_file or entry.key == prefix]
+        return [entry for entry in self._listed(prefix) if not self.is_file or entry.key == prefix]
 
     def around(self) -> list[Entry]:
         return self._listed(self._prefix.rpartition("/")[0])

@@ -64,7 +64,7 @@ class QueryTree(Tree):
     def entries(self) -> list[Entry]:
         return [Entry(f"{month}.{self._type}.jsonl", 0) for month in self._months]
 
-    def told(self) -> list[Manifest]:
+    def manifests(self) -> list[Manifest]:
         return [Manifest(f"{month}.json", self.name, month, (f"{month}.{self._type}.jsonl",)) for month in self._months]
 
     def fetch(self, entry: Entry, directory: Path) -> Path:

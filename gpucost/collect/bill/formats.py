@@ -122,7 +122,7 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
             maps[entry[0]].setdefault(entry[1], position)
         else:
             at.setdefault(squeeze(column), []).append(position)
-    found: dict[str, int | None] = {}
+    positions: dict[str, int | None] = {}
     for column in known.columns:
         # The first spelling that is there: the name itself, then the others in their order.
         spelled = next((at[word] for word in _ordered(known, column) if word in at), [])
@@ -131,8 +131,8 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
         if len(spelled) > 1:
             twice = " and ".join(header[position] for position in spelled)
             raise DataError(f"{name}: two columns mean {column}: {twice}", "remove one of them from the export")
-        found[column] = spelled[0] if spelled else None
-    return Columns(found, maps)
+        positions[column] = spelled[0] if spelled else None
+    return Columns(positions, maps)
 
 
 _COST_AND_USAGE = "give the FOCUS cost and usage file: the one with BilledCost and EffectiveCost"

@@ -73,7 +73,7 @@ class BigQueryTree(Tree):
         state = f"{table.modified}:{table.num_rows}"
         return [Entry(f"{month}.jsonl", 0, f"{self._table_name}:{month}:{state}") for month in self._months]
 
-    def told(self) -> list[Manifest]:
+    def manifests(self) -> list[Manifest]:
         return [Manifest(f"{month}.json", self.name, month, (f"{month}.jsonl",)) for month in self._months]
 
     def estimate(self, month: str) -> int:

@@ -37,8 +37,8 @@ def login(endpoint: str | None, project: str | None) -> tuple[Credentials, str |
     import google.auth
 
     with in_words("Google Cloud"):
-        found, own = google.auth.default(scopes=[_SCOPE])
-    return found, project or own
+        who, own = google.auth.default(scopes=[_SCOPE])
+    return who, project or own
 
 
 @contextmanager

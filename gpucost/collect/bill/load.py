@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -106,9 +107,9 @@ def repeated_rows(count: int, where: str) -> list[SourceFinding]:
     """What to say of rows that were left out: the same charges stand `where`."""
     if not count:
         return []
-    said = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
+    rows = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
     return [
-        SourceFinding("note", "repeated_rows", f"{said} {where}, the same in every column that is read: each charge counts once")
+        SourceFinding("note", "repeated_rows", f"{rows} {where}, the same in every column that is read: each charge counts once")
     ]
 
 
@@ -195,7 +196,7 @@ class Meter:
             watcher.join()
 
 
-# What is found where there is no export.
+# Findings where there is no export.
 _NOTHING = ("not_loaded", "leftovers", "passed_over")
 # How many of the files that are passed over are named.
 _LISTED = 3
@@ -253,7 +254,7 @@ class _Run:
     currency: str | None
     meter: Meter
     run: BillRun
-    _serial: int = 0
+    _serial: Iterator[int] = field(default_factory=count)
     # What files were when their digests were taken; the stamps of digests; what the store knows, read once.
     _states: dict[tuple[Tree, Entry], object] = field(default_factory=dict)
     _stamps: dict[str, str] = field(default_factory=dict)
@@ -265,15 +266,15 @@ class _Run:
         loose: list[tuple[Tree, Entry]] = []
         for tree in trees:
             with self._caught():
-                found, rest = self._plan(tree)
-                sets += found
+                deliveries, rest = self._plan(tree)
+                sets += deliveries
                 loose += [(tree, entry) for entry in rest]
         self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(entry.size for _, entry in loose)
-        for tree, told, entries in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
+        for tree, delivery, entries in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
             with self._caught(tree):
-                self._whole(tree, told, entries)
+                self._whole(tree, delivery, entries)
         self._loose(loose)
-        if not self.run.results and not self.run.errors and all(found.code in _NOTHING for found in self.run.findings):
+        if not self.run.results and not self.run.errors and all(one.code in _NOTHING for one in self.run.findings):
             self.run.errors.append(
                 DataError("nothing was loaded: none of the files read is a billing export with charges that this command takes")
             )
@@ -297,33 +298,33 @@ class _Run:
             listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
             fix = "name a file itself to have it read, whatever its name"
             self._find("note", "passed_over", f"{tree.name}: {what} passed over by name: {listed}", fix)
-        told = tree.told()
+        manifests = tree.manifests()
         others = []
         for entry in entries:
-            said = None
+            read = None
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
                 self.meter.tell(f"reading {tree.shown(entry)}")
                 text = tree.fetch(entry, self.work).read_bytes()
                 of_azure = manifest.parse_azure(text, entry)
-                said = of_azure or manifest.parse(text, entry, tree.shown(entry))
+                read = of_azure or manifest.parse(text, entry, tree.shown(entry))
                 whose = "azure" if of_azure else "aws"
-                if said is not None and self.provider not in (None, whose):
+                if read is not None and self.provider not in (None, whose):
                     what = f"{tree.shown(entry)} is the manifest of an export of {whose}"
                     self._pass_over(tree, formats.NotThis(what, f"gpucost collect {whose} loads it"))
                     continue
-            if said is None:
+            if read is None:
                 others.append(entry)
             else:
-                told.append(said)
+                manifests.append(read)
         by_key = {entry.key: entry for entry in others}
-        if told and tree.is_file and not tree.told():
+        if manifests and tree.is_file and not tree.manifests():
             # The manifest alone was named: its files lie around it.
             by_key |= {entry.key: entry for entry in tree.around()}
         sets = []
         # An Azure manifest of which nothing is there lies among files of other exports: it governs none of them.
-        stray = {item.key for item in told if item.delivered and not manifest.is_here(item, by_key)}
-        roots = {manifest.governed(item) for item in told if item.key not in stray}
-        for chosen in manifest.choose(told):
+        stray = {item.key for item in manifests if item.delivered and not manifest.is_here(item, by_key)}
+        roots = {manifest.governed(item) for item in manifests if item.key not in stray}
+        for chosen in manifest.choose(manifests):
             with self._caught():
                 sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
         loose = [entry for entry in others if not any(_below(entry.key, root) for root in roots)]
@@ -338,14 +339,14 @@ class _Run:
             )
         return sets, loose
 
-    def _whole(self, tree: Tree, told: Manifest, entries: list[Entry]) -> None:
+    def _whole(self, tree: Tree, delivery: Manifest, entries: list[Entry]) -> None:
         digests = [self._content_digest(tree, entry) for entry in entries]
         if not entries:
-            raise DataError(f"{tree.name}: {told.key} names no files", "get the manifest again")
-        loaded = self._loaded_whole(told, digests)
+            raise DataError(f"{tree.name}: {delivery.key} names no files", "get the manifest again")
+        loaded = self._loaded_whole(delivery, digests)
         if loaded is not None:
             self._keep_stamps(loaded, digests)
-            self._find("note", "unchanged", f"{told.source} {told.billing_period}: already loaded, unchanged")
+            self._find("note", "unchanged", f"{delivery.source} {delivery.billing_period}: already loaded, unchanged")
             self.meter.advance(sum(entry.size for entry in entries))
             return
         read: list[tuple[Format, bill_files.Staged]] = []
@@ -359,7 +360,7 @@ class _Run:
             )
         kind = read[0][0]
         stamps = self._stamps_of(digests)
-        files = charges.BillFiles(kind.name, self._digest(kind, digests), told.source, is_whole=True, file_stamps=stamps)
+        files = charges.BillFiles(kind.name, self._digest(kind, digests), delivery.source, is_whole=True, file_stamps=stamps)
         with self._store([(tree, entry) for entry in entries]) as con:
             findings = write_rows(con, kind, [staged for _, staged in read], files)
             results = self._replace(con, files)
@@ -409,12 +410,12 @@ class _Run:
             with self.store.write() as con:
                 charges.add_stamps(con, digest, new)
 
-    def _loaded_whole(self, told: Manifest, digests: Sequence[str]) -> str | None:
+    def _loaded_whole(self, delivery: Manifest, digests: Sequence[str]) -> str | None:
         """The digest of the load, where the store has just these files of a period, read by the rules of today."""
         if self.force or not self.store.exists:
             return None
         with self.store.read() as con:
-            loaded = charges.loaded_digest(con, told.source, told.billing_period)
+            loaded = charges.loaded_digest(con, delivery.source, delivery.billing_period)
         return loaded if any(self._digest(kind, digests) == loaded for kind in formats.all_formats()) else None
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
@@ -526,43 +527,34 @@ class _Run:
             else:
                 self._find("warning", "not_loaded", f"{empty}; not loaded")
         self.run.results += results
-        self.run.errors += [
-            DataError(
-                f"{result.source} {result.billing_period} was left out beside the bill in the store: {charges.KEPT['overlap']}",
-                "give the whole month in one export; if this one is it, --force puts it in the place of the bill there",
-            )
-            for result in results
-            if result.verdict == "overlap"
-        ]
-        self.run.errors += [
-            DataError(
-                f"{result.source} {result.billing_period} was not loaded: {charges.KEPT[result.verdict]}",
-                "nothing is to be done where that is right; --force loads it nonetheless",
-            )
-            for result in results
-            if is_named and not result.loaded and result.verdict not in ("unchanged", "overlap")
-        ]
         if any(result.loaded for result in results):
             self.run.findings += findings
         for result in results:
-            where = f"that the store has with another part of {result.source} {result.billing_period}"
-            self.run.findings += repeated_rows(result.repeated, where)
+            bill = f"{result.source} {result.billing_period}"
+            if result.verdict == "overlap":
+                why = f"{bill} was left out beside the bill in the store: {charges.KEPT['overlap']}"
+                fix = "give the whole month in one export; if this one is it, --force puts it in the place of the bill there"
+                self.run.errors.append(DataError(why, fix))
+            elif is_named and not result.loaded and result.verdict != "unchanged":
+                fix = "nothing is to be done where that is right; --force loads it nonetheless"
+                self.run.errors.append(DataError(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix))
+            self.run.findings += repeated_rows(result.repeated, f"that the store has with another part of {bill}")
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, bill_files.Staged]]:
         """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
-        directory = self.work / f"files-{self._number()}"
+        directory = self.work / f"files-{next(self._serial)}"
         directory.mkdir()
-        found = []
+        files = []
         with self.meter.reading(self.con, tree.shown(entry), entry.size):
             for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
                 kind = formats.recognize(file.header, file.name)
                 self._check_provider(kind, file.name)
-                staged = stage(self.con, kind, file, self.work / f"staged-{self._number()}.parquet")
+                staged = stage(self.con, kind, file, self.work / f"staged-{next(self._serial)}.parquet")
                 self._check_holders(kind, file.name, staged)
-                found.append((kind, staged))
-        if all(staged.raw is None for _, staged in found):
+                files.append((kind, staged))
+        if all(staged.raw is None for _, staged in files):
             rmtree(directory)
-        return found
+        return files
 
     def _check_provider(self, known: Format, name: str) -> None:
         if self.provider is None and known.command != "focus":
@@ -583,10 +575,6 @@ class _Run:
     def _digest(self, known: Format, digests: Iterable[str]) -> str:
         parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def _number(self) -> int:
-        self._serial += 1
-        return self._serial
 
     def _find(self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None) -> None:
         self.run.findings.append(SourceFinding(level, code, message, fix))

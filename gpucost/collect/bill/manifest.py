@@ -43,24 +43,24 @@ class Manifest:
 def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
     """The manifest, None for any other JSON file. Raises DataError for one that cannot be used."""
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         if "manifest" not in PurePosixPath(entry.key).name.lower():
             return None
         raise DataError(f"{name} is a manifest that breaks off", "get it again; nothing below it was loaded") from None
-    if not isinstance(said, dict) or not isinstance(said.get("reportKeys", said.get("dataFiles")), list):
+    if not isinstance(document, dict) or not isinstance(document.get("reportKeys", document.get("dataFiles")), list):
         return None
-    bucket = str(said.get("bucket") or "")
+    bucket = str(document.get("bucket") or "")
     files = []
-    for listed in said.get("reportKeys") or said.get("dataFiles") or []:
+    for listed in document.get("reportKeys") or document.get("dataFiles") or []:
         address = str(listed)
         if address.startswith("s3://"):
             bucket, _, address = address.removeprefix("s3://").partition("/")
         files.append(address.lstrip("/"))
-    period = _period(said, files)
+    period = _period(document, files)
     if period is None:
         raise DataError(f"{name} is a manifest that does not say its billing period", "get the manifest again")
-    return Manifest(entry.key, _source(said, bucket, files), period, tuple(files))
+    return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
 def choose(manifests: list[Manifest]) -> list[Manifest]:
@@ -83,24 +83,24 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
 
 def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files that a manifest names, wherever its tree begins. Raises DataError where one of them is missing."""
-    found, missing = [], []
+    there, missing = [], []
     above = [str(parent) for parent in PurePosixPath(manifest.key).parents]
     for listed in manifest.files:
         entry = _located(PurePosixPath(listed).parts, above, entries)
-        found.append(entry) if entry else missing.append(listed)
+        there.append(entry) if entry else missing.append(listed)
     if missing:
         raise DataError(
             f"{name} names {len(manifest.files)} files, but {missing[0]} is not there"
             + (f" ({len(missing)} are missing)" if len(missing) > 1 else ""),
             "download the export again, all of it; nothing of this period was loaded",
         )
-    for entry, size in zip(found, manifest.sizes, strict=False):
+    for entry, size in zip(there, manifest.sizes, strict=False):
         if entry and entry.size < size:
             raise DataError(
                 f"{entry.key} has {entry.size:,} bytes of the {size:,} that {name} tells of",
                 "download it again; nothing of this period was loaded",
             )
-    return [entry for entry in found if entry]
+    return [entry for entry in there if entry]
 
 
 def is_here(manifest: Manifest, entries: dict[str, Entry]) -> bool:
@@ -126,8 +126,8 @@ def _located(parts: tuple[str, ...], above: list[str], entries: dict[str, Entry]
     return None
 
 
-def _period(said: dict[str, Any], files: list[str]) -> str | None:
-    span = said.get("billingPeriod")
+def _period(document: dict[str, Any], files: list[str]) -> str | None:
+    span = document.get("billingPeriod")
     start = re.sub(r"\D", "", str(span.get("start", ""))) if isinstance(span, dict) else ""
     if len(start) >= 6:
         return f"{start[:4]}-{start[4:6]}"
@@ -140,9 +140,9 @@ def _period(said: dict[str, Any], files: list[str]) -> str | None:
     return None
 
 
-def _source(said: dict[str, Any], bucket: str, files: list[str]) -> str:
+def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
     """`s3://bucket/prefix/name`: where the export is delivered to, whatever month or delivery it is."""
-    name = str(said.get("reportName") or said.get("exportArn") or "").rpartition("/")[2]
+    name = str(document.get("reportName") or document.get("exportArn") or "").rpartition("/")[2]
     parts = PurePosixPath(files[0]).parts[:-1] if files else ()
     prefix: list[str] = []
     for part in parts:
@@ -160,14 +160,14 @@ _RUN = re.compile(r"^\d{12}$")
 def parse_azure(text: bytes, entry: Entry) -> Manifest | None:
     """The manifest of an export run; None for any other JSON file, and for one whose period cannot be told."""
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("blobs"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("blobs"), list):
         return None
-    blobs = [blob for blob in said["blobs"] if isinstance(blob, dict) and blob.get("blobName")]
+    blobs = [blob for blob in document["blobs"] if isinstance(blob, dict) and blob.get("blobName")]
     files = tuple(str(blob["blobName"]).lstrip("/") for blob in blobs)
-    run = _part(said, "runInfo")
+    run = _part(document, "runInfo")
     period, folder, number = _placed(files[0] if files else entry.key)
     start = re.sub(r"\D", "", str(run.get("startDate", "")))[:6]
     month = f"{start[:4]}-{start[4:]}" if len(start) == 6 else period
@@ -175,7 +175,7 @@ def parse_azure(text: bytes, entry: Entry) -> Manifest | None:
         return None
     return Manifest(
         entry.key,
-        _azure_source(said, folder),
+        _azure_source(document, folder),
         month,
         files,
         delivered=str(run.get("submittedTime") or number or entry.key),
@@ -187,8 +187,8 @@ def _placed(path: str) -> tuple[str | None, str, str | None]:
     """Of 'root/export/20230101-20230131/202301041442/<run>/000001.csv': the month, 'root/export', the run's time."""
     month, number, folder = None, None, []
     for part in PurePosixPath(path).parts[:-1]:
-        if found := _RANGE.match(part):
-            month = f"{found.group(1)}-{found.group(2)}"
+        if span := _RANGE.match(part):
+            month = f"{span.group(1)}-{span.group(2)}"
         elif _RUN.match(part):
             number = part
         elif month is None:
@@ -196,11 +196,11 @@ def _placed(path: str) -> tuple[str | None, str, str | None]:
     return month, "/".join(folder), number
 
 
-def _azure_source(said: dict[str, Any], folder: str) -> str:
-    container = str(_part(said, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
+def _azure_source(document: dict[str, Any], folder: str) -> str:
+    container = str(_part(document, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
     return "azure://" + "/".join(part for part in (container, folder) if part)
 
 
-def _part(said: dict[str, Any], name: str) -> dict[str, Any]:
-    part = said.get(name)
+def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+    part = document.get(name)
     return part if isinstance(part, dict) else {}

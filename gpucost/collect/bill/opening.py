@@ -218,7 +218,7 @@ class Tree(ABC):
         """Files of which nobody looks inside, since their names end like no export's. Only files on disk are told."""
         return []
 
-    def told(self) -> list[Manifest]:
+    def manifests(self) -> list[Manifest]:
         """Billing periods that this source vouches for by itself, without manifests among its files."""
         return []
 

@@ -38,11 +38,11 @@ class S3Tree(Tree):
         self._client: Any = None
 
     def entries(self) -> list[Entry]:
-        found = [entry for entry in self._listed(self.prefix) if self._is_below(entry.key)]
-        self.is_file = bool(found) and found[0].key == self.prefix
-        if not found:
+        entries = [entry for entry in self._listed(self.prefix) if self._is_below(entry.key)]
+        self.is_file = bool(entries) and entries[0].key == self.prefix
+        if not entries:
             raise SourceError(f"there is nothing at {self.name}", f"aws s3 ls --recursive {SCHEME}{self.bucket}/")
-        return found
+        return entries
 
     def around(self) -> list[Entry]:
         # A manifest of Data Exports lies under metadata/, its files beside that.
@@ -51,7 +51,7 @@ class S3Tree(Tree):
 
     def fetch(self, entry: Entry, directory: Path) -> Path:
         target = directory / Path(entry.key).name
-        with self._said():
+        with self._in_words():
             for attempt in range(_ATTEMPTS):
                 got = 0
                 answer = self._s3().get_object(Bucket=self.bucket, Key=entry.key, IfMatch=f'"{entry.tag}"')
@@ -73,7 +73,7 @@ class S3Tree(Tree):
         return not self.prefix or key == self.prefix or key.startswith(self.prefix + "/")
 
     def _listed(self, prefix: str) -> list[Entry]:
-        with self._said():
+        with self._in_words():
             pages = self._s3().get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
             return [
                 Entry(item["Key"], item["Size"], item["ETag"].strip('"'))
@@ -89,7 +89,7 @@ class S3Tree(Tree):
         return self._client
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _in_words(self) -> Iterator[None]:
         """Turns what boto3 fails with into words."""
         require("aws")
         from botocore.exceptions import ClientError
