@@ -178,6 +178,7 @@ def test_it_prints(browser: Browser, page: Path) -> None:
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
 
 
+@pytest.mark.slow
 def test_every_width_can_be_looked_at(browser: Browser, hostile: Path, tmp_path: Path) -> None:
     browser.open(hostile)
     for width, dark in ((1280, False), (390, False), (1280, True)):
