@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import Request, Response, send
+from gpucost.http import Request, Response, one_line, send
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Status, ratio
@@ -421,5 +421,4 @@ def _explained(config: Email, error: Exception) -> GpucostError:
 
 
 def _words(text: bytes | str) -> str:
-    words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())[:200]
+    return one_line(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, 200)

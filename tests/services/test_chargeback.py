@@ -39,14 +39,14 @@ def test_a_month_as_cron_runs_it(
     kind = "p4de.24xlarge"
     nodes = [node("n1", kind, 0, 24), node("n2", kind, 0, 24, "spot")]
     pods = [pod("a", "n1", [0, 1], 1, 20, "train"), pod("b", "n2", list(range(8)), 2, 23, "serve")]
-    told = fleet(24, nodes, pods, busy("n1", [0], 1, 20), scrape=900)
+    truth = fleet(24, nodes, pods, busy("n1", [0], 1, 20), scrape=900)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-    url = prometheus_server(told)
+    url = prometheus_server(truth)
     (tmp_path / "gpucost.toml").write_text(
         f'[prometheus]\nurl = "{url}"\ncluster = "main"\n[prices]\nbook = "prices.csv"\n[aws]\nexports = ["cur.csv"]\n'
     )
-    # the bill is not there yet: told, written all the same
+    # the bill is not there yet: the command says so, and writes all the same
     first = cron("--collect")
     assert first.returncode == 4, first.stdout + first.stderr
     assert "the bill of AWS is missing" in first.stderr
@@ -57,7 +57,7 @@ def test_a_month_as_cron_runs_it(
     def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
         return ("spot", Decimal(3)) if node["capacity_type"] == "spot" else ("on_demand", Decimal(20))
 
-    billed = list(charges(told, rate))
+    billed = list(charges(truth, rate))
     Path("cur.csv").write_text(aws_cur(billed))
     second = cron("--collect")
     # the rest of the month is older than the server's data: it stays incomplete

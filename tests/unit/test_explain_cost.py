@@ -38,14 +38,14 @@ NO_MONEY = Decimal(0)
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """Three nodes, of which n3, the spot one, is on no bill yet."""
     folder = tmp_path_factory.mktemp("explained")
-    made = Billed(folder, machines("p4de.24xlarge"))
-    told = charges(made.fleet, lambda node, hour: None if node["name"] == "n3" else rate(node, hour), booting=600)
-    made.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+    billed_fleet = Billed(folder, machines("p4de.24xlarge"))
+    billed = charges(billed_fleet.fleet, lambda node, hour: None if node["name"] == "n3" else rate(node, hour), booting=600)
+    billed_fleet.bill(bill_files.aws_cur(billed), "cur.csv", "aws")
     (folder / "gpucost.toml").write_text(
-        f'prometheus = []\nstore = "{made.store.path}"\n'
+        f'prometheus = []\nstore = "{billed_fleet.store.path}"\n'
         f'[prices]\nbook = "{folder / "prices.csv"}"\ncommitment_sharing = "as_billed"\n'
     )
-    return made
+    return billed_fleet
 
 
 def query(fleet: Billed, *by: str, **options: Any) -> Query:
@@ -65,9 +65,9 @@ def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
 @pytest.mark.parametrize("namespace", ["train", "serve", "batch"])
 def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
     answer = explained(fleet, namespaces=(namespace,))
-    told = report(fleet, namespaces=(namespace,)).totals
-    assert (answer.cost, answer.estimated_cost) == (told.cost, told.estimated_cost)
-    assert answer.allocated_gpu_hours == pytest.approx(told.allocated_gpu_hours)
+    totals = report(fleet, namespaces=(namespace,)).totals
+    assert (answer.cost, answer.estimated_cost) == (totals.cost, totals.estimated_cost)
+    assert answer.allocated_gpu_hours == pytest.approx(totals.allocated_gpu_hours)
     for parts in (answer.workloads, answer.nodes):
         assert sum((part.cost for part in parts), NO_MONEY) == answer.cost
         assert sum((part.estimated_cost for part in parts), NO_MONEY) == answer.estimated_cost
@@ -152,8 +152,8 @@ def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = report(fleet, "namespace", "workload")
-    for row in told.rows:
+    view = report(fleet, "namespace", "workload")
+    for row in view.rows:
         if row.kind != "allocated":
             continue
         name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
@@ -250,20 +250,20 @@ def with_discounts(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Billed(tmp_path, machines("p4de.24xlarge"))
-    rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(charges(made.fleet, rate)))))
-    made.bill(csv_text(rows), "cur.csv", "aws")
-    (tmp_path / "gpucost.toml").write_text(f'prometheus = []\nstore = "{made.store.path}"\n')
-    without = report(made, "node")
-    made.bill(csv_text(with_discounts(rows)), "cur.csv", "aws")
-    less = report(made, "node")
+    billed_fleet = Billed(tmp_path, machines("p4de.24xlarge"))
+    rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(charges(billed_fleet.fleet, rate)))))
+    billed_fleet.bill(csv_text(rows), "cur.csv", "aws")
+    (tmp_path / "gpucost.toml").write_text(f'prometheus = []\nstore = "{billed_fleet.store.path}"\n')
+    without = report(billed_fleet, "node")
+    billed_fleet.bill(csv_text(with_discounts(rows)), "cur.csv", "aws")
+    less = report(billed_fleet, "node")
     assert without.node_totals is not None and less.node_totals is not None
     assert float(less.node_totals.node_cost) == pytest.approx(float(without.node_totals.node_cost) * 0.9, abs=1e-6)
     for before, after in zip(without.rows, less.rows, strict=True):
         assert float(after.measures.cost) == pytest.approx(float(before.measures.cost) * 0.9, abs=1e-6)
-    found = explained(made, rows=2)
-    assert len(found.nodes) == 3
-    for node in found.nodes:
+    answer = explained(billed_fleet, rows=2)
+    assert len(answer.nodes) == 3
+    for node in answer.nodes:
         (machine,) = node.bill
         shown = sum((row.cost or NO_MONEY for row in machine.first_rows), NO_MONEY)
         assert machine.more_cost is not None and shown + machine.more_cost + machine.discount_cost == machine.cost
@@ -272,16 +272,18 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
         for named in machine.first_discount_rows:
             lines = (tmp_path / "cur.csv").read_text().splitlines()
             assert "EdpDiscount" in lines[int(named.rpartition(":")[2])]
-    text = run(made, monkeypatch, "namespace", "batch", columns=200).stdout
+    text = run(billed_fleet, monkeypatch, "namespace", "batch", columns=200).stdout
     assert re.search(r"discounts in it: -\$\d+\.\d\d, by cur\.csv:\d+(, \d+)* and [\d,]+ more", text)
     assert "price/bill/14_discount_rates.sql" in text
-    step = json.loads(run(made, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout)["steps"]
+    step = json.loads(run(billed_fleet, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout)[
+        "steps"
+    ]
     assert [part["step"] for part in step] == ["price", "bill discount"]
     assert step[1]["factor"] == pytest.approx(0.9) and "before discounts" in step[0]["detail"] and "cur.csv:" in step[1]["detail"]
     assert step[1]["price_per_hour"] == pytest.approx(step[0]["price_per_hour"] * 0.9)
     for words in (("namespace", "batch"), ("node", "n3", "--at", "2026-03-10T12:00Z")):
-        text = run(made, monkeypatch, *words, columns=80).stdout
-        found_at = text.index("discounts in it" if words[0] == "namespace" else "x 0.9")
-        block = text[found_at:].split("\n\n")[0]
+        text = run(billed_fleet, monkeypatch, *words, columns=80).stdout
+        position = text.index("discounts in it" if words[0] == "namespace" else "x 0.9")
+        block = text[position:].split("\n\n")[0]
         assert "cur.csv:" in block and str(tmp_path) not in block and not re.search(r"\.\d{7}", block)
         assert max(map(len, block.splitlines())) <= 80
