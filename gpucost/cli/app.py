@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from gpucost import __version__
+
+# Headings of the parts of a command's help; options of the command itself stand under Options.
+WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
+PANELS = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
 
 # A command: the module of `gpucost.cli` that has it as group_name, and its line in the help of its group.
 Row = tuple[str, str]
@@ -29,7 +33,7 @@ class CommandTable(dict[str, Any]):
             module = import_module(f"gpucost.cli.{self._rows[name][0]}")
             function = "_".join(part for part in (self._group, name) if part not in ("", DEFAULT)).replace("-", "_")
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            program.command(name, hidden=name == DEFAULT)(getattr(module, function))
+            program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(getattr(module, function))
             command = self[name] = typer.main.get_command(program)
             for one in command.params:
                 if one.param_type_name == "argument":  # its help would have Python's type behind its name
@@ -44,6 +48,21 @@ class CommandTable(dict[str, Any]):
 
     def values(self) -> Any:
         return [self[name] for name in self]
+
+
+class PanelCommand(TyperCommand):
+    """A command whose help has its options in parts, those of its own first and those of every command last."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        for one in self.get_params(ctx):
+            panel = "Arguments" if one.param_type_name == "argument" else getattr(one, "rich_help_panel", None) or "Options"
+            if row := one.get_help_record(ctx):
+                panels[EVERYWHERE if one.name == "help" else panel].append(row)
+        for panel, rows in panels.items():
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
 
 
 class CommandGroup(TyperGroup):

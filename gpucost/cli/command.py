@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.cli.output import (
     drop_stdout,
     note,
@@ -52,9 +53,9 @@ BROKEN_PIPE = 141
 _WORDS = 80
 
 
-def option(name: str, metavar: str, help: str, **more: Any) -> Any:
-    """An option that takes a value, and has no default that help should show."""
-    return typer.Option(name, metavar=metavar, help=help, show_default=False, **more)
+def option(name: str, metavar: str, help: str, panel: str | None = None, **more: Any) -> Any:
+    """An option that takes a value, and has no default that help should show; `panel` is the part of help that it stands in."""
+    return typer.Option(name, metavar=metavar, help=help, show_default=False, rich_help_panel=panel, **more)
 
 
 def count_option(name: str, help: str, least: int = 0, most: int | None = None) -> Any:
@@ -75,20 +76,24 @@ def names_in(texts: list[str] | None) -> tuple[str, ...]:
 Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
-    **{name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.")) for name in ("team", "namespace", "cluster")},
-    "workload": (Texts, option("--workload", "NAME", "Only this workload, as Kind/name or by its name; repeatable.")),
-    "month": (str | None, option("--month", "YYYY-MM", "A whole month of the configured time zone.")),
+    **{
+        name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.", WHOSE))
+        for name in ("team", "namespace", "cluster")
+    },
+    "workload": (Texts, option("--workload", "NAME", "Only this workload, as Kind/name or by its name; repeatable.", WHOSE)),
+    "month": (str | None, option("--month", "YYYY-MM", "A whole month of the configured time zone.", WHOSE)),
     "start": (
         str | None,
-        option("--from", "TIME", "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z."),
+        option("--from", "TIME", "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.", WHOSE),
     ),
-    "end": (str | None, option("--to", "TIME", "End before this instant; without it, now.")),
+    "end": (str | None, option("--to", "TIME", "End before this instant; without it, now.", WHOSE)),
     "last": (
         str | None,
         option(
             "--last",
             "SPAN",
             "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last full hour.",
+            WHOSE,
         ),
     ),
     "format": (
@@ -97,16 +102,27 @@ _SHARED: dict[str, tuple[Any, ...]] = {
             "--format",
             help="How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
             show_default=False,
+            rich_help_panel=WRITTEN,
         ),
     ),
     "output": (
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False, rich_help_panel=WRITTEN
+        ),
     ),
-    "config": (Path | None, option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.")),
-    "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.")),
-    "quiet": (bool, typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes."), False),
-    "verbose": (bool, typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors."), False),
+    "config": (Path | None, option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.", EVERYWHERE)),
+    "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.", EVERYWHERE)),
+    "quiet": (
+        bool,
+        typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes.", rich_help_panel=EVERYWHERE),
+        False,
+    ),
+    "verbose": (
+        bool,
+        typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors.", rich_help_panel=EVERYWHERE),
+        False,
+    ),
 }
 
 
@@ -137,6 +153,9 @@ class BriefFormat(StrEnum):
 
     table = "table"
     json = "json"
+
+
+brief_format: Any = typer.Option("--format", help="How to write it.", rich_help_panel=WRITTEN)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,17 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import BriefFormat, Call, argument, command, count_option, note_gaps, option, parameters
+from gpucost.cli.command import (
+    BriefFormat,
+    Call,
+    argument,
+    brief_format,
+    command,
+    count_option,
+    note_gaps,
+    option,
+    parameters,
+)
 from gpucost.cli.output import put, write_page
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
@@ -73,7 +81,7 @@ _OF_COST = parameters(
             count_option("--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."),
             5,
         ),
-        "format": (BriefFormat, typer.Option("--format", help="How to write it."), BriefFormat.table),
+        "format": (BriefFormat, brief_format, BriefFormat.table),
     }
 )
 
@@ -335,7 +343,7 @@ def explain_node(
         ),
     ] = None,
     cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
-    format: Annotated[BriefFormat, typer.Option("--format", help="How to write it.")] = BriefFormat.table,
+    format: Annotated[BriefFormat, brief_format] = BriefFormat.table,
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
 

@@ -13,6 +13,7 @@ import typer
 
 from gpucost import pipeline
 from gpucost.cli import waste as _findings
+from gpucost.cli.app import RARE, WRITTEN
 from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, stdout_failed, write_output, write_page
 from gpucost.cli.unit import unit_table, work_title
@@ -107,6 +108,7 @@ def report(
             help="How to write it. Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), else table. "
             "focus: the bill of a month, split (docs/focus.md).",
             show_default=False,
+            rich_help_panel=WRITTEN,
         ),
     ] = None,
     share_unallocated: Annotated[
@@ -137,7 +139,7 @@ def report(
         ),
     ] = 0,
     focus_version: Annotated[
-        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that --format focus follows.")
+        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that --format focus follows.", rich_help_panel=RARE)
     ] = FocusVersion.v1_2,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 4 after the report where its period was not collected in full.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.command import BriefFormat, Call, argument, command, option
+from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option
 from gpucost.cli.output import put
 from gpucost.errors import ConfigError
 from gpucost.periods import iso, name_of
@@ -112,7 +112,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
 @command()
 def doctor(
     call: Call,
-    format: Annotated[BriefFormat, typer.Option("--format", help="How to write it.")] = BriefFormat.table,
+    format: Annotated[BriefFormat, brief_format] = BriefFormat.table,
 ) -> None:
     """Check the whole set-up, and say what mends it.
 

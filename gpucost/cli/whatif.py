@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 
 import typer
 
+from gpucost.cli.app import RARE, WHOSE, WRITTEN
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import line_width, write_output, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
@@ -160,9 +161,9 @@ _SHARED = parameters(
     {
         "workload": (
             list[str] | None,
-            option("--workload", "KIND/NAME", "Only this workload's usage; `*` is anything; repeatable."),
+            option("--workload", "KIND/NAME", "Only this workload's usage; `*` is anything; repeatable.", WHOSE),
         ),
-        "save": (str | None, option("--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.")),
+        "save": (str | None, option("--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.", WRITTEN)),
     }
 )
 
@@ -322,7 +323,8 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     more: dict[str, Any] = {"min": how.least, "max": how.most} if value is int else {}
     if value in (float, Decimal):
         more = {"parser": number_parser(value, how)}
-    given = typer.Option(flag, metavar=metavar, help=how.help, **more)
+    panel = RARE if how.is_rare else None
+    given = typer.Option(flag, metavar=metavar, help=how.help, rich_help_panel=panel, **more)
     if how.is_shown or kind is bool:
         return one.replace(annotation=annotated[kind, given])
     return one.replace(default=None, annotation=annotated[kind | None, given])

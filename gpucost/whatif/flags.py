@@ -33,7 +33,7 @@ class Option:
     """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
 
     A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
-    the default. `source` is where the default comes from.
+    the default. `is_rare`: help has it under what is rarely used. `source` is where the default comes from.
     """
 
     help: str
@@ -43,6 +43,7 @@ class Option:
     above: bool = False
     flag: str = ""
     is_shown: bool = False
+    is_rare: bool = False
     says: str = ""
     unit: str = ""
     source: str = "default"

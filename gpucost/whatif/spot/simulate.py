@@ -327,6 +327,7 @@ class SimulationOptions:
         float,
         Option(
             "Notice of an interruption; a checkpoint that fits it saves the work. Default: 0.",
+            is_rare=True,
             says="notice of an interruption", unit="seconds",
         ),
     ] = 0.0  # fmt: skip
@@ -337,7 +338,9 @@ class SimulationOptions:
             says="wait for capacity (time, not paid)", unit="minutes",
         ),
     ] = 0.0  # fmt: skip
-    first_hour_free: Annotated[bool, Option("Instances interrupted within their first hour cost nothing (EC2).")] = False
+    first_hour_free: Annotated[bool, Option("Instances interrupted in their first hour cost nothing (EC2).", is_rare=True)] = (
+        False
+    )
     to: Annotated[
         Target, Option("spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True)
     ] = Target.spot
@@ -347,8 +350,8 @@ class SimulationOptions:
     on_demand_share: Annotated[
         float, Option("With --backtest: what stays on demand as an anchor.", most=1, is_shown=True)
     ] = 0.3  # fmt: skip
-    runs: Annotated[int, Option("Simulated runs of the job.", least=100, most=1_000_000, is_shown=True)] = 10_000
-    seed: Annotated[int, Option("The same seed simulates the same.", "NUMBER", is_shown=True)] = 0
+    runs: Annotated[int, Option("Simulated runs of the job.", least=100, most=1_000_000, is_shown=True, is_rare=True)] = 10_000
+    seed: Annotated[int, Option("The same seed simulates the same.", "NUMBER", is_shown=True, is_rare=True)] = 0
     given: Collection[str] = ()
 
     def work(self, per_hour: float, nodes: int = 1) -> Work:
