@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from gpucost import inventory, pipeline
 from gpucost.catalog import load_catalog, load_components
 from gpucost.config.model import Config, Prices
 from gpucost.engine import run_stages
-from gpucost.periods import Period
 from gpucost.price import load_price_list
 from gpucost.store.connection import Store
-from tests.replay.cases.words import busy, fleet, node, pod
+from tests.replay.cases.words import HEADER, busy, fleet, node, pod
+from tests.replay.edits import drop, relabel
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.replay.series import Series
 
 BASES = ("opencost", "scad", "residual", "sku")
 PAGE = Path(__file__).parents[2] / "docs" / "cost-basis.md"
@@ -42,17 +40,19 @@ KNOWN = [
     ("azure", "Standard_ND96amsr_A100_v4", 0.4067, 0.2067, 0.6617, None),
     ("azure", "Standard_NC24ads_A100_v4", 0.3597, 0.1711, 0.5397, None),
 ]
-Splits = dict[str, tuple[str, float, float]]
+OWN = "our-own-box"
+Splits = dict[str, tuple[dict[str, tuple[str, float, float]], list[tuple[Any, ...]]]]
 
 
-def splits(folder: Path, basis: str, types: list[tuple[str, str]]) -> tuple[Splits, list[tuple[Any, ...]]]:
-    """By instance type: the basis that applied, and the parts of GPU and cores; and the warnings."""
-    config = Config(prices=Prices(cost_basis=basis))  # type: ignore[arg-type]
-    with Store(folder / f"{basis}.duckdb").write() as con:
-        inventory.stage(con, config)
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
+    """By basis: by instance type the basis that applied, and the parts of GPU and cores; and the warnings."""
+    results = {}
+    with Store(tmp_path_factory.mktemp("splits") / "splits.duckdb").write() as con:
+        inventory.stage(con, Config(prices=Prices(cost_basis="sku")))
         load_components(con)
         load_price_list(con)
-        for number, (provider, instance_type) in enumerate(types):
+        for number, (provider, instance_type) in enumerate([("", OWN), *(row[:2] for row in KNOWN)]):
             con.execute(
                 """INSERT INTO nodes BY NAME SELECT $1 AS node_id, 'c' AS cluster, $2 AS node,
                     1790812800000 AS up_from_ms, 1790816400000 AS up_to_ms, -- October 2026
@@ -60,31 +60,36 @@ def splits(folder: Path, basis: str, types: list[tuple[str, str]]) -> tuple[Spli
                 [number, instance_type, provider, REGIONS.get(provider, "here")],
             )
             con.execute("INSERT INTO node_hosts VALUES ($1, 'cpu', 7), ($1, 'memory', 8e9)", [number])
-        run_stages(con, "gpucost.attribute.basis")
-        found = con.execute(
-            "SELECT node, basis, gpu_fraction, cpu_fraction FROM node_splits JOIN nodes USING (node_id)"
-        ).fetchall()
-        warnings = con.execute("SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL").fetchall()
-    return {name: (applied, gpu, cpu) for name, applied, gpu, cpu in found}, warnings
+        for basis in BASES:
+            con.execute("DELETE FROM warnings")
+            con.execute("SET VARIABLE cost_basis = $basis", {"basis": basis})
+            run_stages(con, "gpucost.attribute.basis")
+            rows = con.execute(
+                "SELECT node, basis, gpu_fraction, cpu_fraction FROM node_splits JOIN nodes USING (node_id)"
+            ).fetchall()
+            warnings = con.execute("SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL").fetchall()
+            results[basis] = {name: (applied, gpu, cpu) for name, applied, gpu, cpu in rows}, warnings
+    return results
 
 
 @pytest.mark.parametrize("basis", BASES)
-def test_shares_are_those_that_are_known(basis: str, tmp_path: Path) -> None:
-    found, warnings = splits(tmp_path, basis, [(row[0], row[1]) for row in KNOWN])
+def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
+    shares_of, warnings = splits[basis]
     for provider, name, *shares in KNOWN:
         share = shares[BASES.index(basis)]
         expected = share if share is not None else shares[BASES.index("residual")]
-        applied, gpu, _ = found[name]
+        applied, gpu, _ = shares_of[name]
         assert gpu == pytest.approx(expected, abs=5e-5), name
         assert applied == ("residual" if basis == "sku" and provider != "gcp" else basis)
-    fallen = sorted(name for provider, name, *_ in KNOWN if provider != "gcp") if basis == "sku" else []
-    assert warnings == [("basis_fallback", name) for name in fallen]
+    fallen = {name for provider, name, *_ in KNOWN if provider != "gcp"} if basis == "sku" else set()
+    if basis in ("residual", "sku"):  # our own box has no list price, so list prices do not split it
+        fallen |= {OWN}
+        assert OWN not in shares_of
+    assert warnings == [("basis_fallback", name) for name in sorted(fallen)]
 
 
-def test_a_kind_of_node_without_list_price_is_not_split_by_it(tmp_path: Path) -> None:
-    assert splits(tmp_path, "residual", [("", "our-own-box")]) == ({}, [("basis_fallback", "our-own-box")])
-    found, warnings = splits(tmp_path, "scad", [("", "our-own-box")])
-    assert found["our-own-box"][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30)) and not warnings
+def test_a_kind_of_node_without_list_price_is_split_by_weights(splits: Splits) -> None:
+    assert splits["scad"][0][OWN][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30))
 
 
 FLEET = fleet(
@@ -94,55 +99,42 @@ FLEET = fleet(
     busy("n", [0], 0, 2),
     cost_basis="scad",
 )
-PERIOD = Period(*(datetime.fromtimestamp(FLEET[edge], UTC) for edge in ("start", "end")))
 
 
-def attributed(folder: Path, series: list[Series], described: dict[str, Any] = FLEET) -> tuple[dict[str, float], list[str]]:
-    """Cost by pod ('' is unallocated), of a node at $1.42, and the codes of the warnings."""
-    folder.mkdir(exist_ok=True)
-    prices = folder / "prices.csv"
-    prices.write_text(
-        "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start\n,,,g5.xlarge,on_demand,1.42,USD,\n"
-    )
-    config = write_config(described, folder, prices)
-    store = load(described, series, config, 1)
-    pipeline.attribute(config, store, PERIOD)
-    with store.read() as con:
-        costs = con.execute(
-            """SELECT coalesce(pod, ''), sum(cost + unallocated_cost)::DOUBLE
-            FROM cost_hourly LEFT JOIN allocations USING (allocation_id)
-            GROUP BY ALL"""
-        ).fetchall()
-        codes = con.execute("SELECT DISTINCT code FROM warnings ORDER BY 1").fetchall()
-    return dict(costs), [code for (code,) in codes]
-
-
-def is_host(one: Series) -> bool:
-    return one.labels.get("resource") in ("cpu", "memory")
-
-
-def test_time_whose_requests_were_not_collected_is_paid_for_by_gpus_alone(tmp_path: Path) -> None:
-    """Two hours were collected with the basis `node`: no capacity and no request of cores and memory in them."""
+def test_who_pays_for_cores_and_memory(tmp_path: Path) -> None:
+    """Cost by pod ('' is unallocated) of three clusters with a node at $1.42: `late` was collected with the basis `node` for
+    two hours, `never` always: no capacity and no request of cores and memory in them."""
     series = scrape(FLEET, lean=True)
-    split_at = (FLEET["start"] + 2 * 3600) * 1000
-    late = [replace(s, times=s.times[s.times >= split_at], values=s.values[s.times >= split_at]) for s in series if is_host(s)]
-    late += [s for s in series if not is_host(s)]
-    costs, codes = attributed(tmp_path / "late", late)
+    host = {"resource": "cpu|memory"}
+    collected = {
+        "late": drop(series, ".*", host, hours=(-math.inf, 2)),
+        "never": drop(series, ".*", host),
+        "always": series,
+    }
+    (tmp_path / "prices.csv").write_text(f"{HEADER}\n,,,g5.xlarge,on_demand,1.42,USD,\n")
+    clusters = {**FLEET, "nodes": [{**one, "cluster": name} for one in FLEET["nodes"] for name in collected]}
+    config = write_config(clusters, tmp_path, tmp_path / "prices.csv")
+    store = load(clusters, [one for name, part in collected.items() for one in relabel(part, ".*", {"cluster": name})], config, 1)
     gpu, half_host, quarter_host = 0.90, (0.36 + 0.16) / 2, (0.36 + 0.16) / 4
-    assert costs == pytest.approx({"a": 2 * 1.42 + 2 * (gpu + half_host), "b": 2 * quarter_host, "": 2 * quarter_host})
-    assert codes == ["basis_needs_requests"]
-    costs, codes = attributed(tmp_path / "never", [s for s in series if not is_host(s)])
-    assert costs == pytest.approx({"a": 4 * 1.42})
-    assert codes == ["basis_needs_requests"]
-    costs, codes = attributed(tmp_path / "always", series)
-    assert costs == pytest.approx({"a": 4 * (gpu + half_host), "b": 4 * quarter_host, "": 4 * quarter_host})
-    assert codes == []
-
-
-def test_basis_node_ignores_requests_that_were_collected(tmp_path: Path) -> None:
-    costs, codes = attributed(tmp_path / "node", scrape(FLEET, lean=True), {**FLEET, "cost_basis": "node"})
-    assert costs == pytest.approx({"a": 4 * 1.42})
-    assert codes == []
+    held = {"a": 4 * (gpu + half_host), "b": 4 * quarter_host, "": 4 * quarter_host}
+    gpus_alone = {"a": 4 * 1.42}
+    later = {"a": 2 * 1.42 + 2 * (gpu + half_host), "b": 2 * quarter_host, "": 2 * quarter_host}
+    for basis, expected, warned in (
+        ("scad", {"late": later, "never": gpus_alone, "always": held}, ["late", "never"]),
+        ("node", dict.fromkeys(collected, gpus_alone), []),
+    ):
+        prices = config.prices.model_copy(update={"cost_basis": basis})
+        pipeline.attribute(config.model_copy(update={"prices": prices}), store)
+        with store.read() as con:
+            rows = con.execute(
+                """SELECT n.cluster, coalesce(pod, ''), sum(cost + unallocated_cost)::DOUBLE
+                FROM cost_hourly AS c JOIN nodes AS n USING (node_id) LEFT JOIN allocations USING (allocation_id)
+                GROUP BY ALL"""
+            ).fetchall()
+            warnings = con.execute("SELECT code, cluster FROM warnings ORDER BY ALL").fetchall()
+        for cluster, costs in expected.items():
+            assert {pod: cost for name, pod, cost in rows if name == cluster} == pytest.approx(costs), (basis, cluster)
+        assert warnings == [("basis_needs_requests", cluster) for cluster in warned]
 
 
 def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decimal, int]]:
@@ -161,14 +153,13 @@ def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decima
     }
 
 
-def test_the_page_shows_what_each_basis_does(tmp_path: Path) -> None:
+def test_the_page_shows_what_each_basis_does(tmp_path: Path, splits: Splits) -> None:
     types = [("gcp", "a2-highgpu-1g"), ("gcp", "a3-highgpu-8g"), ("gcp", "g2-standard-4"), ("aws", "p5.48xlarge")]
-    found = {basis: splits(tmp_path, basis, types)[0] for basis in BASES}
     lines = []
     for name, (price, gpus) in sorted(listed(tmp_path, types).items()):
         lines.append(f"| `{name}` | `node` | 100.0 % | | | ${price / gpus:.4f} |")
         for basis in BASES:
-            _, gpu, cpu = found[basis][name]
+            _, gpu, cpu = splits[basis][0][name]
             parts = f"{100 * gpu:.1f} % | {100 * cpu:.1f} % | {100 * (1 - gpu - cpu):.1f} %"
             lines.append(f"| `{name}` | `{basis}` | {parts} | ${float(price) * gpu / gpus:.4f} |")
     written = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
