@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,22 @@ from gpucost.periods import iso, to_ms
 from gpucost.price.listing import ListedPrice, Listing, Overview
 from gpucost.render.formatting import figure_text
 from gpucost.render.rows import FLAT
-from gpucost.render.view import Column, Document, Figure, Figures, Section, Shown, Table, Texts, Value, count, figure, shown, text
+from gpucost.render.view import (
+    Column,
+    Document,
+    Figure,
+    Figures,
+    Section,
+    Shown,
+    Table,
+    Texts,
+    Value,
+    count,
+    figure,
+    number,
+    shown,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,10 +122,11 @@ def prices(
 
 def _write(call: Call, document: Document, notes: Sequence[str]) -> None:
     """Writes the document with `notes` at its end; beside flat formats they go to stderr, and JSON has them its own way."""
+    below = (Texts("Notes", tuple(notes)),) if notes and not call.quiet else ()
+    call.answer(replace(document, sections=(*document.sections, *below)))
     if call.format in FLAT:
         for note in notes:
             call.note(note)
-    call.answer(replace(document, sections=(*document.sections, *([Texts("Notes", tuple(notes))] if notes else []))))
 
 
 def _today(tz: ZoneInfo) -> date:
@@ -136,7 +151,7 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
         return Column(title, "price", _DECIMALS, weight), value
 
     per_gpu_hour = per_hour("Per GPU-h", lambda row: row.price_per_gpu_hour)
-    as_of = text(lambda row: ", ".join(filter(None, (f"{row.price_as_of}", _age(row, answer.today)))), "As of")
+    as_of = figure(lambda row: f"{row.price_as_of}{_age(row, answer.today)}", "As of")
     source = text("source", weight=4)
     if isinstance(answer, Overview):
         title = "What GPUs cost"
@@ -184,8 +199,8 @@ def listing_notes(answer: Listing | Overview) -> list[str]:
         first = answer.rows[0]
         price = figure_text(fresh.price_per_gpu_hour, "price", fresh.currency, _DECIMALS)
         notes.append(
-            f"the first price, {first.instance_type} {_bought(first)}, is {_age(first, answer.today)}; the cheapest that is not"
-            f" stale: {fresh.instance_type} {_bought(fresh)} in {_place(fresh)} at {price} per GPU-hour"
+            f"the first price, {first.instance_type} {_bought(first)}, is {(answer.today - first.price_as_of).days:,} days old;"
+            f" the cheapest that is not stale: {fresh.instance_type} {_bought(fresh)} in {_place(fresh)} at {price} per GPU-hour"
         )
     if any(price.more_regions for price in prices):
         notes.append("the cheapest region of each price is shown; --all-regions shows the others")
@@ -210,11 +225,11 @@ def _bought(price: ListedPrice) -> str:
     return ", ".join(word.replace("_", " ") for word in words if word)
 
 
-def _age(price: ListedPrice, today: date) -> str | None:
-    """`1,700 days old`, of a price that is stale; one that a newer replaced is old in any case."""
+def _age(price: ListedPrice, today: date) -> str:
+    """` (1,700d)`, of a price that is stale; one that a newer replaced is old in any case."""
     if not price.is_stale or price.status != "current":
-        return None
-    return f"{(today - price.price_as_of).days:,} days old"
+        return ""
+    return f" ({(today - price.price_as_of).days:,}d)"
 
 
 def _discount(price: ListedPrice) -> str:
@@ -319,15 +334,20 @@ def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
 
 
 def _zones_table(zones: list[ZoneHistory]) -> Table:
-    price = partial(shown, unit="price", decimals=6)
+    def price(name: str, title: str, weight: int = 0) -> Shown:
+        return figure(lambda zone: _per_hour(zone, getattr(zone, name)), title, weight=weight)
+
     columns = [
         text("place", "Zone"),
         price("mean_price_per_hour", "Mean"),
         price("min_price_per_hour", "Lowest"),
         price("max_price_per_hour", "Highest"),
-        count("changes"),
-        shown("discount", unit="ratio"),
-        text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=2),
+        count("changes", weight=2),
+        shown("discount", unit="ratio", weight=1),
+        text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=3),
+        text("product", weight=4),
+        price("on_demand_price_per_hour", "On demand", weight=4),
+        number("covered_hours", "Hours known", weight=4),
     ]
     ranked = sorted(zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""))
     return Table.of("Price per hour", ranked, columns)

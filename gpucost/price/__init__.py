@@ -35,9 +35,9 @@ __all__ = [
     "load_fx_rates",
     "load_offers",
     "load_price_list",
+    "missing_price_sources",
     "price_nodes",
     "stage",
-    "wanting",
     "warn_of_unlisted",
 ]
 

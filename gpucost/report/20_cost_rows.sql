@@ -8,7 +8,7 @@ WITH cell_buckets AS (
     JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
 ),
 cells AS (
-    -- one time_bucket holds every cell
+    -- where there is one bucket it holds every cell
     SELECT c.*, s.from_ms AS time_bucket FROM report_cost_cells AS c CROSS JOIN time_buckets AS s
     WHERE NOT list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
     UNION ALL BY NAME

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -82,4 +81,4 @@ def test_prices_fit_the_terminal(words: list[str], width: int, tmp_path: Path, m
     assert "As of" in result.stdout and "Per GPU-h" in result.stdout
     # 2025-06-30 is over 90 days ago: its age stands with it, however narrow the terminal
     if "2025-06-30" in result.stdout:
-        assert re.search(r"2025-06-30,[^$]* 509[^$]* days[^$]* old", result.stdout) and "are over 90 days old" in result.stdout
+        assert "(509d)" in result.stdout and "are over 90 days old" in result.stdout

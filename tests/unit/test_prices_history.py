@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.render.schema import schema
+from gpucost.store.connection import Store
 from tests.shared import shared
 from tests.unit.spot import change, write
 
@@ -148,6 +149,10 @@ def test_every_zone_in_every_format(folder: Path) -> None:
     assert "▁" * 30 + "█" * 30 in one
     run("prices", "history", "p3.2xlarge", *SEPTEMBER, "-o", "out.txt")
     assert (folder / "out.txt").read_text() == table
+    with Store(folder / "gpucost.duckdb").write() as con:
+        con.execute("UPDATE spot_prices SET currency = 'CNY' WHERE zone = 'eu-west-1a'")
+    table = run("prices", "history", "p3.2xlarge", *SEPTEMBER)
+    assert "CNY 0.900000" in table and "  $1.500000" in table
 
 
 def test_instances_own_prices_are_no_market(folder: Path) -> None:

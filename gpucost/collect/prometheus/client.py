@@ -246,7 +246,7 @@ class PrometheusClient:
         self._weigh(warnings, is_partial=self._last.is_partial)
 
     def _weigh(self, warnings: list[str], *, is_partial: bool) -> None:
-        """Raises Passing for a partial answer, unless the settings accept it; what else a server warns of is logged."""
+        """Raises TransientError for a partial answer, unless the settings accept it; what else a server warns of is logged."""
         if is_partial and self._source.partial_response == "refuse":
             raise partial(self._source, warnings)
         lines = [http.one_line(text) for text in warnings]
