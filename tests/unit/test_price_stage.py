@@ -46,8 +46,13 @@ def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
         ",,,,,7,USD,,,pool=train",
         ",,,,,8,USD,,,pool=train;team=a",
     ]
-    for count in range(1, len(lines) + 1):
-        assert steps(run(con, [NODE], lines[:count])) == [(0, 24, Decimal(count))]
+    names = ("capacity_type", "provider", "region", "zone", "instance_type", "labels")
+    facts = dict(zip(names, ("capacity_block", "gcp", "x", "x", "x", {}), strict=True))
+    nodes = [NODE | facts]
+    for fact in (*({name: NODE[name]} for name in names[:-1]), {"labels": {"label_pool": "train"}}, {"labels": NODE["labels"]}):
+        facts |= fact
+        nodes.append(NODE | facts | {"node_id": len(nodes) + 1})
+    assert steps(run(con, nodes, lines)) == [(0, 24, Decimal(price)) for price in range(1, len(lines) + 1)]
 
 
 def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
@@ -144,29 +149,27 @@ def test_the_catalog_prices_until_the_book_begins(con: duckdb.DuckDBPyConnection
     assert own == (1, 12, 24, Decimal(9), "price_book", date(2026, 10, 1))
 
 
-@pytest.mark.parametrize(
-    ("provider", "zone", "instance_type", "expected"),
-    [
+def test_the_region_is_read_from_the_zone(con: duckdb.DuckDBPyConnection) -> None:
+    cases = [
         ("aws", "us-east-1-atl-2a", "p4d.24xlarge", "21.957642"),
         ("gcp", "us-central1-a", "A2-highgpu-1g", "3.673385"),
         ("azure", "eastus-1", "standard_nc24ads_a100_v4", "3.673"),
         (None, "us-central1-f", "g2-standard-4", "0.706832255"),
-    ],
-)
-def test_the_region_is_read_from_the_zone(
-    con: duckdb.DuckDBPyConnection, provider: str | None, zone: str, instance_type: str, expected: str
-) -> None:
-    node = NODE | {"provider": provider, "region": None, "zone": zone, "instance_type": instance_type}
-    [(_, _, _, value, source, _)] = run(con, [node], [])
-    assert (value, source) == (Decimal(expected), "catalog")
+    ]
+    nodes = [
+        NODE | {"node_id": number, "provider": provider, "region": None, "zone": zone, "instance_type": kind}
+        for number, (provider, zone, kind, _) in enumerate(cases)
+    ]
+    prices = [(value, source) for _, _, _, value, source, _ in run(con, nodes, [])]
+    assert prices == [(Decimal(price), "catalog") for *_, price in cases]
 
 
 def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None:
     spot = NODE | {"capacity_type": "spot"}
     known = spot | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
-    assert steps(run(con, [known], [])) == [(0, 24, Decimal("8.1203"))]
-    assert steps(run(con, [spot], [])) == [(0, 24, Decimal("7.8799"))]  # lower median of 2.4655, 7.8799, 8.1203, 8.1915
-    assert steps(run(con, [spot | {"instance_type": "g5.xlarge"}], [])) == [(0, 24, Decimal("0.5291"))]  # of the region alone
+    nodes = [known, spot | {"node_id": 2}, spot | {"node_id": 3, "instance_type": "g5.xlarge"}]
+    # without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: of the region alone
+    assert steps(run(con, nodes, [])) == [(0, 24, Decimal(price)) for price in ("8.1203", "7.8799", "0.5291")]
 
 
 def test_reserved_capacity_has_the_list_price_on_demand(con: duckdb.DuckDBPyConnection) -> None:
