@@ -34,7 +34,7 @@ from gpucost.report import Query, build
 from gpucost.report.forecast import CostSeries, days_of
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
-from tests.unit.test_coverage_time import Told
+from tests.unit.test_coverage_time import OwnStore
 from tests.unit.test_coverage_time import machines as silent_machines
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
@@ -544,7 +544,7 @@ class Empty(BaseHTTPRequestHandler):
 @pytest.mark.slow
 def test_a_collect_that_brings_nothing_erases_no_warning(tmp_path: Path) -> None:
     described = silent_machines((5, 15))
-    told = Told(tmp_path, described)
+    told = OwnStore(tmp_path, described)
     with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from gpucost import pipeline
 from gpucost.config.model import Config
-from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import relabel, revalue
 from tests.replay.fleet import Fleet
-from tests.replay.result import by_pod, unpaid
+from tests.replay.result import by_pod
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.side_by_side import Scene, Scenes
@@ -34,17 +31,14 @@ scene = Scenes()
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """What scenes are sent: a function from two hours to the figures of each pod between them."""
 
-    def figures(config: Config, store: Store, cluster: str) -> Callable[[float, float], dict[str, Figures]]:
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS))))
-        assert not unpaid(store)
-        return lambda start, end: {
-            key[2]: found for key, found in by_pod(store, at(start) * 1000, at(end) * 1000, cluster).items()
-        }
+    def figures(_: Config, store: Store, cluster: str) -> Callable[[float, float], dict[str, Figures]]:
+        return lambda start, end: {key[2]: of for key, of in by_pod(store, at(start) * 1000, at(end) * 1000, cluster).items()}
 
-    return scene.start(tmp_path_factory.mktemp("scenes"), figures, BOOK)
+    with scene.start(tmp_path_factory.mktemp("scenes"), figures, BOOK, HOURS) as answers:
+        yield answers
 
 
 def scraped(told: Fleet) -> tuple[Fleet, list[Series]]:

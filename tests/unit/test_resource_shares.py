@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,9 @@ scene = Scenes()
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Scene, Answer]]:
-    return scene.start(tmp_path_factory.mktemp("scenes"), answer, OWN_BOOK)
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answer]]]:
+    with scene.start(tmp_path_factory.mktemp("scenes"), answer, OWN_BOOK, HOURS) as answers:
+        yield answers
 
 
 def scraped(told: dict[str, Any], more: list[Series] | None = None, drop: str = "$^") -> tuple[dict[str, Any], list[Series]]:
