@@ -23,7 +23,7 @@ RESERVED = "arn:aws:ec2:us-east-1:1:reserved-instances/r"
 PERCENT = Decimal("0.1")
 #: Covered usage and negations are billed as listed; discounts are on what is billed for good.
 FREE = ("SavingsPlanCoveredUsage", "SavingsPlanNegation", "DiscountedUsage")
-SETTINGS = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from tests.replay.load import load, write_config
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
 
-BILLED = settings(RARELY_SLOW, max_examples=3)
+BILLED = settings(RARELY_SLOW, max_examples=2)
 
 
 def rates(seed: int, billed_to: float) -> Rate:
