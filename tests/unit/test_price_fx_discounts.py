@@ -182,8 +182,8 @@ def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> 
             {"percent": 10, "effective_end": "2026-10-03"},
         ]
     }
-    found = steps(run(con, [node], BOOK, settings, timezone="Europe/Berlin"))
-    assert found == [(0, 22, Decimal(9)), (22, 46, Decimal("6.3")), (46, 72, Decimal(5))]
+    result = steps(run(con, [node], BOOK, settings, timezone="Europe/Berlin"))
+    assert result == [(0, 22, Decimal(9)), (22, 46, Decimal("6.3")), (46, 72, Decimal(5))]
 
 
 def test_a_discount_is_taken_off_the_list_price(con: duckdb.DuckDBPyConnection) -> None:

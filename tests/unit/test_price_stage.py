@@ -77,8 +77,8 @@ def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
 def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
     bought = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
     nodes = [NODE | {"node_id": n, "capacity_type": capacity, "instance_type": f"x.{name}"} for n, name in enumerate(bought)]
-    found = run(con, nodes, [f",,,x.{option},{option},9,USD" for option in bought])
-    assert [(bought[node], *rest[:3]) for node, *rest in found] == [
+    result = run(con, nodes, [f",,,x.{option},{option},9,USD" for option in bought])
+    assert [(bought[node], *rest[:3]) for node, *rest in result] == [
         (option, 0, 24, Decimal(9)) for option in bought if option in options.split()
     ]
 
@@ -107,8 +107,8 @@ def test_a_row_for_all_options_prices_reserved_capacity_only_where_none_that_fit
     node = NODE | {"capacity_type": "reserved"}
     expected = {"savings_plan": 8, "on_demand": 8, "spot": 9, "capacity_block": 9}
     nodes = [node | {"node_id": number, "instance_type": f"x.{option}"} for number, option in enumerate(expected)]
-    found = run(con, nodes, [line for option in expected for line in (f",,,x.{option},,9,USD", f",,,x.{option},{option},8,USD")])
-    assert steps(found) == [(0, 24, Decimal(value)) for value in expected.values()]
+    result = run(con, nodes, [line for option in expected for line in (f",,,x.{option},,9,USD", f",,,x.{option},{option},8,USD")])
+    assert steps(result) == [(0, 24, Decimal(value)) for value in expected.values()]
 
 
 def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
@@ -129,8 +129,8 @@ def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
     )
     nodes = [node | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(selectors))]
     unlabeled = node | {"node_id": 9, "instance_type": "x5", "labels": None}
-    found = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])
-    assert [row[:4] for row in found] == [(number, 0, 24, Decimal(5)) for number in range(4)]
+    result = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])
+    assert [row[:4] for row in result] == [(number, 0, 24, Decimal(5)) for number in range(4)]
     assert steps(run(con, [node], [f",,,,,5,USD,,,{selectors[0]}"])) == [(0, 24, Decimal(5))]
 
 
@@ -173,8 +173,8 @@ def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None
 
 
 def test_reserved_capacity_has_the_list_price_on_demand(con: duckdb.DuckDBPyConnection) -> None:
-    found = run(con, [NODE | {"capacity_type": "reserved"}], [])
-    assert [row[1:] for row in found] == [row[1:] for row in run(con, [NODE], [])] != []
+    result = run(con, [NODE | {"capacity_type": "reserved"}], [])
+    assert [row[1:] for row in result] == [row[1:] for row in run(con, [NODE], [])] != []
 
 
 def test_capacity_blocks_and_flex_start_have_list_prices_of_their_own(con: duckdb.DuckDBPyConnection) -> None:
@@ -213,8 +213,10 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: 
         "labels": {"label_nvidia_com_gpu_product": "H100"},
     }
     run(con, [new, new | {"node_id": 2}, dgx], [])
-    said = con.execute("SELECT subject, message, fix FROM warnings WHERE code = 'unpriced_node' ORDER BY subject DESC").fetchall()
-    [(subject, message, fix), (_, _, second_fix)] = said
+    messages = con.execute(
+        "SELECT subject, message, fix FROM warnings WHERE code = 'unpriced_node' ORDER BY subject DESC"
+    ).fetchall()
+    [(subject, message, fix), (_, _, second_fix)] = messages
     assert subject == "p9.48xlarge"
     assert message == "2 nodes of p9.48xlarge (unknown, us-east-1) cost nothing here, because no price fits: 384.0 GPU-hours"
     assert fix.endswith("the line aws,us-east-1,,p9.48xlarge,on_demand,PRICE,USD,")
@@ -282,9 +284,9 @@ def plain_python(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fl
         own = [segment for segment in segments if segment[0] == node["node_id"]]
         for hour in range(-1, 28):
             up = node["up_from_ms"] <= START + hour * MS_PER_HOUR < node["up_to_ms"]
-            found = [int(value) for _, start, end, value, _, _ in own if start <= hour < end]
+            result = [int(value) for _, start, end, value, _, _ in own if start <= hour < end]
             expected = winner(rows, node, hour) if up else None
-            assert found == ([] if expected is None else [expected])
+            assert result == ([] if expected is None else [expected])
 
 
 FLEETS = (

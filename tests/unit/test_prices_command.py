@@ -38,7 +38,7 @@ def call(*words: str, code: int = 0) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
-def asked(*words: str) -> dict[str, Any]:
+def document_of(*words: str) -> dict[str, Any]:
     document = json.loads(call(*words, "--format", "json", "-q")[0])
     assert document["schema"] == "gpucost.prices/1"
     return dict(document)
@@ -65,7 +65,7 @@ def spot(zone: str, moment: str, price: str, product: str = "Linux/UNIX", instan
 
 
 def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
-    document = asked("p5.48xlarge")
+    document = document_of("p5.48xlarge")
     rows = [
         (row["purchase_option"], row["region"], row["zone"], row["price_per_hour"], row["currency"], row["more_regions"])
         for row in document["rows"]
@@ -83,33 +83,33 @@ def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
 
 @pytest.mark.parametrize("name", ["p5.48xlarge", "P5.48XLARGE", "Standard_ND96isr_H100_v5", "nd96isr_h100_v5", "a3-highgpu-8g"])
 def test_an_instance_type_of_each_cloud_is_known_in_any_case(name: str) -> None:
-    types = {row["instance_type"].lower() for row in asked(name)["rows"]}
+    types = {row["instance_type"].lower() for row in document_of(name)["rows"]}
     assert types <= {name.lower(), f"standard_{name.lower()}"} and types
 
 
 def test_a_gpu_is_every_model_of_that_name_and_sorted_by_gpu_hour() -> None:
-    rows = asked("h100", "--all-regions")["rows"]
+    rows = document_of("h100", "--all-regions")["rows"]
     assert {row["gpu_model"] for row in rows} == {"H100-80GB-HBM3", "H100-PCIe"}
     dollars = [row["price_per_gpu_hour"] for row in rows if row["currency"] == "USD"]
     assert dollars == sorted(dollars) and len(dollars) == 9
     assert [row["currency"] for row in rows][-1] == "CNY"
     assert {row["provider"] for row in rows} == {"aws", "azure", "gcp", "lambda"}
-    assert asked("NVIDIA H100 80GB HBM3")["gpu_models"] == ["H100-80GB-HBM3"]
+    assert document_of("NVIDIA H100 80GB HBM3")["gpu_models"] == ["H100-80GB-HBM3"]
 
 
 def test_a_part_of_a_gpu_costs_its_part() -> None:
-    (row,) = asked("g6f.large")["rows"]
+    (row,) = document_of("g6f.large")["rows"]
     assert (row["gpu_count"], row["price_per_gpu_hour"]) == (0.125, 1.616)
 
 
 def test_spot_as_dear_as_on_demand_is_no_discount() -> None:
     words = ("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "spot")
-    assert [row["spot_discount_percent"] for row in asked(*words)["rows"]] == [75.0, 0.0]
+    assert [row["spot_discount_percent"] for row in document_of(*words)["rows"]] == [75.0, 0.0]
     assert "there is no discount there" in call(*words)[0]
 
 
 def test_without_a_name_every_gpu_model_has_one_row() -> None:
-    rows = asked()["rows"]
+    rows = document_of()["rows"]
     assert [(row["gpu_model"], row["on_demand"]["price_per_gpu_hour"]) for row in rows] == [
         ("L4", 1.616),
         ("H100-80GB-HBM3", 6.88),
@@ -118,7 +118,7 @@ def test_without_a_name_every_gpu_model_has_one_row() -> None:
     models = {row["gpu_model"]: row for row in rows}
     assert models["H100-80GB-HBM3"]["spot"]["price_per_hour"] == 13.76
     assert models["L4"]["spot"] is None
-    assert [row["gpu_model"] for row in asked("--purchase-option", "cud")["rows"]] == ["H100-80GB-HBM3"]
+    assert [row["gpu_model"] for row in document_of("--purchase-option", "cud")["rows"]] == ["H100-80GB-HBM3"]
 
 
 def test_the_newest_fact_wins_and_both_stay_visible(work: Path) -> None:
@@ -128,18 +128,18 @@ def test_the_newest_fact_wins_and_both_stay_visible(work: Path) -> None:
         on_demand("52", "2026-10-01"),
         on_demand("45", "2026-11-20", starts="2026-12-01"),
     )
-    document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
+    document = document_of("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
     assert [(row["price_per_hour"], row["origin"], row["source"]) for row in document["rows"]] == [(50, "store", "asked")]
     lost = [(row["price_per_hour"], row["origin"], row["status"]) for row in document["superseded"]]
     assert lost == [(45, "store", "upcoming"), (52, "store", "superseded"), (55.04, "catalog", "superseded")]
-    shown = call("p5.48xlarge", "--region", "us-east-1", "--superseded", "-q")[0]
-    assert "superseded" in shown and re.search("upcoming +asked", shown)
+    table = call("p5.48xlarge", "--region", "us-east-1", "--superseded", "-q")[0]
+    assert "superseded" in table and re.search("upcoming +asked", table)
     assert "upcoming" not in call("p5.48xlarge", "--region", "us-east-1", "-q")[0]
 
 
 def test_the_only_price_of_a_place_is_upcoming_until_it_begins(work: Path) -> None:
     fill(work, ("aws", "us-east-1", "us-east-1a", *on_demand("1", "2026-11-20", starts="2027-01-01")[3:]))
-    document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
+    document = document_of("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
     assert [row["price_per_hour"] for row in document["rows"]] == [55.04]
     assert [(row["price_per_hour"], row["status"]) for row in document["superseded"]] == [(1, "upcoming")]
 
@@ -158,7 +158,7 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
         file.write("aws,us-east-1,,p5.48xlarge,reserved,1,no_upfront,20,USD,2026-01-21,test\n")
     kind = ("aws", "us-east-1", "", "p5.48xlarge", "reserved", 1, "no_upfront")
     fill(work, *((*kind, name, 30 + at, "USD", None, "2026-11-20", "asked") for at, name in enumerate(offerings)))
-    rows = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
+    rows = document_of("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
     assert [(row["price_per_hour"], row["offering"]) for row in rows] == current
     words = ("--nodes", "4", "--instance-type", "p5.48xlarge", "--region", "us-east-1", "--format", "json", "-q")
     answer = CliRunner().invoke(app, ["whatif", "reserve", *words])
@@ -169,7 +169,7 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
 
 def test_an_older_fact_of_the_store_does_not_win(work: Path) -> None:
     fill(work, on_demand("98.32", "2025-01-01"))
-    assert asked("p5.48xlarge", "--region", "us-east-1")["rows"][-1]["price_per_hour"] == 55.04
+    assert document_of("p5.48xlarge", "--region", "us-east-1")["rows"][-1]["price_per_hour"] == 55.04
 
 
 def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_region(work: Path) -> None:
@@ -183,7 +183,7 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
             spot("us-east-1b", "2026-11-19", "30", product="Linux/UNIX (Amazon VPC)"),
         ),
     )
-    document = asked("p5.48xlarge", "--all-regions", "--purchase-option", "spot")
+    document = document_of("p5.48xlarge", "--all-regions", "--purchase-option", "spot")
     assert [(row["zone"], row["price_per_hour"], row["origin"]) for row in document["rows"]] == [
         ("usw2-az1", 15, "catalog"),
         ("us-east-1a", 20, "spot_history"),
@@ -193,17 +193,17 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
 
 
 def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
-    shown, _ = call("p5.48xlarge")
-    assert "CNY stand last, unconverted" in shown and "CNY 400.0000" in shown
+    table, _ = call("p5.48xlarge")
+    assert "CNY stand last, unconverted" in table and "CNY 400.0000" in table
     (work / "gpucost.toml").write_text("[prices]\nfx = { CNY = 0.125 }\n")
-    row = asked("p5.48xlarge", "--region", "cn-*")["rows"][0]
+    row = document_of("p5.48xlarge", "--region", "cn-*")["rows"][0]
     assert (row["price_per_hour"], row["currency"], row["listed_price_per_hour"], row["listed_currency"]) == (
         50,
         "USD",
         400,
         "CNY",
     )
-    assert asked("p5.48xlarge", "--purchase-option", "on_demand")["rows"][0]["region"] == "cn-north-1"
+    assert document_of("p5.48xlarge", "--purchase-option", "on_demand")["rows"][0]["region"] == "cn-north-1"
 
 
 @pytest.mark.parametrize("columns", ["", "80"])
@@ -212,25 +212,25 @@ def test_a_cheap_price_of_long_ago_says_its_age(work: Path, monkeypatch: pytest.
     fill(work, old)
     monkeypatch.setenv("COLUMNS", columns)
     for words in (["H100", "--purchase-option", "on_demand"], []):
-        shown, _ = call(*words)
-        assert re.search(r"(?s)\$0\.3750.*? 2,091.*? days.*? old", shown)
-        assert "prices are over 90 days old" in shown
+        table, _ = call(*words)
+        assert re.search(r"(?s)\$0\.3750.*? 2,091.*? days.*? old", table)
+        assert "prices are over 90 days old" in table
     assert "days old" not in call("a3-highgpu-8g")[0]
 
 
 @pytest.mark.parametrize("words", [["p5.48xlarge"], []])
 def test_a_table_says_where_a_price_is_from_or_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    shown, _ = call(*words)
-    assert "  Source" in shown and "  test" in shown and "lack of room" not in shown
+    table, _ = call(*words)
+    assert "  Source" in table and "  test" in table and "lack of room" not in table
     monkeypatch.setenv("COLUMNS", "80")
-    shown, _ = call(*words)
-    assert re.search(r"Left out for lack of room: [^;]*Source;", shown)
+    table, _ = call(*words)
+    assert re.search(r"Left out for lack of room: [^;]*Source;", table)
 
 
 def test_one_price_is_one_and_has_no_empty_column() -> None:
-    shown, _ = call("gpu_1x_h100_pcie")
-    assert "Spot discount" not in shown and "Spot discount" in call("p5.48xlarge")[0]
-    assert "\n  the price is over 90 days old;" in shown
+    table, _ = call("gpu_1x_h100_pcie")
+    assert "Spot discount" not in table and "Spot discount" in call("p5.48xlarge")[0]
+    assert "\n  the price is over 90 days old;" in table
 
 
 def test_csv_holds_every_field_and_goes_to_a_file(work: Path) -> None:
@@ -257,5 +257,5 @@ def test_the_group_is_a_command_too() -> None:
     assert out.startswith("Usage: ") and "--all-regions" in out and "history" in out and "tco" in out
     assert call("H100", "--help")[0] == out
     assert "--purchase-price" in call("tco", "--help")[0]
-    assert asked("--provider", "aws", "H100")["rows"]
+    assert document_of("--provider", "aws", "H100")["rows"]
     call("--colour", code=2)
