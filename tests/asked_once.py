@@ -18,10 +18,10 @@ def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
     known: dict[tuple[Path, Period], Findings] = {}
     ask = waste.read_findings
 
-    def found(config: Config, store: Store, period: Period) -> Findings:
+    def cached(config: Config, store: Store, period: Period) -> Findings:
         key = (store.path, period)
         if key not in known:
             known[key] = ask(config, store, period)
         return known[key]
 
-    patch.setattr(waste, "read_findings", found)
+    patch.setattr(waste, "read_findings", cached)

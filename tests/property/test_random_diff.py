@@ -50,12 +50,12 @@ PERIOD = st.dictionaries(st.sampled_from(CELLS), uses(), max_size=len(CELLS))
 
 @given(PERIOD, PERIOD)
 def test_the_parts_of_every_cell_add_up_to_its_change(before: dict[Cell, Use], after: dict[Cell, Use]) -> None:
-    found = parts_of(before, after)
-    assert found.keys() == before.keys() | after.keys()
-    for cell, parts in found.items():
+    result = parts_of(before, after)
+    assert result.keys() == before.keys() | after.keys()
+    for cell, parts in result.items():
         assert parts.change == after.get(cell, Use()).cost - before.get(cell, Use()).cost
     whole = sum((use.cost for use in after.values()), Decimal(0)) - sum((use.cost for use in before.values()), Decimal(0))
-    assert sum(found.values(), Parts()).change == whole
+    assert sum(result.values(), Parts()).change == whole
 
 
 @given(PERIOD)
@@ -96,9 +96,9 @@ def test_in_every_format_the_parts_of_a_random_store_are_the_difference_of_its_r
         except GpucostError:  # no node was up in one of them
             reject()
         for by in (("team",), CELL):
-            view, found = comparisons.compare(config, store, before, after, by)
-            assert (found.before.cost, found.after.cost) == tuple(costs)
-            _check_formats(view, found)
+            view, result = comparisons.compare(config, store, before, after, by)
+            assert (result.before.cost, result.after.cost) == tuple(costs)
+            _check_formats(view, result)
     finally:
         shutil.rmtree(folder)
 
@@ -108,14 +108,14 @@ def _node_cost(view: ReportView) -> Decimal:
     return view.node_totals.node_cost
 
 
-def _check_formats(view: ReportView, found: Diff) -> None:
-    answer = document(view, found, "all teams", 10)
+def _check_formats(view: ReportView, result: Diff) -> None:
+    answer = document(view, result, "all teams", 10)
     rows = list(csv.DictReader(io.StringIO(render_rows(*answer.flat, RowFormat.csv))))
     for row in rows:
         assert sum(Decimal(row[name]) for name in PARTS) == Decimal(row["cost_change"])
         assert Decimal(row["cost_after"]) - Decimal(row["cost_before"]) == Decimal(row["cost_change"])
-    assert sum(Decimal(row["cost_change"]) for row in rows) == found.after.cost - found.before.cost
-    told = json.loads(to_json(answer.answer, answer.name))
-    for row in [told, *told["rows"]]:
+    assert sum(Decimal(row["cost_change"]) for row in rows) == result.after.cost - result.before.cost
+    output = json.loads(to_json(answer.answer, answer.name))
+    for row in [output, *output["rows"]]:
         parts = row["parts"] if "parts" in row else {name: row[name] for name in PARTS}
         assert sum(parts.values()) == pytest.approx(row["cost_change"], abs=1e-6)

@@ -23,7 +23,7 @@ from tests.replay.series import Series
 
 # A failure names cells, hours and pods: to look for a smaller fleet takes minutes, and says no more.
 FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
-RARELY_SLOW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, phases=FOUND)
+RARELY_SLOW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, phases=FOUND)
 FLEETS = fleets().flatmap(lived_in)
 WINDOWS = st.sampled_from([1, 3, 24])
 

@@ -82,8 +82,8 @@ def wrong_figures(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> lis
         # a device's sample speaks for whoever is on it: at each of a pod's edges the last and the next may disagree
         measured = held + slack.gpus(pod) * 2 * slack.interval / 3600
         allowed = {**dict.fromkeys(HOURS, measured), "allocated_gpu_hours": held, "spot_gpu_hours": held}
-        beside = (slack.beside(pod) + slack.host(pod)) / 3600
-        allowed |= {"cost": (held + beside) * dearest, "idle_cost": (measured + beside) * dearest}
+        extra = (slack.beside(pod) + slack.host(pod)) / 3600
+        allowed |= {"cost": (held + extra) * dearest, "idle_cost": (measured + extra) * dearest}
         truth = bill.pods.get(key, Figures()).rounded()
         wrong += differences(pod["uid"], pods.pop(key, Figures()).rounded(), truth, (*HOURS, *MONEY), allowed)
     wrong += [f"{key} was not there" for key, figures in pods.items() if figures.allocated_gpu_hours]
@@ -113,5 +113,5 @@ def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, in
         "node_cost": nodes * dearest,
         "idle_cost": (held + edges + host) * dearest,
     }
-    said = total(store, start * 1000, end * 1000).rounded()
-    return differences(f"{span}", said, truth.rounded(), (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), allowed)
+    stored_total = total(store, start * 1000, end * 1000).rounded()
+    return differences(f"{span}", stored_total, truth.rounded(), (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), allowed)

@@ -30,10 +30,10 @@ OWNERS = st.sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "St
 def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
     """The same fleet with owners of every type, slow starts, and pods that wait."""
     pods: list[dict[str, Any]] = []
-    for told in fleet["pods"]:
+    for one in fleet["pods"]:
         owner = [draw(OWNERS), draw(st.sampled_from(["x", "y"]))]
-        begins = draw(st.one_of(st.just(told["from"]), st.integers(told["scheduled"], told["to"])))
-        pods.append({**told, "owner": owner, "from": begins})
+        begins = draw(st.one_of(st.just(one["from"]), st.integers(one["scheduled"], one["to"])))
+        pods.append({**one, "owner": owner, "from": begins})
     if pods and draw(st.booleans()):
         since = draw(st.integers(fleet["start"], fleet["end"] - 60))
         waits = {"name": "waits", "uid": "waits", "node": None, "devices": [], "count": draw(st.integers(1, 8))}

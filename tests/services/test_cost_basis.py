@@ -37,8 +37,8 @@ def test_a_store_collected_for_gpus_alone_says_what_to_collect_again(
         return result.stdout
 
     def report(config: Config) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(run(config, "report", *span, "--by", "pod", "--format", "json"))
-        return said
+        answer: dict[str, Any] = json.loads(run(config, "report", *span, "--by", "pod", "--format", "json"))
+        return answer
 
     plain = write_config({**fleet, "cost_basis": "node"}, tmp_path, CASE / "prices.csv", url, cluster="main")
     run(plain, "collect", "prometheus", *span, "-q")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,64 +27,60 @@ from tests.side_by_side import Scene, Scenes
 HOURS = 5
 PLAIN = {"resource": "nvidia_com_gpu"}
 REQUESTS = "kube_pod_container_resource_.*"
+SPAN = (at(0) * 1000, at(HOURS) * 1000)
 _TEAMS = """
-    SELECT team, sum(allocated_gpu_ms) / $ms_per_hour FROM cost_hourly JOIN nodes USING (node_id)
-    WHERE kind = 'allocated' AND from_ms >= $from_ms AND to_ms <= $to_ms AND cluster SIMILAR TO $cluster
+    SELECT team, sum(allocated_gpu_ms) FROM cost_hourly JOIN nodes USING (node_id)
+    WHERE kind = 'allocated' AND to_ms <= $end AND cluster SIMILAR TO $cluster
     GROUP BY ALL HAVING sum(allocated_gpu_ms) > 0
 """
+_MESSAGES = "SELECT message FROM warnings WHERE cluster = $cluster"
 
 
-class Said:
-    """What the product says of a fleet, all its hours or those asked for, in GPU-hours."""
+class Answers:
+    """What the product says of a fleet's hours, in GPU-hours."""
 
     def __init__(self, config: Config, store: Store, cluster: str = ".*") -> None:
         self.config, self.store, self.cluster = config, store, cluster
 
     def pods(self) -> dict[PodKey, Figures]:
-        return by_pod(self.store, *self.ask(), self.cluster)
-
-    def ask(self, start: float = 0, end: float = HOURS) -> tuple[int, int]:
-        pipeline.attribute(self.config, self.store, Period(*(datetime.fromtimestamp(at(h), UTC) for h in (start, end))))
-        assert not unpaid(self.store)
-        return at(start) * 1000, at(end) * 1000
+        return by_pod(self.store, *SPAN, self.cluster)
 
     def pod(self, uid: str, *measures: str) -> list[float]:
         figures = next(f for key, f in self.pods().items() if key[3] == uid)
         return [float(getattr(figures, measure)) for measure in measures]
 
     def total(self, *measures: str) -> list[float]:
-        figures = total(self.store, *self.ask(), self.cluster)
+        figures = total(self.store, *SPAN, self.cluster)
         return [float(getattr(figures, measure)) for measure in measures]
 
-    def teams(self) -> dict[str, Any]:
-        from_ms, to_ms = self.ask()
+    def query(self, sql: str, **params: int) -> list[tuple[Any, ...]]:
+        """Rows of a statement in which $cluster stands."""
         with self.store.read() as con:
-            asked = {"from_ms": from_ms, "to_ms": to_ms, "ms_per_hour": MS_PER_HOUR, "cluster": self.cluster}
-            return {team: pytest.approx(hours, abs=0.02) for team, hours in con.execute(_TEAMS, asked).fetchall()}
+            return con.execute(sql, {"cluster": self.cluster, **params}).fetchall()
 
+    def teams(self) -> dict[str, Any]:
+        return {team: pytest.approx(ms / MS_PER_HOUR, abs=0.02) for team, ms in self.query(_TEAMS, end=SPAN[1])}
 
-Say = Callable[[Fleet, list[Series]], Said]
-
-
-@pytest.fixture
-def say(tmp_path: Path) -> Say:
-    """A function from a fleet and the series that were scraped of it to what the product says."""
-
-    def said(described: Fleet, series: list[Series]) -> Said:
-        prices = tmp_path / "prices.csv"
-        prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
-        config = write_config(described, tmp_path, prices)
-        return Said(config, load(described, series, config))
-
-    return said
+    def warnings(self, code: str) -> list[str]:
+        """What the stored warnings of a kind say."""
+        rows = self.query(f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO $cluster")  # noqa: S608
+        return [message for (message,) in rows]
 
 
 scene = Scenes()
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Scene, Said]]:
-    return scene.start(tmp_path_factory.mktemp("scenes"), Said)
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answers]]]:
+    with scene.start(tmp_path_factory.mktemp("scenes"), Answers, hours=HOURS) as answers:
+        yield answers
+
+
+def own_store(folder: Path, described: Fleet, series: list[Series]) -> tuple[Config, Store]:
+    """A fleet whose figures others in one store with it would change."""
+    (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    config = write_config(described, folder, folder / "prices.csv")
+    return config, load(described, series, config)
 
 
 def near(*hours: float) -> Any:
@@ -95,14 +91,15 @@ def near(*hours: float) -> Any:
 @scene()
 def test_a_gpu_is_lost() -> Scene:
     """At 02:00 a GPU of eight falls off, count and capacity are 7: 00:30-01:30 was one whole GPU, 1 GPU-hour, $40 / 8."""
-    told = fleet(HOURS, [node("w", "p4de.24xlarge", 0, HOURS)], [pod("a", "w", [0], 0.5, 1.5, uid="a")], busy("w", [0], 0, 2))
+    pods = [pod("a", "w", [0], 0.5, 1.5, uid="a")]
+    described = fleet(HOURS, [node("w", "p4de.24xlarge", 0, HOURS)], pods, busy("w", [0], 0, 2))
     late = (2, HOURS)
-    series = relabel(scrape(told, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_count": "7"}, hours=late)
+    series = relabel(scrape(described, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_count": "7"}, hours=late)
     series = revalue(series, "kube_node_status_.*", 7, PLAIN, late)
-    said = yield (told, drop(series, "DCGM_.*", {"UUID": "GPU-w-7"}, late))
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
-    assert said.pod("a", "cost") == near(5)
-    assert said.total("capacity_gpu_hours") == near(40)
+    answers = yield (described, drop(series, "DCGM_.*", {"UUID": "GPU-w-7"}, late))
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+    assert answers.pod("a", "cost") == near(5)
+    assert answers.total("capacity_gpu_hours") == near(40)
 
 
 @scene()
@@ -110,21 +107,21 @@ def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(
     """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
     nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
     pods = [pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5)), pod("b", "w", [2], 2.5, 5, uid="b")]
-    told = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
-    series = drop(scrape(told, lean=True), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
-    said = yield (told, drop(series, ".*", hours=(-1, 3)))
-    assert said.total("allocated_gpu_hours") == near(2)
+    described = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
+    series = drop(scrape(described, lean=True), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
+    answers = yield (described, drop(series, ".*", hours=(-1, 3)))
+    assert answers.total("allocated_gpu_hours") == near(2)
 
 
 @scene()
 def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
     """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
     pods = [pod("a", "w", [0], 0.5, 1.5, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
-    told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
-    series = relabel(scrape(told, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_replicas": "4"}, hours=(2, HOURS))
-    said = yield (told, revalue(series, "kube_node_status_.*", 4, PLAIN, (2, HOURS)))
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
-    assert said.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
+    described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
+    series = relabel(scrape(described, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_replicas": "4"}, hours=(2, HOURS))
+    answers = yield (described, revalue(series, "kube_node_status_.*", 4, PLAIN, (2, HOURS)))
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+    assert answers.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
 
 
 @scene()
@@ -136,9 +133,9 @@ def test_mig_is_switched_off() -> Scene:
     slices = [{"gi": 7 + i, "profile": "1g.10gb"} for i in range(7)]
     cut = fleet(HOURS, [node("w", kind, 0, HOURS, mig={"GPU-w-0": slices}, mig_single="1g.10gb")], pods, util)
     whole = fleet(HOURS, [node("w", kind, 0, HOURS)], pods, util)
-    said = yield (whole, switch(scrape(cut, lean=True), scrape(whole, lean=True), 2))
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.25, 0.25)
-    assert said.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
+    answers = yield (whole, switch(scrape(cut, lean=True), scrape(whole, lean=True), 2))
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.25, 0.25)
+    assert answers.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
 
 
 @scene()
@@ -149,10 +146,10 @@ def test_an_exporter_still_names_the_last_pod_of_that_name() -> Scene:
         pod("db-0", "w", [1], 2 + 5 / 3600, 5, uid="second"),
     ]
     util = {**busy("w", [0], 0, 2), **busy("w", [1], 2, 5)}
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, util, offset=10)
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, util, offset=10)
     stale = {"namespace": "train", "pod": "db-0", "container": "worker"}
-    said = yield (told, relabel(scrape(told, lean=True), "DCGM_.*", stale, {"UUID": "GPU-w-0"}, (2, 2.01)))
-    assert said.pod("second", "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours") == near(3, 3, 0)
+    answers = yield (described, relabel(scrape(described, lean=True), "DCGM_.*", stale, {"UUID": "GPU-w-0"}, (2, 2.01)))
+    assert answers.pod("second", "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours") == near(3, 3, 0)
 
 
 @scene()
@@ -160,23 +157,23 @@ def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
     """GPU 2 of 4 gets another UUID at 02:00; who holds all four needs no label: 8 GPU-hours, then 4 x 2.75 h, all active."""
     everything = list(range(4))
     pods = [pod("a", "w", everything, 0, 2, uid="a"), pod("b", "w", everything, 2.25, 5, uid="b")]
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", everything, 0, HOURS))
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", everything, 0, HOURS))
     nobody = {"namespace": None, "pod": None, "container": None}
-    series = relabel(scrape(told, lean=True), "DCGM_.*", nobody)
-    said = yield (told, relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS)))
+    series = relabel(scrape(described, lean=True), "DCGM_.*", nobody)
+    answers = yield (described, relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS)))
     # a GPU that stands in for another at that very scrape is seen one scrape late, or the old one early
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([8, 8], abs=0.07)
-    assert said.pod("b", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([11, 11], abs=0.07)
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([8, 8], abs=0.07)
+    assert answers.pod("b", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([11, 11], abs=0.07)
 
 
 @scene()
 def test_dcgm_is_collected_before_kube_state_metrics() -> Scene:
     """Who held what before 02:00 nobody says: those hours are not collected. 2 GPUs x 3 h, of which a held one for 2 h."""
     pods = [pod("a", "w", [0], 0, 4, uid="a"), pod("gone", "w", [1], 0, 1.5, uid="gone")]
-    told = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, 4), ksm_silent=[[at(0), at(2)]])
-    said = yield (told, scrape(told, lean=True))
-    assert said.total("capacity_gpu_hours", "allocated_gpu_hours", "unallocated_gpu_hours") == near(6, 2, 4)
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
+    described = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, 4), ksm_silent=[[at(0), at(2)]])
+    answers = yield (described, scrape(described, lean=True))
+    assert answers.total("capacity_gpu_hours", "allocated_gpu_hours", "unallocated_gpu_hours") == near(6, 2, 4)
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
 
 
 @scene()
@@ -185,21 +182,21 @@ def test_a_claim_of_slices() -> Scene:
     parts = [{"gi": 7, "profile": "1g.5gb"}, {"gi": 3, "profile": "2g.10gb"}, {"gi": 1, "profile": "3g.20gb"}]
     held: list[Any] = [(0, 7), (0, 3)]
     nodes = [node("w", "a2-highgpu-2g", 0, HOURS, mig={"GPU-w-0": parts})]
-    told = fleet(HOURS, nodes, [pod("a", "w", held, 0, 3.5, uid="a")], busy("w", held, 0, HOURS))
-    series = relabel(drop(scrape(told, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
-    said = yield told, series
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1.5, 1.5)
+    described = fleet(HOURS, nodes, [pod("a", "w", held, 0, 3.5, uid="a")], busy("w", held, 0, HOURS))
+    series = relabel(drop(scrape(described, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
+    answers = yield described, series
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1.5, 1.5)
 
 
 @scene()
 def test_claims_of_two_pods_of_one_name() -> Scene:
     """One after the other, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own, 1 and 2 GPU-hours."""
     pods = [pod("a", "w", [0], 0, 1, uid="first"), pod("a", "w", [1], 2, 4, uid="second")]
-    told = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
-    series = relabel(drop(scrape(told, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
-    said = yield (told, series)
-    assert said.pod("first", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
-    assert said.pod("second", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
+    described = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
+    series = relabel(drop(scrape(described, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
+    answers = yield (described, series)
+    assert answers.pod("first", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
+    assert answers.pod("second", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
 
 
 def of_team(name: str, start: float = 0, **more: Any) -> Fleet:
@@ -211,54 +208,55 @@ def of_team(name: str, start: float = 0, **more: Any) -> Fleet:
 @scene()
 def test_a_namespace_is_another_teams_for_ten_minutes() -> Scene:
     """Labels apply as of each hour: y from 01:55 to 02:05 pays the hour that begins in between, x the other four."""
-    told = of_team("x")
-    series = relabel(scrape(told, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 - 1 / 12, 2 + 1 / 12))
-    said = yield told, series
-    assert said.teams() == {"x": 4, "y": 1}
+    described = of_team("x")
+    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 - 1 / 12, 2 + 1 / 12))
+    answers = yield described, series
+    assert answers.teams() == {"x": 4, "y": 1}
 
 
 @scene()
 def test_a_second_kube_state_metrics_exports_other_labels() -> Scene:
     """That one exporter leaves the team's label out takes it from nobody: x has all 5 hours."""
-    told = of_team("x", ksm_replicas=2)
+    described = of_team("x", ksm_replicas=2)
     other = {"label_team": None, "label_kubernetes_io_metadata_name": "train"}
-    series = relabel(scrape(told, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"})
-    said = yield told, series
-    assert said.teams() == {"x": 5}
+    series = relabel(scrape(described, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"})
+    answers = yield described, series
+    assert answers.teams() == {"x": 5}
 
 
 @scene()
 def test_two_kube_state_metrics_scraped_at_the_same_moments() -> Scene:
     """Of a pod held since before the window, both say the same at the same milliseconds: x has all 5 hours."""
-    told = of_team("x", start=-1, offset=20)
-    series = duplicate(scrape(told, lean=True), "kube_.*", {"instance": "10.4.0.99:8080"})
-    said = yield told, series
-    assert said.teams() == {"x": 5}
+    described = of_team("x", start=-1, offset=20)
+    series = duplicate(scrape(described, lean=True), "kube_.*", {"instance": "10.4.0.99:8080"})
+    answers = yield described, series
+    assert answers.teams() == {"x": 5}
 
 
-def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(say: Say) -> None:
+def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Path) -> None:
     """The label is y from 02:10 on, so y pays from 03:00 on, whether or not somebody asks for 02:15-04:00 in between."""
-    told = of_team("x")
-    series = relabel(scrape(told, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 + 1 / 6, HOURS))
-    said = say(told, series)
-    assert said.teams() == {"x": 3, "y": 2}
-    said.ask(2.25, 4)
-    assert said.teams() == {"x": 3, "y": 2}
+    described = of_team("x")
+    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 + 1 / 6, HOURS))
+    config, store = own_store(tmp_path, described, series)
+    for hours in ((0, HOURS), (2.25, 4), (0, HOURS)):
+        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(h), UTC) for h in hours)))
+        assert not unpaid(store)
+        assert Answers(config, store).teams() == {"x": 3, "y": 2}
 
 
 @scene()
 def test_four_of_five_samples_make_no_sense() -> Scene:
     """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though valid samples lie 5 min apart."""
     nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
-    told = fleet(
+    described = fleet(
         HOURS,
         [node("w", "p4de.24xlarge", 0, HOURS)],
         [pod("a", "w", [0], 0, HOURS, uid="a")],
         busy("w", [0], 0, HOURS),
         invalid={"GPU-w-0": nonsense},
     )
-    said = yield (told, scrape(told, lean=True))
-    assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1, 0, 4)
+    answers = yield (described, scrape(described, lean=True))
+    assert answers.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1, 0, 4)
 
 
 GPU_LABELS = {f"label_nvidia_com_gpu_{name}": None for name in ("product", "count", "replicas", "sharing_strategy")}
@@ -268,29 +266,29 @@ GPU_LABELS = {f"label_nvidia_com_gpu_{name}": None for name in ("product", "coun
 def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
     """The slots of 02:00-04:00 are quarters, as the first labels say that tell of GPUs: 2 pods x 2 h / 4."""
     pods = [pod(name, "w", [0], 2, 4, uid=name) for name in ("a", "b")]
-    told = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
-    said = yield (told, relabel(scrape(told, lean=True), "kube_node_labels", GPU_LABELS, hours=(0, 2.2)))
-    assert said.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
-    assert said.total("capacity_gpu_hours", "allocated_gpu_hours", "over_allocated_gpu_hours") == near(3.1, 1, 0)
+    described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
+    answers = yield (described, relabel(scrape(described, lean=True), "kube_node_labels", GPU_LABELS, hours=(0, 2.2)))
+    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
+    assert answers.total("capacity_gpu_hours", "allocated_gpu_hours", "over_allocated_gpu_hours") == near(3.1, 1, 0)
 
 
 @scene()
 def test_a_node_loses_all_its_labels_for_good() -> Scene:
     """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
     pods = [pod("a", "w", [0], 3, 5, uid="a")]
-    told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)], pods, busy("w", [0], 0, HOURS))
-    said = yield (told, drop(scrape(told, lean=True), "kube_node_labels", hours=(2, HOURS)))
-    assert said.pod("a", "allocated_gpu_hours", "spot_gpu_hours") == near(0.5, 0.5)
-    assert said.pod("a", "cost") == near(0.5 * 0.48)
+    described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)], pods, busy("w", [0], 0, HOURS))
+    answers = yield (described, drop(scrape(described, lean=True), "kube_node_labels", hours=(2, HOURS)))
+    assert answers.pod("a", "allocated_gpu_hours", "spot_gpu_hours") == near(0.5, 0.5)
+    assert answers.pod("a", "cost") == near(0.5 * 0.48)
 
 
 @scene()
 def test_a_team_label_is_not_scraped_for_an_hour() -> Scene:
     """x until 01:30, nothing until 02:30, then y: of the hours that begin in between the first label after decides."""
-    told = of_team("x")
-    series = relabel(scrape(told, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2.5, HOURS))
-    said = yield told, drop(series, "kube_namespace_labels", hours=(1.5, 2.5))
-    assert said.teams() == {"x": 2, "y": 3}
+    described = of_team("x")
+    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2.5, HOURS))
+    answers = yield described, drop(series, "kube_namespace_labels", hours=(1.5, 2.5))
+    assert answers.teams() == {"x": 2, "y": 3}
 
 
 def reused_name() -> Fleet:
@@ -311,24 +309,23 @@ def reused_name() -> Fleet:
 )
 def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
     """Two pods of one name and node are two all the same, each once: 2 + 2.95 GPU-hours."""
-    told = reused_name()
-    said = yield told, relabel(scrape(told, lean=True), metrics, {"uid": None}, hours=hours)
-    figures = sorted(f.allocated_gpu_hours for f in said.pods().values() if f.allocated_gpu_hours)
+    described = reused_name()
+    answers = yield described, relabel(scrape(described, lean=True), metrics, {"uid": None}, hours=hours)
+    figures = sorted(f.allocated_gpu_hours for f in answers.pods().values() if f.allocated_gpu_hours)
     assert [float(hours) for hours in figures] == near(2, 2.95)
-    assert said.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
-    with said.store.read() as con:
-        warned = con.execute("SELECT 1 FROM warnings WHERE code = 'no_uid' AND subject = $1", [said.cluster]).fetchall()
-    assert bool(warned) == (metrics == "kube_pod_.*" and hours[1] == HOURS)
+    assert answers.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
+    warnings = answers.query("FROM warnings WHERE code = 'no_uid' AND subject = $cluster")
+    assert bool(warnings) == (metrics == "kube_pod_.*" and hours[1] == HOURS)
 
 
 @scene((0.1, [4.9]), (0.5, [2, 2.5]))
 def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) -> Scene:
     """Of one name on one node, ten minutes of silence part two pods."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2 + gap, 5, uid="b")]
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
-    series = drop(scrape(told, lean=True), "kube_pod_(start_time|status_scheduled_time|completion_time)")
-    said = yield told, relabel(series, "kube_pod_.*", {"uid": None})
-    figures = sorted(f.allocated_gpu_hours for f in said.pods().values() if f.allocated_gpu_hours)
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
+    series = drop(scrape(described, lean=True), "kube_pod_(start_time|status_scheduled_time|completion_time)")
+    answers = yield described, relabel(series, "kube_pod_.*", {"uid": None})
+    figures = sorted(f.allocated_gpu_hours for f in answers.pods().values() if f.allocated_gpu_hours)
     assert [float(hours) for hours in figures] == pytest.approx(expected, abs=0.11)
 
 
@@ -337,17 +334,17 @@ def test_a_name_without_uid_moves_to_another_node() -> Scene:
     """Without uid and start another node is another pod: 2 GPU-hours on v, 2.95 on w."""
     nodes = [node(name, "g6.12xlarge", 0, HOURS) for name in ("v", "w")]
     pods = [pod("a", "v", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2.05, 5, uid="b")]
-    told = fleet(HOURS, nodes, pods, {**busy("v", [0], 0, 2), **busy("w", [0], 2, 5)})
-    series = drop(scrape(told, lean=True), "kube_pod_(start_time|status_scheduled_time|completion_time)")
-    said = yield (told, relabel(series, "kube_pod_.*", {"uid": None}))
-    assert said.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
+    described = fleet(HOURS, nodes, pods, {**busy("v", [0], 0, 2), **busy("w", [0], 2, 5)})
+    series = drop(scrape(described, lean=True), "kube_pod_(start_time|status_scheduled_time|completion_time)")
+    answers = yield (described, relabel(series, "kube_pod_.*", {"uid": None}))
+    assert answers.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
 
 
 _FIRST_DAY = "SELECT * FROM cost_hourly WHERE from_ms < $day ORDER BY ALL"
 _FINGERPRINT = "SELECT fingerprint FROM attributed_days WHERE from_ms < $day ORDER BY ALL"
 
 
-@pytest.mark.parametrize(("before", "after"), [(60, 15), pytest.param(15, 60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("before", "after"), [(60, 30), pytest.param(30, 60, marks=pytest.mark.slow)])
 def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp_path: Path, before: int, after: int) -> None:
     """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
     pods = [pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)), pod("b", "w", [1], 3.3, 70, uid="b")]
@@ -355,11 +352,10 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp
     nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
     silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
     util = {**busy("w", [0, 1], 0, 72), **busy("v", [0], 0, 72)}
-    told = fleet(72, nodes, pods, util, scrape=15, silent=silent)
-    series = thin(thin(scrape(told, lean=True), before, (0, 48)), after, (48, 72))
-    prices = tmp_path / "prices.csv"
-    prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
-    config = write_config(told, tmp_path, prices)
+    described = fleet(72, nodes, pods, util, scrape=30, silent=silent)
+    series = thin(thin(scrape(described, lean=True), before, (0, 48)), after, (48, 72))
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    config = write_config(described, tmp_path, tmp_path / "prices.csv")
     states: list[Any] = []
 
     def attribute(store: Store) -> None:
@@ -367,7 +363,7 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp
         with store.read() as con:
             states.append([con.execute(query, {"day": at(24) * 1000}).fetchall() for query in (_FIRST_DAY, _FINGERPRINT)])
 
-    load(told, series, config, after=attribute)
+    load(described, series, config, after=attribute)
     assert len(states) == 3
     assert states[0][0]
     assert states[1] == states[2]
@@ -376,7 +372,7 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp
 @scene()
 def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
     """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
-    told = fleet(
+    described = fleet(
         HOURS,
         [node("w", "g6.12xlarge", 0, HOURS)],
         [pod("a", "w", [0], 0, 4, uid="a")],
@@ -384,8 +380,8 @@ def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
         scrape=15,
         silent=[["w", at(3), at(3.5)]],
     )
-    said = yield (told, thin(scrape(told, lean=True), 60, (2.5, HOURS)))
-    assert said.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1.5, 2, 0.5)
+    answers = yield (described, thin(scrape(described, lean=True), 60, (2.5, HOURS)))
+    assert answers.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1.5, 2, 0.5)
 
 
 ABSURD = ("nan", "inf", "-2", "1e300", "9" * 400, "many")
@@ -407,9 +403,9 @@ def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) ->
     for i, text in enumerate(ABSURD):
         value = f"NVIDIA-L4-MIG-{text}g.5gb" if label.endswith("product") else text
         series = relabel(series, "kube_node_labels", {label: value}, {"node": f"w{i}"})
-    said = yield fleet(HOURS, nodes, pods, {}), series
+    answers = yield fleet(HOURS, nodes, pods, {}), series
     for i in range(len(ABSURD)):
-        assert said.pod(f"p{i}", "allocated_gpu_hours", "cost") == [pytest.approx(5, abs=0.1), pytest.approx(6, abs=0.1)]
+        assert answers.pod(f"p{i}", "allocated_gpu_hours", "cost") == [pytest.approx(5, abs=0.1), pytest.approx(6, abs=0.1)]
 
 
 @scene(
@@ -426,69 +422,47 @@ def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) ->
     )
 )
 def test_values_that_cannot_be_are_as_if_they_were_not_there(metric: str, value: float) -> Scene:
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 1, 3, uid="a")], {})
-    said = yield told, revalue(scrape(told, lean=True), metric, value)
-    assert said.pod("a", "allocated_gpu_hours") == [pytest.approx(2, abs=0.1)]
-    assert said.total("capacity_gpu_hours") == [pytest.approx(20, abs=0.1)]
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 1, 3, uid="a")], {})
+    answers = yield described, revalue(scrape(described, lean=True), metric, value)
+    assert answers.pod("a", "allocated_gpu_hours") == [pytest.approx(2, abs=0.1)]
+    assert answers.total("capacity_gpu_hours") == [pytest.approx(20, abs=0.1)]
 
 
-def warnings(said: Said, code: str) -> list[str]:
-    """What the stored warnings of a kind say."""
-    said.ask()
-    with said.store.read() as con:
-        return [message for (message,) in con.execute("SELECT message FROM warnings WHERE code = $1", [code]).fetchall()]
-
-
-@pytest.mark.parametrize(
-    ("metrics", "expected"),
-    [
-        ("kube_pod_status_phase", "up to 2.0 GPU-hours and 2.40 USD between 2026-03-10T02:00Z and "),
-        pytest.param(
-            "kube_pod_(status_phase|completion_time)",
-            "up to 8.0 GPU-hours and 9.60 USD between 2026-03-10T00:00Z and ",
-            marks=pytest.mark.slow,
-        ),
-        ("kube_pod_completion_time", None),
-    ],
-    ids=["phases", "phases and completion times", "completion times"],
+@scene(
+    ("kube_pod_status_phase", "up to 2.0 GPU-hours and 2.40 USD between 2026-03-10T02:00Z and "),
+    ("kube_pod_(status_phase|completion_time)", "up to 8.0 GPU-hours and 9.60 USD between 2026-03-10T00:00Z and "),
+    ("kube_pod_completion_time", None),
 )
-def test_phases_are_not_scraped(say: Say, metrics: str, expected: str | None) -> None:
+def test_phases_are_not_scraped(metrics: str, expected: str | None) -> Scene:
     """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), pod("b", "w", [1], 1, 5, uid="b")]
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
-    said = say(told, drop(scrape(told, lean=True), metrics))
-    found = warnings(said, "unproven_end")
-    assert [expected in message for message in found if expected] == ([True] if expected else [])
-    assert bool(found) is bool(expected)
-    assert len(warnings(said, "missing_kube_pod_status_phase")) == (1 if expected else 0)
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
+    answers = yield described, drop(scrape(described, lean=True), metrics)
+    messages = answers.warnings("unproven_end")
+    assert [expected in message for message in messages if expected] == ([True] if expected else [])
+    assert bool(messages) is bool(expected)
+    assert len(answers.warnings("missing_kube_pod_status_phase")) == (1 if expected else 0)
 
 
-@pytest.mark.parametrize(
-    ("metric", "hours", "expected"),
-    [
-        pytest.param(
-            "kube_pod_owner", (0, HOURS), "has no kube_pod_owner: workloads show as single pods", marks=pytest.mark.slow
-        ),
-        (
-            "kube_pod_owner",
-            (0, 2),
-            "has no kube_pod_owner between 2026-03-10T00:00Z and 2026-03-10T02:00Z: ",
-        ),
-        (
-            "kube_node_labels",
-            (3, HOURS),
-            "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
-        ),
-        pytest.param("DCGM_.*", (0, HOURS), "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured", marks=pytest.mark.slow),
-        pytest.param("kube_pod_container_resource_.*", (0, HOURS), "no pod has ever asked for a GPU", marks=pytest.mark.slow),
-        ("kube_.*", (0, HOURS), "holds no sample of kube-state-metrics"),
-    ],
+@scene(
+    ("kube_pod_owner", (0, HOURS), "has no kube_pod_owner: workloads show as single pods"),
+    ("kube_pod_owner", (0, 2), "has no kube_pod_owner between 2026-03-10T00:00Z and 2026-03-10T02:00Z: "),
+    ("kube_node_labels", (3, HOURS), "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region"),
+    ("kube_pod_container_resource_.*", (0, HOURS), "no pod has ever asked for a GPU"),
+    ("kube_.*", (0, HOURS), "holds no sample of kube-state-metrics"),
 )
-def test_what_is_not_exported_is_a_stored_warning(say: Say, metric: str, hours: tuple[float, float], expected: str) -> None:
+def test_what_is_not_exported_is_a_stored_warning(metric: str, hours: tuple[float, float], expected: str) -> Scene:
     """As `collect` says it, for the time that it concerns."""
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
-    said = say(told, drop(scrape(told), metric, hours=hours))
-    said.ask()
-    query = "SELECT message FROM warnings WHERE message LIKE '%' || $1 || '%'"
-    with said.store.read() as con:
-        assert len(con.execute(query, [expected]).fetchall()) == 1
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
+    answers = yield described, drop(scrape(described), metric, hours=hours)
+    assert len([message for (message,) in answers.query(_MESSAGES) if expected in message]) == 1
+
+
+@pytest.mark.slow
+def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
+    """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS))
+    config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
+    pipeline.attribute(config, store)
+    (message,) = Answers(config, store).warnings("no_activity")
+    assert "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured" in message

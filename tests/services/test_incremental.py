@@ -46,22 +46,22 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def stepwise_and_at_once(fleet: Fleet, prices: Path, tmp_path: Path, hours: int) -> list[dict[str, list[tuple[Any, ...]]]]:
-    found = []
+    result = []
     for folder, step in ((tmp_path / "once", False), (tmp_path / "stepwise", True)):
         folder.mkdir()
         config = write_config(fleet, folder, prices)
         after = (lambda store, config=config: pipeline.attribute(config, store)) if step else None
         store = load(fleet, scrape(fleet, lean=True), config, hours_per_window=hours, after=after)
         pipeline.attribute(config, store)
-        found.append(contents(store))
-    return found
+        result.append(contents(store))
+    return result
 
 
 @pytest.mark.parametrize("name", FLEETS)
 def test_window_by_window_equals_at_once(name: str, tmp_path: Path) -> None:
-    found = stepwise_and_at_once(read_fleet(CASES / name), CASES / name / "prices.csv", tmp_path, hours=2)
-    assert found[0]["cost_hourly"]
-    assert found[0] == found[1]
+    result = stepwise_and_at_once(read_fleet(CASES / name), CASES / name / "prices.csv", tmp_path, hours=2)
+    assert result[0]["cost_hourly"]
+    assert result[0] == result[1]
 
 
 def test_a_scrape_missed_at_midnight(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_a_scrape_missed_at_midnight(tmp_path: Path) -> None:
         pod["scheduled"] = pod["from"] = fleet["start"]
         pod["to"], pod["keep_until"] = fleet["end"], fleet["end"]
     fleet["silent"] = [[node["name"], midnight - 30, midnight + 30] for node in fleet["nodes"]]
-    found = stepwise_and_at_once(fleet, CASES / "whole-gpus" / "prices.csv", tmp_path, hours=2)
-    assert found[0]["cost_hourly"]
-    assert found[0] == found[1]
+    result = stepwise_and_at_once(fleet, CASES / "whole-gpus" / "prices.csv", tmp_path, hours=2)
+    assert result[0]["cost_hourly"]
+    assert result[0] == result[1]
 
 
 def test_a_threshold_changed_before_the_next_window(tmp_path: Path) -> None:

@@ -48,16 +48,16 @@ def check(url: str) -> None:
     for mode in ("refuse", "accept"):
         client = PrometheusClient(PrometheusSource(url=url, partial_response=mode))
 
-        def found(values: list[str], client: PrometheusClient = client) -> set[tuple[str, float]]:
+        def result(values: list[str], client: PrometheusClient = client) -> set[tuple[str, float]]:
             answer = client.matrix("m", f"m{{{one_of('pod', values)}}}[3600000ms]", AT * 1000 + 1000)
             assert not answer.is_partial
             rows = zip(answer.series_index.tolist(), answer.values.tolist(), strict=True)
             return {(answer.series[index]["pod"], number) for index, number in rows}
 
         for number, value in enumerate(VALUES):
-            assert found([value]) == {(value, number)}
-        assert found(VALUES) == {(value, number) for number, value in enumerate(VALUES)}
-        assert found(VALUES * 30) == found(VALUES)  # as a form
+            assert result([value]) == {(value, number)}
+        assert result(VALUES) == {(value, number) for number, value in enumerate(VALUES)}
+        assert result(VALUES * 30) == result(VALUES)  # as a form
         assert client.label_values("pod", AT * 1000 - 1000, AT * 1000 + 1000) == set(VALUES)
         assert client.value("count(m)", AT * 1000) == len(VALUES)
         assert client.get("labels", {"start": str(AT - 1), "end": str(AT + 1)}) and not client.warnings

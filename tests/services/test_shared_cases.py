@@ -56,18 +56,20 @@ class Asked:
         rows = json.loads(self.run("report", "--by", ",".join(keys), "--format", "json"))["rows"]
         found = {tuple(row[key] for key in keys): row for row in rows if row["kind"] == "allocated"}
         wrong = []
-        for told in self.expected.get(part, []):
-            key = tuple(told[key] for key in keys)
-            wrong += differences(f"{part} {key}", found.pop(key, {}), told, (*HOURS, *MONEY), self.slack_of(part, told))
+        for case_fleet in self.expected.get(part, []):
+            key = tuple(case_fleet[key] for key in keys)
+            wrong += differences(
+                f"{part} {key}", found.pop(key, {}), case_fleet, (*HOURS, *MONEY), self.slack_of(part, case_fleet)
+            )
         return wrong + [f"{part} {key}: was not there, and has {row}" for key, row in found.items() if row["allocated_gpu_hours"]]
 
-    def slack_of(self, part: str, told: dict[str, Any]) -> dict[str, float]:
+    def slack_of(self, part: str, case_fleet: dict[str, Any]) -> dict[str, float]:
         if part == "by_day":
-            day = datetime.fromisoformat(told["day"]).replace(tzinfo=ZoneInfo(self.fleet["timezone"]))
+            day = datetime.fromisoformat(case_fleet["day"]).replace(tzinfo=ZoneInfo(self.fleet["timezone"]))
             start, end = day.timestamp(), (day + timedelta(days=1)).timestamp()
             return slack_of_pods(self.fleet, [s for pod, s in self.slacks if pod["scheduled"] < end and start < pod["to"]])
-        names = [name for name in ("cluster", "namespace", "uid") if name in told]
-        return slack_of_pods(self.fleet, [s for pod, s in self.slacks if all(pod[name] == told[name] for name in names)])
+        names = [name for name in ("cluster", "namespace", "uid") if name in case_fleet]
+        return slack_of_pods(self.fleet, [s for pod, s in self.slacks if all(pod[name] == case_fleet[name] for name in names)])
 
     def wrong_in_total(self) -> tuple[list[str], list[str]]:
         """One line per total that is not the expected one, and one per word that no warning has."""
@@ -91,14 +93,16 @@ def slacks(fleet: Fleet, expected: dict[str, Any]) -> list[tuple[dict[str, Any],
     """By pod what scraping cannot know of it: its GPUs, their price, and whether a scrape alone tells when it ended."""
     found = []
     for pod in fleet["pods"]:
-        told = next((one for one in expected["by_pod"] if one["uid"] == pod["uid"] and one["cluster"] == pod["cluster"]), None)
-        if told and told.get("allocated_gpu_hours"):
+        case_fleet = next(
+            (one for one in expected["by_pod"] if one["uid"] == pod["uid"] and one["cluster"] == pod["cluster"]), None
+        )
+        if case_fleet and case_fleet.get("allocated_gpu_hours"):
             node = next(n for n in fleet["nodes"] if is_on(pod, n))
             held = min(pod["to"], node["to"], fleet["end"]) - max(pod["scheduled"], fleet["start"])
             listed = min(pod["keep_until"], fleet["end"])
             ends_known = pod["to"] >= fleet["end"] or (listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"])
-            hours = told["allocated_gpu_hours"]
-            found.append((pod, (hours / (held / 3600), told.get("cost", 0) / hours, int(not ends_known))))
+            hours = case_fleet["allocated_gpu_hours"]
+            found.append((pod, (hours / (held / 3600), case_fleet.get("cost", 0) / hours, int(not ends_known))))
     return found
 
 
@@ -109,11 +113,11 @@ def test_fleet_gives_its_figures(case: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, shared("replay/replay.py"), "load", case / "fleet.json", data], check=True)
     server = start_prometheus(data, port)
     try:
-        asked = Asked(case, tmp_path, f"http://127.0.0.1:{port}")
-        wrong, unsaid = asked.wrong_in_total()
+        span = Asked(case, tmp_path, f"http://127.0.0.1:{port}")
+        wrong, unsaid = span.wrong_in_total()
         for part in KEYS:
-            if part in asked.expected:
-                wrong += asked.wrong(part)
+            if part in span.expected:
+                wrong += span.wrong(part)
         assert not wrong + unsaid, "\n".join(wrong + unsaid)
     finally:
         stop(server)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -38,14 +38,27 @@ NODE: dict[str, Any] = {
 Segment = tuple[int, float, float, Decimal, str, date | None]
 
 
+_IDLE: list[duckdb.DuckDBPyConnection] = []
+
+
 @contextmanager
 def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A store's tables in memory."""
-    migrations = Path(price.__file__).parents[1] / "store" / "migrations"
-    with duckdb.connect() as connection:
-        for migration in sorted(migrations.glob("*.sql")):
-            connection.execute(migration.read_text(encoding="utf-8"))
-        yield connection
+    """A store's tables in memory: migrated once and rolled back after use, but for who commits, whose are thrown away."""
+    con = _IDLE.pop() if _IDLE else _migrated()
+    con.begin()
+    transaction = con.execute("SELECT txid_current()").fetchall()
+    yield con
+    with suppress(duckdb.Error):
+        if con.execute("SELECT txid_current()").fetchall() == transaction:
+            con.rollback()
+            _IDLE.append(con)
+
+
+def _migrated() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    for migration in sorted((Path(price.__file__).parents[1] / "store" / "migrations").glob("*.sql")):
+        con.execute(migration.read_text(encoding="utf-8"))
+    return con
 
 
 def run(

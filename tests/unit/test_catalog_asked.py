@@ -80,7 +80,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
     @cache
     def rows(gpu: str) -> list[dict[str, Any]]:
-        return list(json.loads(asked(gpu, "--all-regions", "--format", "json", "-q"))["rows"])
+        return list(json.loads(output_of(gpu, "--all-regions", "--format", "json", "-q"))["rows"])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -94,11 +94,11 @@ def test_what_people_rent_has_a_price_an_age_and_a_source(
     con: duckdb.DuckDBPyConnection, printed: Callable[[str], list[dict[str, Any]]], name: str, region: str
 ) -> None:
     [(gpu,)] = con.execute("SELECT DISTINCT gpu_model FROM listed_instances WHERE instance_type = ?", [name.lower()]).fetchall()
-    found = [row for row in printed(gpu) if row["instance_type"] == name and (row["region"] or "") == region]
-    options = {row["purchase_option"] for row in found}
+    rows_of_type = [row for row in printed(gpu) if row["instance_type"] == name and (row["region"] or "") == region]
+    options = {row["purchase_option"] for row in rows_of_type}
     assert "on_demand" in options or (name in {"p5e.48xlarge", "p6-b200.48xlarge"} and "capacity_block" in options)
-    assert all(row["price_per_gpu_hour"] > 0 and row["source"] for row in found)
-    assert all(date.fromisoformat(row["price_as_of"]) <= TODAY for row in found)
+    assert all(row["price_per_gpu_hour"] > 0 and row["source"] for row in rows_of_type)
+    assert all(date.fromisoformat(row["price_as_of"]) <= TODAY for row in rows_of_type)
 
 
 @pytest.mark.parametrize("name", ["H100", "H200", "B200", "MI300X", "v5e", "v6e"])
@@ -107,7 +107,7 @@ def test_a_gpu_is_sold_by_several(con: duckdb.DuckDBPyConnection, name: str) -> 
     assert len(rows) >= 4 and all(row.price_per_gpu_hour and row.source for row in rows)
 
 
-def asked(*words: str, code: int = 0) -> str:
+def output_of(*words: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, ["prices", *words])
     assert result.exit_code == code, result.output
     return result.output
@@ -116,31 +116,31 @@ def asked(*words: str, code: int = 0) -> str:
 def test_what_nobody_sells_on_demand_says_how_it_is_sold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    answer = asked("p5e.48xlarge")
+    answer = output_of("p5e.48xlarge")
     assert "capacity block" in answer
     assert "p5e.48xlarge is not sold on demand by aws: sold as capacity blocks and spot (no on-demand SKU" in answer
-    assert "sold as capacity blocks" in asked("p5e.48xlarge", "--purchase-option", "on_demand", code=1)
-    assert "not sold on demand by gcp: no price is public (absent from the price sheet" in asked("a4x-maxgpu-4g", code=1)
-    assert "no SKU in the Retail Prices API" in asked("nd gb300 v6", code=1)
-    assert "not sold" not in asked("p5.48xlarge", "--region", "us-east-1")
-    elsewhere = asked("p5e.48xlarge", "--region", "us-east-1", code=1)
+    assert "sold as capacity blocks" in output_of("p5e.48xlarge", "--purchase-option", "on_demand", code=1)
+    assert "not sold on demand by gcp: no price is public (absent from the price sheet" in output_of("a4x-maxgpu-4g", code=1)
+    assert "no SKU in the Retail Prices API" in output_of("nd gb300 v6", code=1)
+    assert "not sold" not in output_of("p5.48xlarge", "--region", "us-east-1")
+    elsewhere = output_of("p5e.48xlarge", "--region", "us-east-1", code=1)
     assert "for the region us-east-1; there are" in elsewhere
     assert "not sold on demand by aws: sold as capacity blocks" in elsewhere
-    assert "not sold on demand by aws: sold as capacity blocks" in asked("p5e.48xlarge", "--provider", "gcp", code=1)
-    assert "not sold" not in asked("a4-highgpu-8g", "--region", "us-east-1", code=1)
-    assert "flex start" in asked("a3-megagpu-8g", "--purchase-option", "flex_start")
+    assert "not sold on demand by aws: sold as capacity blocks" in output_of("p5e.48xlarge", "--provider", "gcp", code=1)
+    assert "not sold" not in output_of("a4-highgpu-8g", "--region", "us-east-1", code=1)
+    assert "flex start" in output_of("a3-megagpu-8g", "--purchase-option", "flex_start")
 
 
 def test_what_has_a_price_on_demand_is_not_called_unsold(con: duckdb.DuckDBPyConnection) -> None:
-    found = listing(con, "a4-highgpu-8g", PriceQuery(TODAY, "USD", 90), FX)
-    assert "on_demand" in {row.purchase_option for row in found.rows}
-    assert found.not_sold_on_demand == ()
+    rows_of_type = listing(con, "a4-highgpu-8g", PriceQuery(TODAY, "USD", 90), FX)
+    assert "on_demand" in {row.purchase_option for row in rows_of_type.rows}
+    assert rows_of_type.not_sold_on_demand == ()
 
 
 def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:
-    found = listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90), FX)
-    assert found.rows[0].is_stale and found.cheapest_fresh is not None and not found.cheapest_fresh.is_stale
-    (remark,) = (words for words in listing_notes(found) if words.startswith("the first price"))
+    rows_of_type = listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90), FX)
+    assert rows_of_type.rows[0].is_stale and rows_of_type.cheapest_fresh is not None and not rows_of_type.cheapest_fresh.is_stale
+    (remark,) = (words for words in listing_notes(rows_of_type) if words.startswith("the first price"))
     assert "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years" in remark
     assert listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90, purchase_options=("on_demand",)), FX).cheapest_fresh is None
 

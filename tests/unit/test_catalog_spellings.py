@@ -123,5 +123,5 @@ def _model(con: duckdb.DuckDBPyConnection, spelling: str) -> str | None:
     # as inventory cleans a name: without what says how a GPU is cut or shared, then letters and digits only
     whole = re.sub(r"(-MIG-.*|-SHARED)$", "", spelling)
     alias = re.sub("^(nvidia|tesla)+", "", re.sub("[^a-z0-9]", "", whole.lower()))
-    found = con.execute("SELECT gpu_model FROM gpu_aliases WHERE alias = ?", [alias]).fetchone()
-    return found[0] if found else None
+    rows = con.execute("SELECT gpu_model FROM gpu_aliases WHERE alias = ?", [alias]).fetchone()
+    return rows[0] if rows else None

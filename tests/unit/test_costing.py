@@ -43,9 +43,9 @@ def test_fleets_side_by_side_do_not_mix() -> None:
     """Of the same names, at the same time; one without a pod, one without a node."""
     held = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
     empty, nothing = Fleet((_node("a", "2"),)), Fleet()
-    found = costs_of(Config(), [held, empty, nothing])
-    assert [(one.node_cost, one.cost, one.node_hours) for one in found] == [(80, 40, 10.0), (20, 0, 10.0), (0, 0, 0.0)]
-    assert [one.by_workload for one in found] == [{("default", "default", "Job/train"): 40}, {}, {}]
+    result = costs_of(Config(), [held, empty, nothing])
+    assert [(one.node_cost, one.cost, one.node_hours) for one in result] == [(80, 40, 10.0), (20, 0, 10.0), (0, 0, 0.0)]
+    assert [one.by_workload for one in result] == [{("default", "default", "Job/train"): 40}, {}, {}]
 
 
 def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +103,11 @@ def test_scenarios_run_once_and_what_they_wait_for_is_costed_together() -> None:
         return costs_of(Config(), fleets) if fleets else []
 
     def cost(*names: str) -> Scenario[list[Decimal]]:
-        found = []
+        result = []
         for name in names:
             first, second = yield Fleet((_node(name, "8"),)), Fleet((_node("both", "1"),))
-            found.append(first.node_cost + second.node_cost)
-        return found
+            result.append(first.node_cost + second.node_cost)
+        return result
 
     assert evaluate(costs, [cost("a"), cost("b", "c"), cost()]) == [[90], [90, 90], []]
     assert [count for count in runs if count] == [3, 1]
@@ -119,5 +119,5 @@ def test_positions_of_blocks() -> None:
         "nothing": [],
         "none": [CostBlock(0, Decimal(1))],
     }
-    found = answered(positions("USD", groups))
-    assert [(one.cost, one.gpu_hours, one.node_hours) for one in found.values()] == [(2005, 8000, 1000), (0, 0, 0), (0, 0, 0)]
+    result = answered(positions("USD", groups))
+    assert [(one.cost, one.gpu_hours, one.node_hours) for one in result.values()] == [(2005, 8000, 1000), (0, 0, 0), (0, 0, 0)]

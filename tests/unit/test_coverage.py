@@ -34,7 +34,7 @@ from gpucost.report import Query, build
 from gpucost.report.forecast import CostSeries, days_of
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
-from tests.unit.test_coverage_time import Told
+from tests.unit.test_coverage_time import OwnStore
 from tests.unit.test_coverage_time import machines as silent_machines
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
@@ -59,9 +59,9 @@ def as_filled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fleet(*collected: tuple[float, float], hours: int = 24) -> Fleet:
     """The sample fleet, collected from one hour of October to another."""
-    made = sample(hours=hours)
-    made.rows["collected"] = [("prod", OCTOBER + int(start * HOUR), OCTOBER + int(end * HOUR)) for start, end in collected]
-    return made
+    case = sample(hours=hours)
+    case.rows["collected"] = [("prod", OCTOBER + int(start * HOUR), OCTOBER + int(end * HOUR)) for start, end in collected]
+    return case
 
 
 def one_day() -> Fleet:
@@ -69,39 +69,39 @@ def one_day() -> Fleet:
 
 
 def a_hole(**gap: Any) -> Fleet:
-    made = fleet((0, 50), (60, 744))
-    made.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, **gap)
-    return made
+    case = fleet((0, 50), (60, 744))
+    case.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, **gap)
+    return case
 
 
 def dead_since_the_10th() -> Fleet:
     """The bill goes on for two of its nodes."""
-    made = fleet((0, 216), hours=216)
-    made.gap(OCTOBER + 216 * HOUR, EVER[1])
+    case = fleet((0, 216), hours=216)
+    case.gap(OCTOBER + 216 * HOUR, EVER[1])
     for hour in range(216, 744):
-        made.unseen(OCTOBER + hour * HOUR, 1)
-        made.unseen(OCTOBER + hour * HOUR, 2)
-    return made
+        case.unseen(OCTOBER + hour * HOUR, 1)
+        case.unseen(OCTOBER + hour * HOUR, 2)
+    return case
 
 
-def asked(made: Fleet | None, folder: Path, *by: str, **more: Any) -> ReportView:
+def view_of(case: Fleet | None, folder: Path, *by: str, **more: Any) -> ReportView:
     path = folder / "store.duckdb"
-    if made is not None and not path.exists():
-        made.write(path)
+    if case is not None and not path.exists():
+        case.write(path)
     query = {"period": MONTH, "period_name": "October 2026", "now": NOW} | more
     with Store(path).read() as con:
         price.load_fx_rates(con, Config())
         return build(con, Config(), Query(by=by, **query))
 
 
-def said(view: ReportView) -> dict[str, list[str]]:
+def lines_of(view: ReportView) -> dict[str, list[str]]:
     return dict(coverage_lines(view.coverage, "USD"))
 
 
-def run(made: Fleet, folder: Path, *words: str) -> Result:
+def run(case: Fleet, folder: Path, *words: str) -> Result:
     path = folder / "store.duckdb"
     if not path.exists():
-        made.write(path)
+        case.write(path)
     return ask(path, *words)
 
 
@@ -125,18 +125,18 @@ def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
-    view = asked(one_day(), tmp_path)
+    view = view_of(one_day(), tmp_path)
     assert view.coverage.not_collected_hours == 744 - 24
     assert not view.coverage.is_complete
-    assert said(view)["Collected"] == ["all but 720.0 h of prod"]
+    assert lines_of(view)["Collected"] == ["all but 720.0 h of prod"]
     before, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
     assert before.message == (
         "240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample "
         "(nodes, pods, requests, phases)"
     )
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
-    told = json.loads(to_json(view))["coverage"]
-    assert told["not_collected"][0] == {
+    payload = json.loads(to_json(view))["coverage"]
+    assert payload["not_collected"][0] == {
         "cluster": "prod",
         "from": "2026-10-01T00:00:00Z",
         "to": "2026-10-11T00:00:00Z",
@@ -151,7 +151,7 @@ def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("as_filled")
 def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -> None:
     sentence = "10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
-    view = asked(a_hole(), tmp_path, with_series=True)
+    view = view_of(a_hole(), tmp_path, with_series=True)
     for text in (markdown(view), html(view), to_json(view)):
         assert sentence in text
         assert "nodes, pods, requests, phases" in text
@@ -189,8 +189,8 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -
 )
 def test_what_was_not_collected_is_noted_beside_every_answer(words: str, holed: Path) -> None:
     line = "note: 10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
-    told = ask(holed, *words.split(), "--month", "2026-10")
-    assert (told.exit_code, told.stderr.count(line), line in told.stdout) == (0, 1, False), told.output
+    payload = ask(holed, *words.split(), "--month", "2026-10")
+    assert (payload.exit_code, payload.stderr.count(line), line in payload.stdout) == (0, 1, False), payload.output
 
 
 @pytest.mark.usefixtures("as_filled")
@@ -201,10 +201,10 @@ def test_it_is_not_noted_where_nothing_but_errors_is_asked_for(holed: Path) -> N
 
 @pytest.mark.usefixtures("as_filled")
 def test_at_most_five_gaps_are_noted_and_none_that_is_signed(tmp_path: Path) -> None:
-    made = fleet(*((at, at + 50) for at in range(0, 700, 60)))
-    told = run(made, tmp_path, "report", "--format", "csv", "--month", "2026-10")
-    assert told.stderr.count("were not collected") == 5
-    assert told.stderr.endswith("note: and 7 more such times\n")
+    case = fleet(*((at, at + 50) for at in range(0, 700, 60)))
+    payload = run(case, tmp_path, "report", "--format", "csv", "--month", "2026-10")
+    assert payload.stderr.count("were not collected") == 5
+    assert payload.stderr.endswith("note: and 7 more such times\n")
     (tmp_path / "signed").mkdir()
     assert not run(a_hole(by="Dana"), tmp_path / "signed", "report", "--format", "csv", "--month", "2026-10").stderr
 
@@ -222,22 +222,22 @@ def test_at_most_five_gaps_are_noted_and_none_that_is_signed(tmp_path: Path) -> 
     ],
 )
 def test_strict_is_of_every_format_and_of_months_without_any_data(words: str, code: int, message: str, holed: Path) -> None:
-    told = ask(holed, "report", "--month", *words.split())
-    assert (told.exit_code, message in told.stderr) == (code, True), told.output
+    payload = ask(holed, "report", "--month", *words.split())
+    assert (payload.exit_code, message in payload.stderr) == (code, True), payload.output
 
 
 @pytest.mark.usefixtures("as_filled")
 def test_what_is_signed_ends_the_exit_code_and_stands_on_every_page(tmp_path: Path) -> None:
     signed = a_hole(by="Dana, platform team")
-    view = asked(signed, tmp_path, with_series=True)
+    view = view_of(signed, tmp_path, with_series=True)
     assert view.coverage.is_complete
     assert view.coverage.not_collected_hours == 10
     assert not [notice for notice in view.coverage.warnings if notice.code == "not_collected"]
-    assert said(view)["Collected"] == ["all but 10.0 h of prod"]
-    (sentence,) = said(view)["Accepted"]
+    assert lines_of(view)["Collected"] == ["all but 10.0 h of prod"]
+    (sentence,) = lines_of(view)["Accepted"]
     assert sentence.endswith("(nodes, pods, requests, phases); accepted by Dana, platform team: it was moved")
-    told = to_dict(view)["coverage"]["not_collected"][0]
-    assert (told["accepted_by"], told["accepted_why"]) == ("Dana, platform team", "it was moved")
+    payload = to_dict(view)["coverage"]["not_collected"][0]
+    assert (payload["accepted_by"], payload["accepted_why"]) == ("Dana, platform team", "it was moved")
     for text in (markdown(view), html(view)):
         assert "accepted by Dana, platform team: it was moved" in text
     assert run(signed, tmp_path, "report", "--month", "2026-10", "--strict").exit_code == 0
@@ -248,57 +248,57 @@ def test_what_is_signed_ends_the_exit_code_and_stands_on_every_page(tmp_path: Pa
 
 
 def test_bridged_time_is_said_and_completes(tmp_path: Path) -> None:
-    made = fleet((0, 744))
-    made.gap(OCTOBER + 70 * HOUR, OCTOBER + 70 * HOUR + 48 * 60_000, "bridged")
-    view = asked(made, tmp_path)
+    case = fleet((0, 744))
+    case.gap(OCTOBER + 70 * HOUR, OCTOBER + 70 * HOUR + 48 * 60_000, "bridged")
+    view = view_of(case, tmp_path)
     assert view.coverage.is_complete
-    assert said(view)["Collected"] == ["the whole period", "0.8 h bridged"]
-    told = to_dict(view)["coverage"]
-    assert (told["not_collected_hours"], told["bridged_hours"], len(told["bridged"])) == (0.0, 0.8, 1)
-    assert "accepted_by" not in told["bridged"][0]
+    assert lines_of(view)["Collected"] == ["the whole period", "0.8 h bridged"]
+    payload = to_dict(view)["coverage"]
+    assert (payload["not_collected_hours"], payload["bridged_hours"], len(payload["bridged"])) == (0.0, 0.8, 1)
+    assert "accepted_by" not in payload["bridged"][0]
 
 
 def test_declared_time_is_quiet(tmp_path: Path) -> None:
-    made = fleet((0, 744))
-    made.rows["collected"] += [("night", OCTOBER, OCTOBER + 300 * HOUR), ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY)]
-    made.gap(OCTOBER + 300 * HOUR, EVER[1], "off", cluster="night")
-    made.gap(OCTOBER - 8 * DAY, EVER[1], "off", cluster="old")
-    view = asked(made, tmp_path)
+    case = fleet((0, 744))
+    case.rows["collected"] += [("night", OCTOBER, OCTOBER + 300 * HOUR), ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY)]
+    case.gap(OCTOBER + 300 * HOUR, EVER[1], "off", cluster="night")
+    case.gap(OCTOBER - 8 * DAY, EVER[1], "off", cluster="old")
+    view = view_of(case, tmp_path)
     assert view.coverage.is_complete
-    assert said(view)["Collected"] == ["the whole period", "444.0 h of night off"]
+    assert lines_of(view)["Collected"] == ["the whole period", "444.0 h of night off"]
     assert [gap["cluster"] for gap in to_dict(view)["coverage"]["off"]] == ["night"]
-    running = asked(made, tmp_path, period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
+    running = view_of(case, tmp_path, period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
     assert running.coverage.collected_to == NOW - timedelta(days=2, hours=12)  # the end of prod, not of a cluster that is gone
 
 
 def test_a_cluster_that_was_never_collected_is_missed(tmp_path: Path) -> None:
-    made = fleet((0, 744))
-    made.gap(*EVER, cluster="edge")
-    view = asked(made, tmp_path)
+    case = fleet((0, 744))
+    case.gap(*EVER, cluster="edge")
+    view = view_of(case, tmp_path)
     assert not view.coverage.is_complete
-    assert said(view)["Collected"] == ["all but 744.0 h of edge"]
-    assert asked(made, tmp_path, clusters=("prod",)).coverage.is_complete
+    assert lines_of(view)["Collected"] == ["all but 744.0 h of edge"]
+    assert view_of(case, tmp_path, clusters=("prod",)).coverage.is_complete
 
 
 def test_a_gap_of_several_clusters_is_one_warning(tmp_path: Path) -> None:
-    made = a_hole()
+    case = a_hole()
     for name in ("dev", "edge", "gpu", "lab", "west", "zoo"):
-        made.rows["collected"] += [(name, *row[1:]) for row in made.rows["collected"] if row[0] == "prod"]
-        made.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, cluster=name)
-    (notice,) = [notice for notice in asked(made, tmp_path).coverage.warnings if notice.code == "not_collected"]
+        case.rows["collected"] += [(name, *row[1:]) for row in case.rows["collected"] if row[0] == "prod"]
+        case.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, cluster=name)
+    (notice,) = [notice for notice in view_of(case, tmp_path).coverage.warnings if notice.code == "not_collected"]
     assert notice.message.startswith("10.0 h of dev, edge, gpu, lab, prod and 2 more clusters were not collected")
 
 
 @pytest.mark.parametrize(("minutes", "missing"), [(10, 0.0), (12, 0.2)])
 def test_the_end_of_what_runs_may_be_ten_minutes_old(tmp_path: Path, minutes: int, missing: float) -> None:
-    made = fleet((0, 48))
+    case = fleet((0, 48))
     now = MONTH.start + timedelta(hours=48, minutes=minutes)
-    view = asked(made, tmp_path, now=now)
+    view = view_of(case, tmp_path, now=now)
     assert view.coverage.not_collected_hours == missing
     assert view.coverage.collected_to == MONTH.start + timedelta(hours=48)
     assert not view.coverage.is_complete
-    assert said(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
-    over = asked(made, tmp_path, now=now, period=Period(MONTH.start, now))
+    assert lines_of(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
+    over = view_of(case, tmp_path, now=now, period=Period(MONTH.start, now))
     assert (over.coverage.is_complete, over.coverage.not_collected_hours) == (False, round(minutes / 60, 9))
 
 
@@ -306,14 +306,14 @@ def test_the_end_of_what_runs_may_be_ten_minutes_old(tmp_path: Path, minutes: in
 def test_after_the_end_of_what_is_over_a_scrape_may_be_late(tmp_path: Path, seconds: int, is_complete: bool) -> None:
     """A collect that stopped minutes before the end of a period left them out of it: nobody held anything then."""
     end = MONTH.start + timedelta(hours=48, seconds=seconds)
-    assert asked(fleet((0, 48)), tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
+    assert view_of(fleet((0, 48)), tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
 
 
 def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:
-    made = fleet((0, 744))
-    made.gap(OCTOBER + 80 * HOUR, OCTOBER + 82 * HOUR, "partial")
-    made.gap(OCTOBER + 90 * HOUR, OCTOBER + 91 * HOUR, "partial")
-    view = asked(made, tmp_path)
+    case = fleet((0, 744))
+    case.gap(OCTOBER + 80 * HOUR, OCTOBER + 82 * HOUR, "partial")
+    case.gap(OCTOBER + 90 * HOUR, OCTOBER + 91 * HOUR, "partial")
+    view = view_of(case, tmp_path)
     (notice,) = [notice for notice in view.coverage.warnings if notice.code == "partial"]
     assert notice.message.startswith("3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00")
     assert view.coverage.is_complete
@@ -322,8 +322,8 @@ def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:
 
 def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    made = fleet((0, 576.5), (579, 744))
-    made.write(tmp_path / "store.duckdb", berlin)
+    case = fleet((0, 576.5), (579, 744))
+    case.write(tmp_path / "store.duckdb", berlin)
     with Store(tmp_path / "store.duckdb").read() as con:
         query = Query(period=MONTH, period_name="October", now=NOW)
         view = build(con, Config(timezone="Europe/Berlin"), query)
@@ -334,7 +334,7 @@ def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", [("team",), ("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
 def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tuple[str, ...]) -> None:
-    view = asked(None, dead, *by)
+    view = view_of(None, dead, *by)
     nodes = view.node_totals
     assert nodes is not None
     assert nodes.not_collected_cost == D("33.84") * 528
@@ -349,17 +349,17 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
     )
     if "node" in by:
         assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
-    told = to_dict(view)
+    payload = to_dict(view)
     schema = json.loads(schema_of("report"))
     assert not list(Draft202012Validator(schema).iter_errors(json.loads(to_json(view))))
-    assert told["totals"]["not_collected_cost"] == nodes.not_collected_cost
+    assert payload["totals"]["not_collected_cost"] == nodes.not_collected_cost
     lines = list(csv.DictReader(io.StringIO(to_csv(view))))
     costs = (D(line[name] or 0) for line in lines for name in ("cost", "unallocated_cost", "not_collected_cost"))
     assert sum(costs) == nodes.node_cost
 
 
 def test_reports_for_people_show_it_beside_what_nobody_held(dead: Path) -> None:
-    view = asked(None, dead, with_series=True)
+    view = view_of(None, dead, with_series=True)
     assert "**Not collected** | **8,448.0** | **$17,867.52**" in markdown(view)
     page = html(view)
     assert page.count("$17,867.52") > 1
@@ -372,7 +372,7 @@ def test_reports_for_people_show_it_beside_what_nobody_held(dead: Path) -> None:
 
 
 def test_a_team_has_none_of_it(dead: Path) -> None:
-    view = asked(None, dead, teams=("research",))
+    view = view_of(None, dead, teams=("research",))
     assert {row.kind for row in view.rows} == {"allocated"}
     assert to_dict(view)["totals"]["not_collected_cost"] is None
     assert not view.coverage.is_complete
@@ -380,8 +380,8 @@ def test_a_team_has_none_of_it(dead: Path) -> None:
 
 
 def test_it_is_never_shared(dead: Path) -> None:
-    alone = asked(None, dead)
-    shared = asked(None, dead, share_unallocated="proportional")
+    alone = view_of(None, dead)
+    shared = view_of(None, dead, share_unallocated="proportional")
     assert alone.node_totals is not None
     assert shared.totals_shared is not None
     spread = shared.totals_shared.unallocated_cost or D(0)
@@ -403,26 +403,26 @@ def test_the_parts_of_a_change_still_add_up(dead: Path) -> None:
     words = ("diff", "2026-10-01..2026-10-09", "2026-10-09..2026-10-17")
     answer = ask(dead / "store.duckdb", *words, "--format", "json")
     assert answer.exit_code == 0, answer.output
-    told = json.loads(answer.stdout)
-    assert told["parts"]["not_collected"] == pytest.approx(7 * 24 * 33.84)
-    assert sum(told["parts"].values()) == pytest.approx(told["cost_change"])
-    assert told["after"]["coverage"]["not_collected_hours"] == 168
+    payload = json.loads(answer.stdout)
+    assert payload["parts"]["not_collected"] == pytest.approx(7 * 24 * 33.84)
+    assert sum(payload["parts"].values()) == pytest.approx(payload["cost_change"])
+    assert payload["after"]["coverage"]["not_collected_hours"] == 168
     assert "billed while nobody saw who held the GPUs" in ask(dead / "store.duckdb", *words).stdout
     back = ask(dead / "store.duckdb", "diff", "2026-10-09..2026-10-17", "2026-10-01..2026-10-09")
     assert "of which 168.0 h of prod were not collected" in back.stdout
 
 
 def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
-    made = sample(hours=240)
-    made.rows["collected"] = [("prod", OCTOBER, OCTOBER + 100 * HOUR), ("prod", OCTOBER + 110 * HOUR, OCTOBER_END)]
-    made.gap(OCTOBER + 100 * HOUR, OCTOBER + 110 * HOUR, by="Dana")
-    made.gap(OCTOBER + 170 * HOUR, OCTOBER + 171 * HOUR, "partial")
-    made.gap(OCTOBER + 195 * HOUR, OCTOBER + 196 * HOUR, "bridged")
-    made.unseen(OCTOBER + 250 * HOUR, 1)
-    found = days_of(asked(made, tmp_path, "team", "day"), UTC_ZONE, NOW)
-    assert [day.day for day in found.all if day not in found.complete] == [5, 8]
-    assert found.costs[CostSeries("fleet")][found.all[10]] == D("24.48")
-    assert found.all[10] not in found.costs[CostSeries("unallocated")]
+    case = sample(hours=240)
+    case.rows["collected"] = [("prod", OCTOBER, OCTOBER + 100 * HOUR), ("prod", OCTOBER + 110 * HOUR, OCTOBER_END)]
+    case.gap(OCTOBER + 100 * HOUR, OCTOBER + 110 * HOUR, by="Dana")
+    case.gap(OCTOBER + 170 * HOUR, OCTOBER + 171 * HOUR, "partial")
+    case.gap(OCTOBER + 195 * HOUR, OCTOBER + 196 * HOUR, "bridged")
+    case.unseen(OCTOBER + 250 * HOUR, 1)
+    outcome = days_of(view_of(case, tmp_path, "team", "day"), UTC_ZONE, NOW)
+    assert [day.day for day in outcome.all if day not in outcome.complete] == [5, 8]
+    assert outcome.costs[CostSeries("fleet")][outcome.all[10]] == D("24.48")
+    assert outcome.all[10] not in outcome.costs[CostSeries("unallocated")]
 
 
 @pytest.mark.usefixtures("as_filled")
@@ -438,9 +438,9 @@ def test_forecasts_say_which_days_they_leave_out(tmp_path: Path) -> None:
 
 
 def test_metrics_tell_it(tmp_path: Path) -> None:
-    made = dead_since_the_10th()
-    made.gap(OCTOBER + 70 * HOUR, OCTOBER + 71 * HOUR, "bridged")
-    views = [asked(made, tmp_path, *by) for by in (("team",), ("gpu_model", "capacity_type"))]
+    case = dead_since_the_10th()
+    case.gap(OCTOBER + 70 * HOUR, OCTOBER + 71 * HOUR, "bridged")
+    views = [view_of(case, tmp_path, *by) for by in (("team",), ("gpu_model", "capacity_type"))]
     text = openmetrics([PeriodViews("month_to_date", MONTH, *views, end=MONTH.end)])
     assert f'gpucost_not_collected_seconds{{period="month_to_date"}} {528 * 3600.0}' in text
     assert 'gpucost_bridged_seconds{period="month_to_date"} 3600.0' in text
@@ -453,12 +453,12 @@ def billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     from tests.replay import bill_files
     from tests.replay.billing import charges
 
-    made = Billed(tmp_path_factory.mktemp("billed"), machines("p4de.24xlarge"))
-    made.bill(bill_files.aws_cur(charges(made.fleet, rate)), "cur.csv", "aws")
-    made.config = made.sharing("as_billed")
-    pipeline.attribute(made.config, made.store)
-    since = made.fleet["start"] * 1000 + DAY
-    with made.store.write() as con:
+    case = Billed(tmp_path_factory.mktemp("billed"), machines("p4de.24xlarge"))
+    case.bill(bill_files.aws_cur(charges(case.fleet, rate)), "cur.csv", "aws")
+    case.config = case.sharing("as_billed")
+    pipeline.attribute(case.config, case.store)
+    since = case.fleet["start"] * 1000 + DAY
+    with case.store.write() as con:
         bound = {"since": since}
         con.execute("UPDATE collected SET to_ms = $since", bound)
         con.execute("DELETE FROM coverage_gaps")
@@ -474,7 +474,7 @@ def billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
             "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, h.capacity_gpu_ms, h.node_cost FROM node_hourly AS h WHERE h.from_ms >= $since",
             bound,
         )
-    return made
+    return case
 
 
 def _reads_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,18 +484,18 @@ def _reads_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bill_of_time_that_nobody_saw_is_a_line(billed: Billed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _reads_as_it_is(monkeypatch)
-    found = pipeline.reconcile(billed.config, billed.store, "2026-03", ("node",))
+    outcome = pipeline.reconcile(billed.config, billed.store, "2026-03", ("node",))
     unseen = billed.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1][0][0]
     assert unseen > 100
-    assert found.lines["not_collected"] == unseen
-    assert found.problems == ()
-    assert abs(found.lines["outside_node_life"]) < D("0.005")
-    assert {row.keys["node"] for row in found.rows if row.line == "not_collected"} == {"n1", "n2", "n3"}
+    assert outcome.lines["not_collected"] == unseen
+    assert outcome.problems == ()
+    assert abs(outcome.lines["outside_node_life"]) < D("0.005")
+    assert {row.keys["node"] for row in outcome.rows if row.line == "not_collected"} == {"n1", "n2", "n3"}
     path = tmp_path / "focus.parquet"
     pipeline.focus_file(billed.config, billed.store, "2026-03", "1.2", "parquet", path)
     sums = dict(duckdb.sql(f"SELECT x_gpucost_kind, sum(EffectiveCost) FROM '{path}' GROUP BY ALL").fetchall())  # noqa: S608
     assert float(sums["not_collected"]) == pytest.approx(float(unseen), abs=1e-6)
-    assert float(sums["allocated"]) == pytest.approx(float(found.lines["attributed"]), abs=1e-6)
+    assert float(sums["allocated"]) == pytest.approx(float(outcome.lines["attributed"]), abs=1e-6)
     assert float(sums.get("outside_node_life", 0)) == pytest.approx(0, abs=1e-6)
 
 
@@ -526,8 +526,8 @@ class Empty(BaseHTTPRequestHandler):
     """A Prometheus that is up and holds nothing."""
 
     def do_GET(self) -> None:
-        found: object = [] if "/label/" in self.path or "/series" in self.path else {"resultType": "matrix", "result": []}
-        text = json.dumps({"status": "success", "data": found}).encode()
+        outcome: object = [] if "/label/" in self.path or "/series" in self.path else {"resultType": "matrix", "result": []}
+        text = json.dumps({"status": "success", "data": outcome}).encode()
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -544,20 +544,20 @@ class Empty(BaseHTTPRequestHandler):
 @pytest.mark.slow
 def test_a_collect_that_brings_nothing_erases_no_warning(tmp_path: Path) -> None:
     described = silent_machines((5, 15))
-    told = Told(tmp_path, described)
+    payload = OwnStore(tmp_path, described)
     with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        assert told.config.path is not None
-        told.config.path.write_text(told.config.path.read_text().replace("http://127.0.0.1:9", url))
-        words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / "out"), "--config", str(told.config.path)]
-        found = []
+        assert payload.config.path is not None
+        payload.config.path.write_text(payload.config.path.read_text().replace("http://127.0.0.1:9", url))
+        words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / "out"), "--config", str(payload.config.path)]
+        outcome = []
         for more in ([], ["--collect"]):
             result = CliRunner().invoke(app, [*words, *more])
             assert result.exit_code == 4, result.output
-            found.append(json.loads((tmp_path / "out" / "2026-03" / "index.json").read_text()))
+            outcome.append(json.loads((tmp_path / "out" / "2026-03" / "index.json").read_text()))
         server.shutdown()
-    before, after = found
+    before, after = outcome
     assert "10.0 h of main were not collected" in before["missing"][0]
     assert (after["state"], after["missing"], after["coverage"]["not_collected"]) == (
         before["state"],

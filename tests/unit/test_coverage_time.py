@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,7 +37,9 @@ from tests.unit.bills import csv_text
 
 DAY = 24.0
 FOREVER = 9_223_372_036_854_775_807
-PRICE = Decimal(40)
+SIGNED = (
+    '[[coverage.accept]]\ncluster = "CLUSTER"\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T15:00"\nwho = "Dana"\nwhy = "moved"\n'
+)
 
 
 def machines(*silences: tuple[float, float], ends: float = DAY, **more: Any) -> dict[str, Any]:
@@ -50,59 +53,86 @@ def machines(*silences: tuple[float, float], ends: float = DAY, **more: Any) -> 
     return fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], pods, {}, scrape=60, ksm_silent=silent, **more)
 
 
-class Seen:
-    """What a store says of a cluster, or of all that its name matches."""
+class Answers:
+    """What an attributed store says of a cluster, or of all that its name matches."""
 
     def __init__(self, config: Config, store: Store, cluster: str = ".*") -> None:
         self.config, self.store, self.cluster = config, store, cluster
 
+    def attribute(self) -> None:
+        """Scenes are attributed together."""
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a statement in which $cluster may stand."""
+        self.attribute()
+        with self.store.read() as con:
+            return con.execute(sql, {"cluster": self.cluster} if "$cluster" in sql else None).fetchall()
+
     def rows(self, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
         """Columns of the cluster's stored gaps; `rest` goes on with AND or ORDER BY."""
-        pipeline.attribute(self.config, self.store)
-        assert not unpaid(self.store)
-        query = f"SELECT {columns} FROM coverage_gaps WHERE cluster SIMILAR TO '{self.cluster}' {rest}"  # noqa: S608
-        return self.store.query(query)[1]
+        return self.query(f"SELECT {columns} FROM coverage_gaps WHERE cluster SIMILAR TO $cluster {rest}")  # noqa: S608
 
     def gaps(self, kind: str = "not_collected") -> list[tuple[float, float]]:
         """Gaps of a kind in hours since the morning, in full minutes."""
-        rows = self.rows("kind, from_ms, to_ms", "ORDER BY ALL")
-        return [(_hour(start), _hour(end)) for told, start, end in rows if told == kind]
+        rows = self.rows("from_ms, to_ms", f"AND kind = '{kind}' ORDER BY ALL")
+        return [(_hour(start), _hour(end)) for start, end in rows]
 
     def within(self, kind: str = "not_collected") -> list[tuple[float, float]]:
         """Those that begin and end."""
         return [gap for gap in self.gaps(kind) if gap[0] >= 0 and gap[1] <= DAY]
 
+    def warnings(self, code: str) -> list[str]:
+        """The messages of stored warnings of a code."""
+        query = f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO $cluster"  # noqa: S608
+        return [message for (message,) in self.query(query)]
+
     def hours(self, name: str) -> float:
-        pipeline.attribute(self.config, self.store)
+        self.attribute()
         held = by_pod(self.store, at(-1) * 1000, at(DAY + 1) * 1000, self.cluster)
         return round(float(sum(figures.allocated_gpu_hours for key, figures in held.items() if key[2] == name)), 2)
 
     def node_cost(self) -> float:
-        pipeline.attribute(self.config, self.store)
+        self.attribute()
         return float(total(self.store, at(0) * 1000, at(DAY) * 1000, self.cluster).node_cost)
 
+    def costs(self) -> dict[str, float]:
+        """Cost by kind of row."""
+        rows = self.query(
+            """SELECT kind, sum(cost + unallocated_cost + not_collected_cost) FROM cost_hourly JOIN nodes USING (node_id)
+            WHERE cluster SIMILAR TO $cluster GROUP BY ALL"""
+        )
+        return {kind: round(float(cost), 2) for kind, cost in rows}
 
-class Told(Seen):
+
+class OwnStore(Answers):
     """The fleet in a store of its own, as its samples tell it, with further settings."""
-
-    def copy(self, folder: Path) -> Told:
-        """The same in another folder, for who changes what is stored."""
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        found = copy(self)
-        found.folder, found.store = folder, Store(folder / self.store.path.name)
-        found.config = self.config.model_copy(update={"store": found.store.path})
-        return found
 
     def __init__(self, folder: Path, described: dict[str, Any], series: list[Series] | None = None, settings: str = "") -> None:
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
         self.folder, self.fleet, self.cluster = folder, described, ".*"
-        written = write_config(described, folder, folder / "prices.csv")
-        self.config = written
+        self.config = write_config(described, folder, folder / "prices.csv")
+        assert self.config.path is not None
         if settings:
-            assert written.path is not None
-            written.path.write_text(written.path.read_text() + settings)
-            self.config = load_config(written.path, environ={}, cwd=folder)
+            self.config.path.write_text(self.config.path.read_text() + settings)
+            self.config = load_config(self.config.path, environ={}, cwd=folder)
         self.store = load(described, scrape(described, lean=True) if series is None else series, self.config)
+
+    def attribute(self) -> None:
+        pipeline.attribute(self.config, self.store)
+        assert not unpaid(self.store)
+
+    def copy(self, folder: Path) -> OwnStore:
+        """The same in another folder, for who changes what is stored."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        other = copy(self)
+        other.folder, other.store = folder, Store(folder / self.store.path.name)
+        other.config = self.config.model_copy(update={"store": other.store.path})
+        return other
+
+    def load_bill(self, text: str, name: str = "cur.csv") -> None:
+        """In the place of the one of that name."""
+        (self.folder / name).write_text(text)
+        assert not collect_bills(self.store, [LocalTree(self.folder / name)], "aws", force=True).errors
 
 
 def _hour(ms: int) -> float:
@@ -113,59 +143,87 @@ scene = Scenes()
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Scene, Seen]]:
-    return scene.start(tmp_path_factory.mktemp("scenes"), Seen)
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answers]]]:
+    with scene.start(tmp_path_factory.mktemp("scenes"), Answers) as answers:
+        yield answers
 
 
 def scraped(described: dict[str, Any]) -> tuple[dict[str, Any], list[Series]]:
     return described, scrape(described, lean=True)
 
 
+INSTANCES = count(1)
+
+
+def own(described: dict[str, Any]) -> dict[str, Any]:
+    """The fleet with machines of its own, for bills name them."""
+    for one in described["nodes"]:
+        if one["provider"] == "karpenter":
+            one["provider_id"] = f"aws:///{one['zone']}/i-{next(INSTANCES):017x}"
+    return described
+
+
+def cur(
+    described: dict[str, Any],
+    keep: Callable[[Charge], bool] = lambda _charge: True,
+    cells: Callable[[dict[str, str]], dict[str, str]] = lambda _row: {},
+) -> str:
+    """A bill of those hours of the fleet, `cells` of each row replaced."""
+    billed = [one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if keep(one)]
+    rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(billed))))
+    return csv_text([row | cells(row) for row in rows])
+
+
+def outside(charge: Charge) -> bool:
+    """The charge is not of the hours from 5:00 to 15:00."""
+    return not at(5) <= charge.start < at(15)
+
+
 @scene()
 def test_a_restart_of_three_minutes_is_no_gap() -> Scene:
-    told = yield scraped(machines((12, 12.05)))
-    assert told.within() == told.within("bridged") == []
-    assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
+    answers = yield scraped(machines((12, 12.05)))
+    assert answers.within() == answers.within("bridged") == []
+    assert answers.hours("train") == pytest.approx(4 * DAY, abs=0.1)
 
 
 @scene()
 def test_silences_of_up_to_two_hours_are_bridged_for_who_stands_at_both_ends() -> Scene:
-    told = yield scraped(machines((9.5, 11)))
-    assert told.within("bridged") == [(9.5, 11)]
-    assert told.within() == []
-    assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
-    assert told.hours("early") == pytest.approx(2 * 9.5, abs=0.1)  # seen last at 9:30
-    assert told.node_cost() == pytest.approx(40 * DAY, abs=1)
+    answers = yield scraped(machines((9.5, 11)))
+    assert answers.within("bridged") == [(9.5, 11)]
+    assert answers.within() == []
+    assert answers.hours("train") == pytest.approx(4 * DAY, abs=0.1)
+    assert answers.hours("early") == pytest.approx(2 * 9.5, abs=0.1)  # seen last at 9:30
+    assert answers.node_cost() == pytest.approx(40 * DAY, abs=1)
 
 
 @scene()
 def test_longer_silences_are_not_collected_and_cost_nothing() -> Scene:
-    told = yield scraped(machines((5, 15)))
-    assert told.within() == [(5, 15)]
-    assert told.hours("train") == pytest.approx(4 * 14, abs=0.1)
-    assert told.hours("early") == pytest.approx(2 * 5, abs=0.1)
-    assert told.node_cost() == pytest.approx(40 * 14, abs=1)
+    answers = yield scraped(machines((5, 15)))
+    assert answers.within() == [(5, 15)]
+    assert answers.hours("train") == pytest.approx(4 * 14, abs=0.1)
+    assert answers.hours("early") == pytest.approx(2 * 5, abs=0.1)
+    assert answers.node_cost() == pytest.approx(40 * 14, abs=1)
 
 
 @scene()
 def test_what_lies_before_the_first_and_after_the_last_sample_is_not_collected() -> Scene:
-    told = yield scraped(machines((0, 6), (18, DAY)))
-    first, last = told.gaps()
+    answers = yield scraped(machines((0, 6), (18, DAY)))
+    first, last = answers.gaps()
     assert first[1] == pytest.approx(6, abs=0.02)
     assert last == (18, FOREVER)
 
 
 def test_max_bridge_is_a_setting(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines((5, 6), (10, 14)), settings='[coverage]\nmax_bridge = "30m"\n')
-    assert told.within() == [(5, 6), (10, 14)]
+    answers = OwnStore(tmp_path, machines((5, 6), (10, 14)), settings='[coverage]\nmax_bridge = "30m"\n')
+    assert answers.within() == [(5, 6), (10, 14)]
 
 
 @scene()
 def test_a_gap_is_covered_by_another_server() -> Scene:
     whole, holed = (scrape(machines(*silent), lean=True) for silent in ((), ((5, 15),)))
     other = relabel(drop(whole, "kube_.*", hours=(16, 99)), "kube_.*", {"prometheus": "b"})
-    told = yield machines(), [*holed, *other]
-    assert told.within() == []
+    answers = yield machines(), [*holed, *other]
+    assert answers.within() == []
 
 
 @scene(("pods",), ("requests",), ("phases",), ("nodes",))
@@ -177,9 +235,9 @@ def test_one_family_that_falls_silent_is_a_gap(family: str) -> Scene:
         "nodes": "kube_node_.*",
     }
     series = drop(scrape(machines(), lean=True), metrics[family], hours=(5, 9))
-    told = yield machines(), series
-    assert told.within() == [(5, 9)]
-    assert told.rows("families, reason", "AND from_ms > 0 AND to_ms < 9e18") == [
+    answers = yield machines(), series
+    assert answers.within() == [(5, 9)]
+    assert answers.rows("families, reason", "AND from_ms > 0 AND to_ms < 9e18") == [
         ([family], f"kube-state-metrics reported no {family}")
     ]
 
@@ -187,8 +245,8 @@ def test_one_family_that_falls_silent_is_a_gap(family: str) -> Scene:
 @scene()
 def test_a_family_that_ends_for_good_is_a_gap_where_others_show_that_there_was_something() -> Scene:
     series = drop(scrape(machines(), lean=True), "kube_pod_container_resource_.*", hours=(15, 99))
-    told = yield machines(), series
-    assert told.gaps()[-1] == (15, FOREVER)
+    answers = yield machines(), series
+    assert answers.gaps()[-1] == (15, FOREVER)
 
 
 @scene()
@@ -197,14 +255,14 @@ def test_all_of_pods_gone_is_no_gap_where_none_may_be_left() -> Scene:
     for one in described["pods"]:
         one["to"] = one["keep_until"] = min(one["to"], at(8))
     described["pods"] = [one for one in described["pods"] if one["scheduled"] < at(8)]
-    told = yield scraped(described)
-    assert told.within() == []
+    answers = yield scraped(described)
+    assert answers.within() == []
 
 
 @scene()
 def test_all_of_pods_gone_is_a_gap_where_an_exporter_names_them() -> Scene:
-    told = yield machines(), drop(scrape(machines(), lean=True), "kube_pod_.*", hours=(8, 99))
-    assert told.gaps()[-1] == (8, FOREVER)
+    answers = yield machines(), drop(scrape(machines(), lean=True), "kube_pod_.*", hours=(8, 99))
+    assert answers.gaps()[-1] == (8, FOREVER)
 
 
 @scene()
@@ -222,75 +280,60 @@ def test_one_dead_shard_of_two_is_a_gap() -> Scene:
             [revalue([copy], ".*", value)[0] for copy, value in zip(copies, names.values(), strict=True)], ".*", hours=hours
         )
 
-    told = yield machines(), [*series, *shard(0, (99, 99)), *shard(1, (4, 10))]
-    assert told.within() == [(4, 10)]
-    assert told.rows("families", "AND from_ms > 0 AND to_ms < 9e18") == [(["shard 2 of 2"],)]
+    answers = yield machines(), [*series, *shard(0, (99, 99)), *shard(1, (4, 10))]
+    assert answers.within() == [(4, 10)]
+    assert answers.rows("families", "AND from_ms > 0 AND to_ms < 9e18") == [(["shard 2 of 2"],)]
 
 
 @scene()
 def test_what_is_signed_stays_not_collected_and_names_who() -> Scene:
-    signed = (
-        '[[coverage.accept]]\ncluster = "CLUSTER"\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T15:00"\n'
-        'who = "Dana"\nwhy = "moved"\n'
-    )
-    told = yield *scraped(machines((5, 15))), signed
-    assert told.within() == [(5, 6), (6, 15)]
-    rows = told.rows("accepted_by, accepted_why", "AND from_ms > 0 AND to_ms < 9e18 ORDER BY from_ms")
+    answers = yield *scraped(machines((5, 15))), SIGNED
+    assert answers.within() == [(5, 6), (6, 15)]
+    rows = answers.rows("accepted_by, accepted_why", "AND from_ms > 0 AND to_ms < 9e18 ORDER BY from_ms")
     assert rows == [(None, None), ("Dana", "moved")]
 
 
 @scene()
 def test_what_is_declared_off_is_no_gap() -> Scene:
     declared = '[[clusters]]\nname = "CLUSTER"\nfrom = 2026-03-10\nuntil = "2026-03-11T00:00"\nhours = ["15:00-05:00"]\n'
-    told = yield *scraped(machines((4.95, 15.05))), declared
-    assert told.gaps() == []
-    assert (5, 15) in [(round(a), round(b)) for a, b in told.gaps("off")]
+    answers = yield *scraped(machines((4.95, 15.05))), declared
+    assert answers.gaps() == answers.warnings("off_but_billed") == []
+    assert (5, 15) in [(round(a), round(b)) for a, b in answers.gaps("off")]
 
 
 @scene()
 def test_hours_before_a_declared_night_are_a_gap() -> Scene:
-    told = yield *scraped(machines((3.5, 15))), '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n'
-    assert told.within() == [(3.5, 5)]
+    answers = yield *scraped(machines((3.5, 15))), '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n'
+    assert answers.within() == [(3.5, 5)]
 
 
 @scene()
 def test_a_declared_cluster_that_was_never_met_is_missing() -> Scene:
-    told = yield *scraped(machines()), '[[clusters]]\nname = "other"\nfrom = 2026-03-10\n'
-    told.gaps()
-    rows = told.store.query("SELECT from_ms, reason FROM coverage_gaps WHERE cluster = 'other' AND kind = 'not_collected'")[1]
+    answers = yield *scraped(machines()), '[[clusters]]\nname = "other"\nfrom = 2026-03-10\n'
+    rows = answers.query("SELECT from_ms, reason FROM coverage_gaps WHERE cluster = 'other' AND kind = 'not_collected'")
     assert rows == [(MORNING * 1000, "nothing was ever collected of it")]
 
 
-@pytest.mark.parametrize("end", [15.0, pytest.param(DAY, marks=pytest.mark.slow)])
-def test_billed_hours_that_nobody_saw_cost_what_the_bill_says(end: float, tmp_path: Path) -> None:
-    described = machines((5, end))
-    told = Told(tmp_path, described)
-    billed = list(charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))))
-    (tmp_path / "cur.csv").write_text(bill_files.aws_cur(billed))
-    assert not collect_bills(told.store, [LocalTree(tmp_path / "cur.csv")], "aws").errors
-    assert told.gaps()
-    rows = told.store.query(
+@scene((15.0,), (DAY,))
+def test_billed_hours_that_nobody_saw_cost_what_the_bill_says(end: float) -> Scene:
+    described = own(machines((5, end)))
+    answers = yield *scraped(described), "", cur(described)
+    rows = answers.query(
         "SELECT kind, sum(cost + unallocated_cost), sum(not_collected_cost), sum(not_collected_gpu_ms) / 3600000 FROM cost_hourly"
-        " GROUP BY ALL ORDER BY kind"
-    )[1]
+        " JOIN nodes USING (node_id) WHERE cluster = $cluster GROUP BY ALL ORDER BY kind"
+    )
     money = {kind: (float(seen), float(missed), hours) for kind, seen, missed, hours in rows}
     assert money["not_collected"] == pytest.approx((0, 21.96 * (end - 5), 8 * (end - 5)), abs=1)
     assert sum(seen + missed for seen, missed, _ in money.values()) == pytest.approx(21.96 * DAY, abs=1e-6)
-    assert told.hours("train") == pytest.approx(4 * (DAY - (end - 5)), abs=0.1)
+    assert answers.hours("train") == pytest.approx(4 * (DAY - (end - 5)), abs=0.1)
 
 
-def test_hours_in_which_nothing_was_billed_are_off(tmp_path: Path) -> None:
-    described = machines((5, 15))
-    told = Told(tmp_path, described)
-    billed = [
-        charge
-        for charge in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96")))
-        if not at(5) <= charge.start < at(15)
-    ]
-    (tmp_path / "cur.csv").write_text(bill_files.aws_cur(billed))
-    assert not collect_bills(told.store, [LocalTree(tmp_path / "cur.csv")], "aws").errors
-    assert told.within() == []
-    assert told.within("off") == [(5, 15)]
+@scene()
+def test_hours_in_which_nothing_was_billed_are_off() -> Scene:
+    described = own(machines((5, 15)))
+    answers = yield *scraped(described), "", cur(described, outside)
+    assert answers.within() == []
+    assert answers.within("off") == [(5, 15)]
 
 
 def test_weekly_hours_are_local_and_cross_midnight() -> None:
@@ -303,106 +346,61 @@ def test_weekly_hours_are_local_and_cross_midnight() -> None:
     assert any(start == at(4 * 24 + 5) * 1000 for start, _ in off)
 
 
-def _bill(told: Told, name: str, keep: Callable[[Charge], bool], cells: Callable[[dict[str, str]], dict[str, str]]) -> None:
-    """Load a bill of those hours of the fleet, `cells` of each row replaced."""
-    billed = [one for one in charges(told.fleet, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if keep(one)]
-    rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(billed))))
-    (told.folder / name).write_text(csv_text([row | cells(row) for row in rows]))
-    assert not collect_bills(told.store, [LocalTree(told.folder / name)], "aws").errors
-
-
 def _pair(kind: str) -> dict[str, Any]:
     """Two machines for a day, n of AWS and m of a kind, silent from 5:00 to 15:00."""
     nodes = [node("n", "p4de.24xlarge", 0, DAY), node("m", kind, 0, DAY)]
-    return fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=[[at(5), at(15)]])
+    return own(fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=[[at(5), at(15)]]))
 
 
-@pytest.mark.slow
-def test_a_fee_or_tax_of_the_month_covers_none_of_its_hours(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines((5, DAY)))
-    month = {
-        "line_item_usage_start_date": "2026-03-01T00:00:00Z",
-        "line_item_usage_end_date": "2026-04-01T00:00:00Z",
-    }
-    _bill(
-        told,
-        "cur.csv",
-        lambda one: one.start < at(5),
-        lambda row: {} if row["line_item_line_item_type"] == "Usage" else month,
-    )
-    assert told.gaps()[-1] == (5, FOREVER)
-    assert told.gaps("off") == []
-    assert told.store.query("SELECT max(charge_period_end) > '2026-03-31' FROM bill_rows")[1] == [(True,)]
+@scene()
+def test_a_fee_or_tax_of_the_month_covers_none_of_its_hours() -> Scene:
+    described = own(machines((5, DAY)))
+    month = {"line_item_usage_start_date": "2026-03-01T00:00:00Z", "line_item_usage_end_date": "2026-04-01T00:00:00Z"}
+    bill = cur(described, lambda one: one.start < at(5), lambda row: {} if row["line_item_line_item_type"] == "Usage" else month)
+    answers = yield *scraped(described), "", bill
+    assert answers.gaps()[-1] == (5, FOREVER)
+    assert answers.gaps("off") == []
+    assert answers.query("SELECT max(charge_period_end) > '2026-03-31' FROM bill_rows") == [(True,)]
 
 
 def test_a_later_bill_of_one_account_does_not_stand_for_the_bill_of_another(tmp_path: Path) -> None:
-    told = Told(tmp_path, _pair("p4de.24xlarge"))
+    pair = _pair("p4de.24xlarge")
+    answers = OwnStore(tmp_path, pair)
     first, second = {"line_item_usage_account_id": "111111111111"}, {"line_item_usage_account_id": "222222222222"}
     april = first | {"bill_billing_period_start_date": "2026-04-01T00:00:00Z"}
-    _bill(told, "n.csv", lambda one: one.node["name"] == "n" and not at(5) <= one.start < at(15), lambda _row: first)
-    _bill(told, "m.csv", lambda one: one.node["name"] == "m" and one.start < at(5), lambda _row: second)
-    _bill(told, "april.csv", lambda one: one.node["name"] == "n" and one.start in (at(0), at(20)), lambda _row: april)
-    assert told.within() == [(5, 15)]
-    _bill(told, "m.csv", lambda one: one.node["name"] == "m" and not at(5) <= one.start < at(15), lambda _row: second)
-    assert told.within("off") == [(5, 15)]
+    answers.load_bill(cur(pair, lambda one: one.node["name"] == "n" and outside(one), lambda _row: first), "n.csv")
+    answers.load_bill(cur(pair, lambda one: one.node["name"] == "m" and one.start < at(5), lambda _row: second), "m.csv")
+    answers.load_bill(
+        cur(pair, lambda one: one.node["name"] == "n" and one.start in (at(0), at(20)), lambda _row: april), "4.csv"
+    )
+    assert answers.within() == [(5, 15)]
+    answers.load_bill(cur(pair, lambda one: one.node["name"] == "m" and outside(one), lambda _row: second), "m.csv")
+    assert answers.within("off") == [(5, 15)]
 
 
-@pytest.mark.parametrize(
-    ("begins", "ends", "is_off"),
-    [
-        pytest.param(0, DAY, False, marks=pytest.mark.slow),
-        pytest.param(0, 5, False, marks=pytest.mark.slow),
-        (15, DAY, False),
-        (18, DAY, True),
-    ],
-)
-def test_a_node_on_no_bill_beside_a_gap_may_have_run_in_it(begins: float, ends: float, is_off: bool, tmp_path: Path) -> None:
+@scene((0, DAY, False), (0, 5, False), (15, DAY, False), (18, DAY, True))
+def test_a_node_on_no_bill_beside_a_gap_may_have_run_in_it(begins: float, ends: float, is_off: bool) -> Scene:
     described = _pair("metal-mi300x")
     described["nodes"][1] |= {"from": at(begins), "to": at(ends)}
     # what is signed in part is one gap
-    signed = '[[coverage.accept]]\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T07:00"\nwho = "Dana"\nwhy = "moved"\n'
-    told = Told(tmp_path, described, settings=signed)
-    _bill(told, "cur.csv", lambda one: one.node["name"] == "n" and not at(5) <= one.start < at(15), lambda _row: {})
+    signed = SIGNED.replace("15:00", "07:00")
+    answers = yield *scraped(described), signed, cur(described, lambda one: one.node["name"] == "n" and outside(one))
     pieces = [(5, 6), (6, 7), (7, 15)]
-    assert told.within("off") == (pieces if is_off else [])
-    assert told.within() == ([] if is_off else pieces)
+    assert answers.within("off") == (pieces if is_off else [])
+    assert answers.within() == ([] if is_off else pieces)
 
 
-@pytest.mark.parametrize(("minutes", "is_off"), [pytest.param(4, True, marks=pytest.mark.slow), (6, False)])
-def test_minutes_of_machines_add_up(minutes: int, is_off: bool, tmp_path: Path) -> None:
-    told = Told(tmp_path, _pair("p4de.24xlarge"))
+@scene((4, True), (6, False))
+def test_minutes_of_machines_add_up(minutes: int, is_off: bool) -> Scene:
+    pair = _pair("p4de.24xlarge")
     cut = {"line_item_usage_amount": str(minutes / 60)}
-    _bill(
-        told,
-        "cur.csv",
-        lambda one: not at(5) <= one.start < at(15) or one.start == at(8),
+    bill = cur(
+        pair,
+        lambda one: outside(one) or one.start == at(8),
         lambda row: cut if "T08:" in row["line_item_usage_start_date"] and row["pricing_unit"] == "Hrs" else {},
     )
-    assert told.within("off") == ([(5, 15)] if is_off else [(5, 8), (9, 15)])
-
-
-def billed(told: Told, described: dict[str, Any], until: float = FOREVER) -> None:
-    """The fleet's bill, as far as it was told `until` then, in the place of the one before."""
-    rows = [one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if one.start < at(until)]
-    path = told.folder / "cur.csv"
-    path.write_text(bill_files.aws_cur(rows))
-    assert not collect_bills(told.store, [LocalTree(path)], "aws", force=True).errors
-
-
-def money(told: Seen) -> dict[str, float]:
-    """Cost by kind of row."""
-    pipeline.attribute(told.config, told.store)
-    assert not unpaid(told.store)
-    rows = told.store.query(
-        f"""SELECT kind, sum(cost + unallocated_cost + not_collected_cost) FROM cost_hourly JOIN nodes USING (node_id)
-        WHERE cluster SIMILAR TO '{told.cluster}' GROUP BY ALL"""  # noqa: S608
-    )[1]
-    return {kind: round(float(cost), 2) for kind, cost in rows}
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir()
-    return path
+    answers = yield *scraped(pair), "", bill
+    assert answers.within("off") == ([(5, 15)] if is_off else [(5, 8), (9, 15)])
 
 
 def boots(series: list[Series], *moments: float, labels: dict[str, str | None]) -> list[Series]:
@@ -418,11 +416,11 @@ def boots(series: list[Series], *moments: float, labels: dict[str, str | None]) 
 @scene(({"instance": "n:9100"},), ({"instance": "10.0.0.1:9100"},), ({"instance": "x", "node": "n"},))
 def test_a_node_that_booted_within_a_silence_did_not_run_before(labels: dict[str, str | None]) -> Scene:
     series = relabel(scrape(machines((9.5, 11)), lean=True), "kube_node_info", {"internal_ip": "10.0.0.1"})
-    told = yield machines(), boots(series, -100, 10.25, labels=labels)
-    assert told.within("bridged") == [(9.5, 11)]
-    assert told.hours("train") == pytest.approx(4 * (DAY - 0.75), abs=0.1)
-    assert money(told) == pytest.approx({"allocated": 20 * 23.25 + 10 * 13.5, "unallocated": 20 * 23.25 - 10 * 13.5}, abs=1)
-    (message,) = told_of(told, "stopped_node")
+    answers = yield machines(), boots(series, -100, 10.25, labels=labels)
+    assert answers.within("bridged") == [(9.5, 11)]
+    assert answers.hours("train") == pytest.approx(4 * (DAY - 0.75), abs=0.1)
+    assert answers.costs() == pytest.approx({"allocated": 20 * 23.25 + 10 * 13.5, "unallocated": 20 * 23.25 - 10 * 13.5}, abs=1)
+    (message,) = answers.warnings("stopped_node")
     assert message == (
         "0.8 h of node n are not charged: it was started again while nothing was collected, and nothing shows that it ran before"
     )
@@ -430,10 +428,9 @@ def test_a_node_that_booted_within_a_silence_did_not_run_before(labels: dict[str
 
 @scene()
 def test_a_node_that_booted_while_it_was_seen_is_charged_on() -> Scene:
-    told = yield machines(), boots(scrape(machines((9.5, 11)), lean=True), -100, 6, 12, labels={"instance": "n"})
-    assert told.hours("train") == pytest.approx(4 * DAY, abs=0.1)
-    stops = f"SELECT count(*) FROM node_stops JOIN nodes USING (node_id) WHERE cluster = '{told.cluster}'"  # noqa: S608
-    assert told.store.query(stops)[1] == [(0,)]
+    answers = yield machines(), boots(scrape(machines((9.5, 11)), lean=True), -100, 6, 12, labels={"instance": "n"})
+    assert answers.hours("train") == pytest.approx(4 * DAY, abs=0.1)
+    assert answers.query("SELECT count(*) FROM node_stops JOIN nodes USING (node_id) WHERE cluster = $cluster") == [(0,)]
 
 
 def test_where_activity_alone_is_collected_boots_are_no_state_metrics(tmp_path: Path) -> None:
@@ -443,45 +440,50 @@ def test_where_activity_alone_is_collected_boots_are_no_state_metrics(tmp_path: 
     bare = [one for one in series if not one.labels["__name__"].startswith("kube_")]
     gaps = []
     for name, collected in (("exporters", exporters), ("bare", bare)):
-        told = Told(_folder(tmp_path / name), machines(), collected)
-        with told.store.write() as con:
-            inventory.coverage(con, told.config)
-        gaps.append(told.store.query("FROM coverage_gaps ORDER BY ALL")[1])
+        (tmp_path / name).mkdir()
+        answers = OwnStore(tmp_path / name, machines(), collected)
+        with answers.store.write() as con:
+            inventory.coverage(con, answers.config)
+        gaps.append(answers.query("FROM coverage_gaps ORDER BY ALL"))
     assert gaps[0] == gaps[1] != []
 
 
-def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_has_is_charged(tmp_path: Path) -> None:
-    series = scrape(machines((9.5, 11)), lean=True)
-    told = Told(tmp_path, machines(), boots(series, -100, 10.25, labels={"instance": "n"}))
-    _bill(told, "cur.csv", lambda one: one.start != at(10), lambda _row: {})
-    assert sum(money(told).values()) == pytest.approx(21.96 * 23, abs=0.4)
-    assert told.store.query("SELECT from_ms, to_ms, reason FROM node_stops")[1] == [(at(10) * 1000, at(11) * 1000, "bill")]
-    assert told.hours("train") == pytest.approx(4 * 23, abs=0.1)
+@scene()
+def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_has_is_charged() -> Scene:
+    described = own(machines((9.5, 11)))
+    series = boots(scrape(described, lean=True), -100, 10.25, labels={"instance": "n"})
+    answers = yield described, series, "", cur(described, lambda one: one.start != at(10))
+    assert sum(answers.costs().values()) == pytest.approx(21.96 * 23, abs=0.4)
+    stops = answers.query(
+        "SELECT s.from_ms, s.to_ms, reason FROM node_stops AS s JOIN nodes USING (node_id) WHERE cluster = $cluster"
+    )
+    assert stops == [(at(10) * 1000, at(11) * 1000, "bill")]
+    assert answers.hours("train") == pytest.approx(4 * 23, abs=0.1)
 
 
-def test_of_a_bridged_hour_that_is_billed_in_part_that_part_ran(tmp_path: Path) -> None:
+@scene()
+def test_of_a_bridged_hour_that_is_billed_in_part_that_part_ran() -> Scene:
     """Stopped at 10:05 and started at 11:54, within a silence from 10:04 to 11:56."""
-    series = scrape(machines((10 + 4 / 60, 11 + 56 / 60)), lean=True)
-    told = Told(tmp_path, machines(), boots(series, -100, 11.9, labels={"instance": "n"}))
+    described = own(machines((10 + 4 / 60, 11 + 56 / 60)))
+    series = boots(scrape(described, lean=True), -100, 11.9, labels={"instance": "n"})
     part = {at(10): 5 * 60, at(11): 6 * 60}
-    whole = list(charges(told.fleet, lambda _node, _hour: ("on_demand", Decimal("60"))))
+    whole = list(charges(described, lambda _node, _hour: ("on_demand", Decimal("60"))))
     billed = [replace(one, seconds=part.get(one.start, 3600), cost=Decimal(part.get(one.start, 3600)) / 60) for one in whole]
-    (tmp_path / "cur.csv").write_text(bill_files.aws_cur(billed))
-    assert not collect_bills(told.store, [LocalTree(tmp_path / "cur.csv")], "aws").errors
-    assert sum(money(told).values()) == pytest.approx(60 * 22 + 11, abs=3)
-    assert told.hours("train") == pytest.approx(4 * (22 + 11 / 60), abs=0.3)
+    answers = yield described, series, "", bill_files.aws_cur(billed)
+    assert sum(answers.costs().values()) == pytest.approx(60 * 22 + 11, abs=3)
+    assert answers.hours("train") == pytest.approx(4 * (22 + 11 / 60), abs=0.3)
 
 
 def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
     described = machines((10, 72))
     described["end"] = described["nodes"][0]["to"] = at(72)
-    told = Told(tmp_path, described)
-    billed(told, described)
-    assert sum(money(told).values()) == pytest.approx(21.96 * 72)
-    billed(told, described, until=20)
-    assert sum(money(told).values()) == pytest.approx(21.96 * 20)
+    answers = OwnStore(tmp_path, described)
+    answers.load_bill(cur(described))
+    assert sum(answers.costs().values()) == pytest.approx(21.96 * 72)
+    answers.load_bill(cur(described, lambda one: one.start < at(20)))
+    assert sum(answers.costs().values()) == pytest.approx(21.96 * 20)
     for table in ("attributed_days", "node_hourly", "cost_daily", "node_daily"):
-        assert told.store.query(f"SELECT max(from_ms) FROM {table}")[1][0][0] < at(DAY) * 1000  # noqa: S608
+        assert answers.query(f"SELECT max(from_ms) FROM {table}")[0][0] < at(DAY) * 1000  # noqa: S608
 
 
 @pytest.mark.parametrize(
@@ -536,70 +538,58 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
         assert sum(end - start for start, end, _ in pieces) == len(expected)
 
 
-def told_of(told: Seen, code: str) -> list[str]:
-    """The messages of stored warnings of a code."""
-    pipeline.attribute(told.config, told.store)
-    query = f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO '{told.cluster}'"  # noqa: S608
-    return [message for (message,) in told.store.query(query)[1]]
+@scene()
+def test_hours_that_are_declared_off_and_billed_cost_what_the_bill_says() -> Scene:
+    described = own(machines((5, 15)))
+    answers = yield *scraped(described), '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n', cur(described)
+    assert sum(answers.costs().values()) == pytest.approx(21.96 * DAY)
+    assert answers.within("off") == [(5, 15)]
+    (message,) = answers.warnings("off_but_billed")
+    assert f"cluster {answers.cluster} was declared off, but billed: 10.0 hours of its machines and 219.60 USD" in message
 
 
-def test_hours_that_are_declared_off_and_billed_cost_what_the_bill_says(tmp_path: Path) -> None:
-    declared = '[[clusters]]\nname = "main"\nhours = ["15:00-05:00"]\n'
-    described = machines((5, 15))
-    told = Told(tmp_path, described, settings=declared)
-    assert not told_of(told, "off_but_billed")
-    billed(told, described)
-    assert sum(money(told).values()) == pytest.approx(21.96 * DAY)
-    assert told.within("off") == [(5, 15)]
-    (message,) = told_of(told, "off_but_billed")
-    assert "cluster main was declared off, but billed: 10.0 hours of its machines and 219.60 USD" in message
-
-
-@pytest.mark.slow
-def test_machines_that_were_billed_only_while_nothing_was_collected_are_told(tmp_path: Path) -> None:
-    silent = [[at(5), at(15)]]
+@scene()
+def test_machines_that_were_billed_only_while_nothing_was_collected_are_told() -> Scene:
     nodes = [node("n", "p4de.24xlarge", 0, DAY), node("x", "p4de.24xlarge", 6, 14)]
-    described = fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=silent)
-    told = Told(tmp_path, described)
-    billed(told, described)
-    (message,) = told_of(told, "billed_unseen")
+    described = own(fleet(DAY, nodes, [pod("train", "n", [0], 0, DAY)], {}, scrape=60, ksm_silent=[[at(5), at(15)]]))
+    answers = yield *scraped(described), "", cur(described)
+    (message,) = answers.warnings("billed_unseen")
     assert message.startswith(
-        "one machine with GPUs was billed only while nothing was collected of cluster main: 8.0 hours and 175.68 USD"
+        f"one machine with GPUs was billed only while nothing was collected of cluster {answers.cluster}: 8.0 hours and 175.68 "
     )
 
 
-@pytest.mark.slow
-def test_machines_that_metrics_would_have_shown_are_others(tmp_path: Path) -> None:
-    described = machines((5, 15))
-    told = Told(tmp_path, described)
-    stranger = fleet(DAY, [*described["nodes"], node("x", "p4de.24xlarge", 2, 14)], [], {}, scrape=60)
-    billed(told, stranger)
-    assert not told_of(told, "billed_unseen")
+@scene()
+def test_machines_that_metrics_would_have_shown_are_others() -> Scene:
+    described = own(machines((5, 15)))
+    stranger = own(fleet(DAY, [node("x", "p4de.24xlarge", 2, 14)], [], {}, scrape=60))
+    answers = yield *scraped(described), "", cur(described | {"nodes": described["nodes"] + stranger["nodes"]})
+    assert not answers.warnings("billed_unseen")
 
 
 @scene(("kube_pod_container_resource_.*",), ("kube_pod_.*",))
 def test_a_family_that_begins_late_is_missing_until_then(late: str) -> Scene:
-    told = yield machines(), drop(scrape(machines(), lean=True), late, hours=(-9, 12))
-    assert told.gaps()[0][1] == pytest.approx(12, abs=0.02)
-    assert told.within("bridged") == []
-    assert told.hours("train") == pytest.approx(4 * 12, abs=0.1)
-    assert told.hours("late") == pytest.approx(2 * 4, abs=0.1)
+    answers = yield machines(), drop(scrape(machines(), lean=True), late, hours=(-9, 12))
+    assert answers.gaps()[0][1] == pytest.approx(12, abs=0.02)
+    assert answers.within("bridged") == []
+    assert answers.hours("train") == pytest.approx(4 * 12, abs=0.1)
+    assert answers.hours("late") == pytest.approx(2 * 4, abs=0.1)
 
 
 @scene()
 def test_pods_that_were_seen_late_are_missing_since_they_were_bound() -> Scene:
     described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], [pod("a", "n", [0, 1], 6, DAY)], {}, scrape=60)
     # without an exporter that names them
-    told = yield described, drop(drop(scrape(described, lean=True), "kube_pod_.*", hours=(-9, 12)), "DCGM.*")
-    assert told.within() == [(6, 12)]
+    answers = yield described, drop(drop(scrape(described, lean=True), "kube_pod_.*", hours=(-9, 12)), "DCGM.*")
+    assert answers.within() == [(6, 12)]
 
 
 @scene((-30.0,), (0.0,), (9.0,))
 def test_pods_that_begin_after_their_nodes_are_no_gap(start: float) -> Scene:
     described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], [pod("a", "n", [0, 1], start, DAY)], {}, scrape=900)
-    told = yield scraped(described)
-    assert told.gaps()[0][1] <= 0
-    assert told.within() == told.within("bridged") == []
+    answers = yield scraped(described)
+    assert answers.gaps()[0][1] <= 0
+    assert answers.within() == answers.within("bridged") == []
 
 
 @scene(("Job", 90, [(5, 19)]), ("Job", 0, []), ("DaemonSet", 90, []))
@@ -609,21 +599,21 @@ def test_pods_on_busy_gpus_that_never_asked_for_one_show_that_requests_were_sile
     pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), pod("b", "n", [0, 1], 6, 11), pod("e", "n", [0, 1], 19, DAY)]
     described = fleet(DAY, [node("n", "p4de.24xlarge", 0, DAY)], pods, busy("n", [0, 1], 6, 11, percent), scrape=60)
     series = drop(scrape(described, lean=True), "kube_pod_container_resource_.*", hours=(5.2, 18))
-    told = yield described, relabel(series, "kube_pod_info", {"created_by_kind": kind})
-    assert told.within() == gaps
+    answers = yield described, relabel(series, "kube_pod_info", {"created_by_kind": kind})
+    assert answers.within() == gaps
 
 
 def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: Path) -> None:
-    told = Told(tmp_path, machines())
-    path = told.config.path
+    answers = OwnStore(tmp_path, machines())
+    path = answers.config.path
     assert path is not None
     written = path.read_text()
 
     def missed(*servers: str) -> list[tuple[str]]:
         path.write_text(written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers))
-        with told.store.write() as con:
+        with answers.store.write() as con:
             inventory.coverage(con, load_config(path, environ={}, cwd=tmp_path))
-        return told.store.query("SELECT DISTINCT cluster FROM coverage_gaps WHERE cluster <> 'main'")[1]
+        return answers.query("SELECT DISTINCT cluster FROM coverage_gaps WHERE cluster <> 'main'")
 
     assert missed() == []
     assert missed('cluster = "b"') == [("b",)]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from gpucost import pipeline
 from gpucost.config.model import Config
-from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import relabel, revalue
 from tests.replay.fleet import Fleet
-from tests.replay.result import by_pod, unpaid
+from tests.replay.result import by_pod
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.side_by_side import Scene, Scenes
@@ -34,29 +31,26 @@ scene = Scenes()
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """What scenes are sent: a function from two hours to the figures of each pod between them."""
 
-    def figures(config: Config, store: Store, cluster: str) -> Callable[[float, float], dict[str, Figures]]:
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS))))
-        assert not unpaid(store)
-        return lambda start, end: {
-            key[2]: found for key, found in by_pod(store, at(start) * 1000, at(end) * 1000, cluster).items()
-        }
+    def figures(_: Config, store: Store, cluster: str) -> Callable[[float, float], dict[str, Figures]]:
+        return lambda start, end: {key[2]: of for key, of in by_pod(store, at(start) * 1000, at(end) * 1000, cluster).items()}
 
-    return scene.start(tmp_path_factory.mktemp("scenes"), figures, BOOK)
+    with scene.start(tmp_path_factory.mktemp("scenes"), figures, BOOK, HOURS) as answers:
+        yield answers
 
 
-def scraped(told: Fleet) -> tuple[Fleet, list[Series]]:
-    return told, scrape(told, lean=True)
+def scraped(described: Fleet) -> tuple[Fleet, list[Series]]:
+    return described, scrape(described, lean=True)
 
 
 @scene()
 def test_a_whole_hour_that_is_idle_in_part() -> Scene:
     """Sampled at full minutes, active in 21 of 60: 21 minutes active and 39 idle in each hour, of $4.80 / 4."""
     util = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(HOURS)]}
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], util)
-    figures = yield scraped(told)
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], util)
+    figures = yield scraped(described)
     for hour in (1, 2, 3):
         a = figures(hour, hour + 1)["a"]
         assert (a.allocated_gpu_hours, a.unmeasured_gpu_hours) == (1, 0)
@@ -85,8 +79,8 @@ def test_a_sample_before_a_gap_speaks_for_one_interval() -> Scene:
 def test_a_gap_across_the_edge_of_whole_hours() -> Scene:
     """Silent after 01:59 for 2 minutes, which is no gap, and after 02:58 for 4: 02:59-03:02 is unmeasured, 1 and 2 minutes."""
     silent = [["w", at(2) - 59, at(2) + 60], ["w", at(3) - 119, at(3) + 120]]
-    told = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], {}, silent=silent)
-    figures = yield scraped(told)
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, HOURS)], {}, silent=silent)
+    figures = yield scraped(described)
     measured = [figures(hour, hour + 1)["a"] for hour in range(1, 4)]
     assert [60 * a.idle_gpu_hours for a in measured] == [60, 59, 58]
     assert [60 * a.unmeasured_gpu_hours for a in measured] == [0, 1, 2]
@@ -95,11 +89,11 @@ def test_a_gap_across_the_edge_of_whole_hours() -> Scene:
 @scene()
 def test_a_slot_is_cut_by_what_the_node_offers_at_last() -> Scene:
     """A node whose device plugin offers one GPU at first and four slots of it later, and no label tells of them: a quarter."""
-    told = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))
+    described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))
     plain = {"resource": "nvidia_com_gpu"}
-    series = revalue(scrape(told, lean=True), "kube_node_status_.*", 4, plain, (1, HOURS))
+    series = revalue(scrape(described, lean=True), "kube_node_status_.*", 4, plain, (1, HOURS))
     none = {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": None}
-    figures = yield told, relabel(series, "kube_node_labels", none)
+    figures = yield described, relabel(series, "kube_node_labels", none)
     a = figures(3, 4)["a"]
     assert (a.allocated_gpu_hours, a.active_gpu_hours, a.cost) == (Fraction(1, 4), Fraction(1, 4), Fraction("0.3"))
 
@@ -109,9 +103,9 @@ def test_more_held_than_there_is() -> Scene:
     """Five GPUs held on a node of four: hours stay, each holder pays four fifths of $4.80 / 4 a GPU."""
     pods = [pod("a", "w", [0, 1], 0, HOURS), pod("b", "w", [1, 2, 3], 0, HOURS)]
     figures = yield scraped(fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {}))
-    found = figures(2, 3)
-    assert (found["a"].allocated_gpu_hours, found["a"].cost) == (2, Fraction("1.92"))
-    assert (found["b"].allocated_gpu_hours, found["b"].cost) == (3, Fraction("2.88"))
+    figures_of = figures(2, 3)
+    assert (figures_of["a"].allocated_gpu_hours, figures_of["a"].cost) == (2, Fraction("1.92"))
+    assert (figures_of["b"].allocated_gpu_hours, figures_of["b"].cost) == (3, Fraction("2.88"))
 
 
 @scene()
@@ -124,8 +118,8 @@ def test_what_rounding_leaves_goes_to_the_largest_share() -> Scene:
         for size, (gi, profile) in parts.items()
     ]
     figures = yield scraped(fleet(HOURS, [node("w", "Standard_NC24ads_A100_v4", 0, HOURS, mig=mig)], pods, {}))
-    found = figures(2, 3)
-    assert [found[str(size)].cost for size in parts] == [Fraction(x) for x in ("0.142857143", "0.285714286", "0.428571428")]
+    figures_of = figures(2, 3)
+    assert [figures_of[str(size)].cost for size in parts] == [Fraction(x) for x in ("0.142857143", "0.285714286", "0.428571428")]
 
 
 @scene()
@@ -134,6 +128,6 @@ def test_of_equal_shares_the_smallest_uid_takes_what_rounding_leaves() -> Scene:
     mig = {"GPU-w-0": [{"gi": gi, "profile": "1g.10gb"} for gi in range(7, 14)]}
     pods = [pod(f"p{n}", "w", [(0, 13 - n)], 0, HOURS, uid=f"u{9 - n}", resource="nvidia_com_mig_1g_10gb") for n in range(7)]
     figures = yield scraped(fleet(HOURS, [node("w", "Standard_NC24ads_A100_v4", 0, HOURS, mig=mig)], pods, {}))
-    found = figures(2, 3)
-    assert {name for name, one in found.items() if one.cost == Fraction("0.142857142")} == {"p6"}
-    assert sum(one.cost for one in found.values()) == 1
+    figures_of = figures(2, 3)
+    assert {name for name, one in figures_of.items() if one.cost == Fraction("0.142857142")} == {"p6"}
+    assert sum(one.cost for one in figures_of.values()) == 1

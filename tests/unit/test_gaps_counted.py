@@ -9,21 +9,17 @@ from pathlib import Path
 import pytest
 
 from gpucost import pipeline, savings
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.opening import LocalTree
 from gpucost.periods import Period
 from gpucost.report import Query
-from tests.replay import bill_files
-from tests.replay.billing import charges
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.scrape import scrape
-from tests.unit.test_coverage_time import DAY, Told
+from tests.unit.test_coverage_time import DAY, OwnStore, cur
 
 PERIOD = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, DAY)))
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def unseen(tmp_path_factory: pytest.TempPathFactory) -> OwnStore:
     """Four GPUs are held for a day of which ten hours were not seen; two of them are never used."""
     described = fleet(
         DAY,
@@ -32,29 +28,29 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         busy("n", [0, 1], 0, DAY),
         ksm_silent=[[at(5), at(15)]],
     )
-    found = Told(tmp_path_factory.mktemp("told"), described, scrape(described))
-    assert found.within() == [(5, 15)]
-    return found
+    answers = OwnStore(tmp_path_factory.mktemp("fleet"), described, scrape(described))
+    assert answers.within() == [(5, 15)]
+    return answers
 
 
-def test_gpus_never_used_were_held_as_long_as_was_seen(told: Told) -> None:
-    findings = [candidate.finding for candidate in pipeline.candidates(told.config, told.store, PERIOD)]
+def test_gpus_never_used_were_held_as_long_as_was_seen(unseen: OwnStore) -> None:
+    findings = [candidate.finding for candidate in pipeline.candidates(unseen.config, unseen.store, PERIOD)]
     (one,) = [finding for finding in findings if finding.kind == "over_requested"]
     assert (one.waste_gpu_hours, one.gpu_hours) == (pytest.approx(28, abs=0.1), pytest.approx(56, abs=0.2))
     assert one.saving == pytest.approx(one.cost / 2)
     assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
 
 
-def test_what_is_saved_a_month_is_of_the_hours_collected(told: Told) -> None:
-    found = savings.findings(told.config, told.store, PERIOD).findings
-    assert found
-    for one in found:
+def test_what_is_saved_a_month_is_of_the_hours_collected(unseen: OwnStore) -> None:
+    findings = savings.findings(unseen.config, unseen.store, PERIOD).findings
+    assert findings
+    for one in findings:
         assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 14, rel=0.01)
 
 
-def test_prices_are_of_the_hours_collected(told: Told) -> None:
+def test_prices_are_of_the_hours_collected(unseen: OwnStore) -> None:
     query = Query(period=PERIOD, period_name="the day", namespaces=("train",))
-    (one,) = pipeline.explain_cost(told.config, told.store, query, 0).nodes
+    (one,) = pipeline.explain_cost(unseen.config, unseen.store, query, 0).nodes
     hours = [(price.end - price.start).total_seconds() / 3600 for price in one.prices]
     assert hours == [pytest.approx(5, abs=0.05), pytest.approx(9, abs=0.05)]
     assert sum(Decimal(hour) * price.price_per_hour for hour, price in zip(hours, one.prices, strict=True)) == pytest.approx(
@@ -62,12 +58,10 @@ def test_prices_are_of_the_hours_collected(told: Told) -> None:
     )
 
 
-def test_a_bill_prices_hours_that_nobody_saw(told: Told, tmp_path: Path) -> None:
-    told = told.copy(tmp_path)
-    billed = list(charges(told.fleet, lambda _node, _hour: ("on_demand", Decimal("21.96"))))
-    (told.folder / "cur.csv").write_text(bill_files.aws_cur(billed))
-    assert not collect_bills(told.store, [LocalTree(told.folder / "cur.csv")], "aws").errors
+def test_a_bill_prices_hours_that_nobody_saw(unseen: OwnStore, tmp_path: Path) -> None:
+    billed = unseen.copy(tmp_path)
+    billed.load_bill(cur(billed.fleet))
     query = Query(period=PERIOD, period_name="the day", namespaces=("train",))
-    (one,) = pipeline.explain_cost(told.config, told.store, query, 0).nodes
+    (one,) = pipeline.explain_cost(billed.config, billed.store, query, 0).nodes
     assert float(one.not_collected_cost) == pytest.approx(219.6, abs=1)
     assert sum((price.end - price.start).total_seconds() for price in one.prices) == DAY * 3600

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -119,29 +121,24 @@ def priced(work: Path, name: str) -> float:
 
 def explained(work: Path) -> float:
     config, store = configured(work)
-    found = pipeline.read_attributed(
+    row = pipeline.read_attributed(
         config, store, lambda con: explain_node(con, config, "h", datetime.fromtimestamp(MORNING, UTC), None)
     )
-    return float(found.price_per_hour or 0)
+    return float(row.price_per_hour or 0)
 
 
 def by_basis(work: Path) -> float:
     """What the host's cores and memory leave to GPUs tells the list price that the split began from."""
-    config, store = configured(work)
+    shutil.copyfile(work / "gpucost.duckdb", work / "split.duckdb")
     text = (work / "gpucost.toml").read_text()
-    split = load_config(_written(work / "split.toml", text.replace('"node"', '"residual"')), environ={}, cwd=work)
-    pipeline.attribute(split, store)
-    with store.read() as con:
+    (work / "split.toml").write_text(text.replace('"node"', '"residual"').replace("gpucost.duckdb", "split.duckdb"))
+    split = load_config(work / "split.toml", environ={}, cwd=work)
+    pipeline.attribute(split, Store(split.store))
+    with Store(split.store).read() as con:
         [(gpu,)] = con.execute(
             "SELECT sum(cost) / 2 FROM cost_hourly JOIN allocations USING (allocation_id) WHERE pod = 'a'"
         ).fetchall()
-    pipeline.attribute(config, store)
     return round(float(gpu) + 192 * 0.031611 + 2048 * 0.004237, 4)
-
-
-def _written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 def offered(work: Path, kind: str, option: str) -> float:
@@ -154,18 +151,17 @@ def offered(work: Path, kind: str, option: str) -> float:
     return float(price)
 
 
-def in_rules(work: Path, kind: str, capacity_type: str) -> float:
-    """Rules of a store without nodes: a copy that has list prices alone."""
+@cache
+def rules(work: Path) -> dict[tuple[str, str], float]:
+    """By type and capacity type, of a store without nodes: a copy that has list prices alone."""
     config, store = configured(work)
     with store.read() as con:
         rows = con.execute("FROM list_prices").fetchall()
     bare = Store(work / "bare.duckdb")
     with bare.write() as con:
-        con.execute("DELETE FROM list_prices")
         con.executemany("INSERT INTO list_prices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    found = pipeline.rule_prices(config.model_copy(update={"store": bare.path}), bare)
-    [price] = [p.per_hour for p in found.prices if (p.instance_type, p.capacity_type) == (kind, capacity_type)]
-    return float(price)
+    prices = pipeline.rule_prices(config.model_copy(update={"store": bare.path}), bare).prices
+    return {(p.instance_type, p.capacity_type): float(p.per_hour) for p in prices}
 
 
 TO_P5 = ("--instance-type", P5, "--region", "us-west-2")
@@ -192,8 +188,8 @@ OWN = ("--purchase-price", "280000", "--gpu-model", "H100", "--years", "4", "--p
         ),
         pytest.param(lambda _: answer("whatif", "buy", *OWN, "--nodes", "8", *TO_P5)["cloud_price"], id="buy"),
         pytest.param(lambda work: offered(work, P5, "on_demand"), id="rightsize"),
-        pytest.param(lambda work: in_rules(work, P5, "on_demand"), id="recording rules"),
-        pytest.param(lambda work: in_rules(work, P5, "reserved"), id="recording rules, reserved"),
+        pytest.param(lambda work: rules(work)[P5, "on_demand"], id="recording rules"),
+        pytest.param(lambda work: rules(work)[P5, "reserved"], id="recording rules, reserved"),
     ],
 )
 def test_all_have_the_price_on_demand_that_has_begun(work: Path, ask: Callable[[Path], float]) -> None:
@@ -210,7 +206,7 @@ def test_all_have_the_price_on_demand_that_has_begun(work: Path, ask: Callable[[
             id="spot",
         ),
         pytest.param(lambda work: offered(work, L4, "spot"), id="rightsize"),
-        pytest.param(lambda work: in_rules(work, L4, "spot"), id="recording rules"),
+        pytest.param(lambda work: rules(work)[L4, "spot"], id="recording rules"),
     ],
 )
 def test_without_a_price_of_the_region_or_zone_all_have_the_lower_median_of_its_zones(

@@ -104,7 +104,7 @@ def test_a_bad_selector_is_refused(tmp_path: Path, selector: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("", "is empty"),
         ("# nothing\n\n", "is empty"),
@@ -117,8 +117,8 @@ def test_a_bad_selector_is_refused(tmp_path: Path, selector: str) -> None:
         (HEADER.encode() + b"\n,,,\xe4,spot,1,USD,\n", "not UTF-8"),
     ],
 )
-def test_a_file_that_is_no_price_book_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
-    with pytest.raises(PriceError, match=said):
+def test_a_file_that_is_no_price_book_is_refused(tmp_path: Path, text: str | bytes, problem: str) -> None:
+    with pytest.raises(PriceError, match=problem):
         read(tmp_path, text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.fx import rates
-from tests.unit.price_nodes import NODE, START, empty_store, run, steps
+from tests.unit.price_nodes import DAY, NODE, START, empty_store, run, steps
 
 FX = "date,currency,rate\n2026-10-02,EUR,1.10\n2026-10-03,EUR,1.20\n2026-10-03,GBP,1.3\n"
 
@@ -101,78 +101,76 @@ def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, t
 BOOK = [",,,,on_demand,10,USD", ",,,,spot,5,USD"]
 
 
-def discounted(
-    con: duckdb.DuckDBPyConnection, node: dict[str, Any], *discounts: dict[str, Any]
-) -> list[tuple[float, float, Decimal]]:
-    return steps(run(con, [node], BOOK, {"discounts": list(discounts)}))
-
-
-@pytest.mark.parametrize(
-    ("family", "instance_type", "matches"),
-    [
-        ("p5", "p5.48xlarge", True),
-        ("P5", "p5.48xlarge", True),
-        ("p5", "p5en.48xlarge", False),
-        ("p5", "p5", True),
-        ("p4d.24xlarge", "p4d.24xlarge", True),
-        ("p", "p5.48xlarge", True),
-        ("g1", "g16.xlarge", False),
-        ("Standard_ND", "Standard_ND96isr_H100_v5", True),
-        ("standard_nd96", "Standard_ND96isr_H100_v5", False),
-        ("Standard_N", "Standard_ND96isr_H100_v5", False),
-        ("Standard_", "Standard_ND96isr_H100_v5", True),
-        ("a3", "a3-megagpu-8g", True),
-        ("a3-mega", "a3-megagpu-8g", False),
-        ("p5", None, False),
-    ],
-)
-def test_a_family_ends_where_a_word_or_number_does(
-    con: duckdb.DuckDBPyConnection, family: str, instance_type: str | None, matches: bool
-) -> None:
-    node = NODE | {"instance_type": instance_type}
-    expected = Decimal(7) if matches else Decimal(10)
-    assert discounted(con, node, {"percent": 30, "instance_family": family}) == [(0, 24, expected)]
+FAMILIES = [
+    ("p5", "p5.48xlarge", True),
+    ("P5", "p5.48xlarge", True),
+    ("p5", "p5en.48xlarge", False),
+    ("p5", "p5", True),
+    ("p4d.24xlarge", "p4d.24xlarge", True),
+    ("p", "p5.48xlarge", True),
+    ("g1", "g16.xlarge", False),
+    ("Standard_ND", "Standard_ND96isr_H100_v5", True),
+    ("standard_nd96", "Standard_ND96isr_H100_v5", False),
+    ("Standard_N", "Standard_ND96isr_H100_v5", False),
+    ("Standard_", "Standard_ND96isr_H100_v5", True),
+    ("a3", "a3-megagpu-8g", True),
+    ("a3-mega", "a3-megagpu-8g", False),
+    ("p5", None, False),
+]
+SPOT = {"capacity_type": "spot"}
+# A node, the discounts of its day, and its price.
+DISCOUNTED: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
+    *(({"instance_type": kind}, [{"instance_family": family}], "7" if fits else "10") for family, kind, fits in FAMILIES),
+    ({}, [{}, {"percent": "12.5"}], "6.125"),
+    ({}, [{"provider": "AWS"}], "7"),
+    ({}, [{"provider": "gcp"}], "10"),
+    ({}, [{"gpu_model": "nvidia a100-sxm4-40gb"}], "7"),
+    ({}, [{"gpu_model": "H200"}], "10"),
+    ({}, [{"price_sources": ["catalog"]}], "10"),
+    ({}, [{"purchase_option": "savings_plan"}], "7"),
+    (SPOT, [{"purchase_option": "on_demand"}], "5"),
+    (SPOT, [{"purchase_option": "spot"}], "3.5"),
+]
 
 
 def test_what_is_left_out_matches_anything_and_all_that_match_multiply(con: duckdb.DuckDBPyConnection) -> None:
-    assert discounted(con, NODE, {"percent": 30}, {"percent": "12.5"}) == [(0, 24, Decimal("6.125"))]
-    assert discounted(con, NODE, {"percent": 30, "provider": "AWS"}) == [(0, 24, Decimal(7))]
-    assert discounted(con, NODE, {"percent": 30, "provider": "gcp"}) == [(0, 24, Decimal(10))]
-    assert discounted(con, NODE, {"percent": 30, "gpu_model": "nvidia a100-sxm4-40gb"}) == [(0, 24, Decimal(7))]
-    assert discounted(con, NODE, {"percent": 30, "gpu_model": "H200"}) == [(0, 24, Decimal(10))]
-    assert discounted(con, NODE, {"percent": 30, "price_sources": ["catalog"]}) == [(0, 24, Decimal(10))]
-    assert discounted(con, NODE, {"percent": 30, "purchase_option": "savings_plan"}) == [(0, 24, Decimal(7))]
-    spot = NODE | {"capacity_type": "spot"}
-    assert discounted(con, spot, {"percent": 30, "purchase_option": "on_demand"}) == [(0, 24, Decimal(5))]
-    assert discounted(con, spot, {"percent": 30, "purchase_option": "spot"}) == [(0, 24, Decimal("3.5"))]
+    """A family ends where a word or number does."""
+    nodes, discounts = [], []
+    for day, (node, terms, _) in enumerate(DISCOUNTED):
+        begins = START + day * 24 * MS_PER_HOUR
+        nodes.append(NODE | node | {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR})
+        span = {"effective_start": DAY + timedelta(day), "effective_end": DAY + timedelta(day + 1)}
+        discounts += [{"percent": 30} | {name: moment.date() for name, moment in span.items()} | one for one in terms]
+    prices = [(node, value) for node, _, _, value, _, _ in run(con, nodes, BOOK, {"discounts": discounts})]
+    assert prices == [(day, Decimal(price)) for day, (_, _, price) in enumerate(DISCOUNTED)]
 
 
 def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(PriceError, match=r"number 2: gpu_model 'H2000' is no GPU model") as caught:
-        discounted(con, NODE, {"percent": 30}, {"percent": 30, "gpu_model": "H2000"})
+        run(con, [NODE], BOOK, {"discounts": [{"percent": 30}, {"percent": 30, "gpu_model": "H2000"}]})
     assert "H200" in (caught.value.fix or "")
     own = NODE | {"gpu_model": "H2000"}
-    assert discounted(con, own, {"percent": 30, "gpu_model": "H2000"}) == [(0, 24, Decimal(7))]
+    assert steps(run(con, [own], BOOK, {"discounts": [{"percent": 30, "gpu_model": "H2000"}]})) == [(0, 24, Decimal(7))]
 
 
 def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(con: duckdb.DuckDBPyConnection) -> None:
     lines = ("on_demand", "savings_plan", "reserved", "")
-    nodes = [
-        NODE | {"node_id": number, "capacity_type": "reserved", "instance_type": f"x{number}"} for number in range(len(lines))
+    reserved = NODE | {"capacity_type": "reserved", "up_to_ms": START + 96 * MS_PER_HOUR}
+    nodes = [reserved | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(lines))]
+    nodes.append(NODE | {"node_id": 9, "capacity_type": "flex_start", "instance_type": "x1"})
+    book = [*(f",,,x{number},{line},10,USD" for number, line in enumerate(lines)), ",,,x1,flex_start,10,USD"]
+    days = {"on_demand": 30, "reserved": 20, "spot": 20, "capacity_block": 20}
+    discounts: list[dict[str, Any]] = [
+        {"percent": percent, "purchase_option": option, "effective_start": DAY.date() + timedelta(day)}
+        | {"effective_end": DAY.date() + timedelta(day + 1)}
+        for day, (option, percent) in enumerate(days.items())
     ]
-    book = [f",,,x{number},{line},10,USD" for number, line in enumerate(lines)]
-    for option, expected in (
-        ("on_demand", (7, 7, 10, 10)),
-        ("reserved", (8, 8, 8, 8)),
-        ("spot", (10, 10, 10, 10)),
-        ("capacity_block", (10, 10, 10, 10)),
-    ):
-        off = {"percent": 30 if option == "on_demand" else 20, "purchase_option": option}
-        found = run(con, nodes, book, {"discounts": [off]})
-        assert steps(found) == [(0, 24, Decimal(price)) for price in expected], option
-    flex = NODE | {"capacity_type": "flex_start", "instance_type": "x1"}
-    off = {"percent": 30, "purchase_option": "calendar"}
-    assert steps(run(con, [flex], [",,,x1,flex_start,10,USD"], {"discounts": [off]})) == [(0, 24, Decimal(7))]
+    discounts.append({"percent": 30, "purchase_option": "calendar"})
+    segments = run(con, nodes, book, {"discounts": discounts})
+    prices = {(node, start): value for node, start, _, value, _, _ in segments}
+    first = {0: 7, 1: 7, 2: 10, 3: 10}
+    expected = {(node, start): price for node in first for start, price in ((0, first[node]), (24, 8), (48, 10))}
+    assert prices == expected | {(9, 0): 7}
 
 
 def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
@@ -184,8 +182,8 @@ def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> 
             {"percent": 10, "effective_end": "2026-10-03"},
         ]
     }
-    found = steps(run(con, [node], BOOK, settings, timezone="Europe/Berlin"))
-    assert found == [(0, 22, Decimal(9)), (22, 46, Decimal("6.3")), (46, 72, Decimal(5))]
+    result = steps(run(con, [node], BOOK, settings, timezone="Europe/Berlin"))
+    assert result == [(0, 22, Decimal(9)), (22, 46, Decimal("6.3")), (46, 72, Decimal(5))]
 
 
 def test_a_discount_is_taken_off_the_list_price(con: duckdb.DuckDBPyConnection) -> None:

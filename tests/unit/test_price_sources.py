@@ -75,8 +75,8 @@ def test_the_book_comes_before_spot_history_and_that_before_list_prices(con: duc
         "'USD', 's')",
         {"at": START + 6 * MS_PER_HOUR},
     )
-    found = run(con, [node], [",,,p4d.24xlarge,spot,2,USD,2026-10-01T18:00:00Z"])
-    assert [(start, end, source) for _, start, end, _, source, _ in found] == [
+    result = run(con, [node], [",,,p4d.24xlarge,spot,2,USD,2026-10-01T18:00:00Z"])
+    assert [(start, end, source) for _, start, end, _, source, _ in result] == [
         (0, 6, "catalog"),
         (6, 18, "spot_history"),
         (18, 24, "price_book"),
@@ -146,7 +146,7 @@ def test_spot_history_of_every_hour_is_that_of_plain_python(changes: list[tuple[
         for hour, letter, price in changes:
             change(con, hour, str(price), zone=f"us-east-1{letter}")
         collected(con, 30)
-        found = steps(run(con, [SPOT | {"zone": zone and f"us-east-1{zone}"}], []))
+        result = steps(run(con, [SPOT | {"zone": zone and f"us-east-1{zone}"}], []))
     for hour in range(24):
         in_force = {}
         for at, letter, price in sorted(changes):
@@ -154,7 +154,7 @@ def test_spot_history_of_every_hour_is_that_of_plain_python(changes: list[tuple[
                 in_force[letter] = price
         ordered = sorted(in_force.values())
         expected = [ordered[(len(ordered) - 1) // 2]] if ordered else []
-        assert [int(value) for start, end, value in found if start <= hour < end] == expected
+        assert [int(value) for start, end, value in result if start <= hour < end] == expected
 
 
 def test_of_the_list_prices_that_have_begun_the_newest_holds(con: duckdb.DuckDBPyConnection) -> None:

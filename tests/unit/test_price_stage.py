@@ -46,8 +46,13 @@ def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
         ",,,,,7,USD,,,pool=train",
         ",,,,,8,USD,,,pool=train;team=a",
     ]
-    for count in range(1, len(lines) + 1):
-        assert steps(run(con, [NODE], lines[:count])) == [(0, 24, Decimal(count))]
+    names = ("capacity_type", "provider", "region", "zone", "instance_type", "labels")
+    facts = dict(zip(names, ("capacity_block", "gcp", "x", "x", "x", {}), strict=True))
+    nodes = [NODE | facts]
+    for fact in (*({name: NODE[name]} for name in names[:-1]), {"labels": {"label_pool": "train"}}, {"labels": NODE["labels"]}):
+        facts |= fact
+        nodes.append(NODE | facts | {"node_id": len(nodes) + 1})
+    assert steps(run(con, nodes, lines)) == [(0, 24, Decimal(price)) for price in range(1, len(lines) + 1)]
 
 
 def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
@@ -72,8 +77,8 @@ def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
 def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
     bought = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
     nodes = [NODE | {"node_id": n, "capacity_type": capacity, "instance_type": f"x.{name}"} for n, name in enumerate(bought)]
-    found = run(con, nodes, [f",,,x.{option},{option},9,USD" for option in bought])
-    assert [(bought[node], *rest[:3]) for node, *rest in found] == [
+    result = run(con, nodes, [f",,,x.{option},{option},9,USD" for option in bought])
+    assert [(bought[node], *rest[:3]) for node, *rest in result] == [
         (option, 0, 24, Decimal(9)) for option in bought if option in options.split()
     ]
 
@@ -102,8 +107,8 @@ def test_a_row_for_all_options_prices_reserved_capacity_only_where_none_that_fit
     node = NODE | {"capacity_type": "reserved"}
     expected = {"savings_plan": 8, "on_demand": 8, "spot": 9, "capacity_block": 9}
     nodes = [node | {"node_id": number, "instance_type": f"x.{option}"} for number, option in enumerate(expected)]
-    found = run(con, nodes, [line for option in expected for line in (f",,,x.{option},,9,USD", f",,,x.{option},{option},8,USD")])
-    assert steps(found) == [(0, 24, Decimal(value)) for value in expected.values()]
+    result = run(con, nodes, [line for option in expected for line in (f",,,x.{option},,9,USD", f",,,x.{option},{option},8,USD")])
+    assert steps(result) == [(0, 24, Decimal(value)) for value in expected.values()]
 
 
 def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
@@ -124,8 +129,8 @@ def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
     )
     nodes = [node | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(selectors))]
     unlabeled = node | {"node_id": 9, "instance_type": "x5", "labels": None}
-    found = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])
-    assert [row[:4] for row in found] == [(number, 0, 24, Decimal(5)) for number in range(4)]
+    result = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])
+    assert [row[:4] for row in result] == [(number, 0, 24, Decimal(5)) for number in range(4)]
     assert steps(run(con, [node], [f",,,,,5,USD,,,{selectors[0]}"])) == [(0, 24, Decimal(5))]
 
 
@@ -144,34 +149,32 @@ def test_the_catalog_prices_until_the_book_begins(con: duckdb.DuckDBPyConnection
     assert own == (1, 12, 24, Decimal(9), "price_book", date(2026, 10, 1))
 
 
-@pytest.mark.parametrize(
-    ("provider", "zone", "instance_type", "expected"),
-    [
+def test_the_region_is_read_from_the_zone(con: duckdb.DuckDBPyConnection) -> None:
+    cases = [
         ("aws", "us-east-1-atl-2a", "p4d.24xlarge", "21.957642"),
         ("gcp", "us-central1-a", "A2-highgpu-1g", "3.673385"),
         ("azure", "eastus-1", "standard_nc24ads_a100_v4", "3.673"),
         (None, "us-central1-f", "g2-standard-4", "0.706832255"),
-    ],
-)
-def test_the_region_is_read_from_the_zone(
-    con: duckdb.DuckDBPyConnection, provider: str | None, zone: str, instance_type: str, expected: str
-) -> None:
-    node = NODE | {"provider": provider, "region": None, "zone": zone, "instance_type": instance_type}
-    [(_, _, _, value, source, _)] = run(con, [node], [])
-    assert (value, source) == (Decimal(expected), "catalog")
+    ]
+    nodes = [
+        NODE | {"node_id": number, "provider": provider, "region": None, "zone": zone, "instance_type": kind}
+        for number, (provider, zone, kind, _) in enumerate(cases)
+    ]
+    prices = [(value, source) for _, _, _, value, source, _ in run(con, nodes, [])]
+    assert prices == [(Decimal(price), "catalog") for *_, price in cases]
 
 
 def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None:
     spot = NODE | {"capacity_type": "spot"}
     known = spot | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
-    assert steps(run(con, [known], [])) == [(0, 24, Decimal("8.1203"))]
-    assert steps(run(con, [spot], [])) == [(0, 24, Decimal("7.8799"))]  # lower median of 2.4655, 7.8799, 8.1203, 8.1915
-    assert steps(run(con, [spot | {"instance_type": "g5.xlarge"}], [])) == [(0, 24, Decimal("0.5291"))]  # of the region alone
+    nodes = [known, spot | {"node_id": 2}, spot | {"node_id": 3, "instance_type": "g5.xlarge"}]
+    # without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: of the region alone
+    assert steps(run(con, nodes, [])) == [(0, 24, Decimal(price)) for price in ("8.1203", "7.8799", "0.5291")]
 
 
 def test_reserved_capacity_has_the_list_price_on_demand(con: duckdb.DuckDBPyConnection) -> None:
-    found = run(con, [NODE | {"capacity_type": "reserved"}], [])
-    assert [row[1:] for row in found] == [row[1:] for row in run(con, [NODE], [])] != []
+    result = run(con, [NODE | {"capacity_type": "reserved"}], [])
+    assert [row[1:] for row in result] == [row[1:] for row in run(con, [NODE], [])] != []
 
 
 def test_capacity_blocks_and_flex_start_have_list_prices_of_their_own(con: duckdb.DuckDBPyConnection) -> None:
@@ -210,8 +213,10 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: 
         "labels": {"label_nvidia_com_gpu_product": "H100"},
     }
     run(con, [new, new | {"node_id": 2}, dgx], [])
-    said = con.execute("SELECT subject, message, fix FROM warnings WHERE code = 'unpriced_node' ORDER BY subject DESC").fetchall()
-    [(subject, message, fix), (_, _, second_fix)] = said
+    messages = con.execute(
+        "SELECT subject, message, fix FROM warnings WHERE code = 'unpriced_node' ORDER BY subject DESC"
+    ).fetchall()
+    [(subject, message, fix), (_, _, second_fix)] = messages
     assert subject == "p9.48xlarge"
     assert message == "2 nodes of p9.48xlarge (unknown, us-east-1) cost nothing here, because no price fits: 384.0 GPU-hours"
     assert fix.endswith("the line aws,us-east-1,,p9.48xlarge,on_demand,PRICE,USD,")
@@ -279,9 +284,9 @@ def plain_python(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fl
         own = [segment for segment in segments if segment[0] == node["node_id"]]
         for hour in range(-1, 28):
             up = node["up_from_ms"] <= START + hour * MS_PER_HOUR < node["up_to_ms"]
-            found = [int(value) for _, start, end, value, _, _ in own if start <= hour < end]
+            result = [int(value) for _, start, end, value, _, _ in own if start <= hour < end]
             expected = winner(rows, node, hour) if up else None
-            assert found == ([] if expected is None else [expected])
+            assert result == ([] if expected is None else [expected])
 
 
 FLEETS = (

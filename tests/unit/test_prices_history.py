@@ -123,8 +123,8 @@ def test_every_zone_in_every_format(folder: Path) -> None:
     ]
     run("collect", "spot", str(write(folder / "a.json", *changes)))
     answer = history("P3.2xlarge", *SEPTEMBER)
-    for shown in (answer, history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)):
-        jsonschema.validate(shown, json.loads(schema("prices.history")))
+    for document in (answer, history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)):
+        jsonschema.validate(document, json.loads(schema("prices.history")))
     assert "mean_price_per_hour" not in answer
     assert [(zone["zone"], zone["mean_price_per_hour"]) for zone in answer["zones"]] == [
         ("eu-west-1a", 0.9),
@@ -166,12 +166,12 @@ def test_instances_own_prices_are_no_market(folder: Path) -> None:
 def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
     assert "there is no store" in run("prices", "history", "p3.2xlarge", code=1)
     run("collect", "spot", str(write(folder / "a.json", change("2024-08-20", "1.0"))))
-    said = run("prices", "history", "p3.2xlage", code=1)
-    assert "no spot prices of p3.2xlage" in said
-    assert "the store knows p3.2xlarge" in said
-    said = run("prices", "history", "p3.2xlarge", "--zone", "us-east-1x", code=1)
-    assert "of p3.2xlarge in zone us-east-1x" in said
-    assert "known are us-east-1a" in said
+    message = run("prices", "history", "p3.2xlage", code=1)
+    assert "no spot prices of p3.2xlage" in message
+    assert "the store knows p3.2xlarge" in message
+    message = run("prices", "history", "p3.2xlarge", "--zone", "us-east-1x", code=1)
+    assert "of p3.2xlarge in zone us-east-1x" in message
+    assert "known are us-east-1a" in message
 
 
 @pytest.mark.shared

@@ -52,8 +52,8 @@ def test_every_name_and_every_alias_is_understood() -> None:
     for model in MODELS:
         assert model in called(model), model
     for row in _rows("gpu_aliases.csv"):
-        found = called(row["alias"])
-        assert row["gpu_model"] in found or not re.search(r"[A-Za-z]", row["alias"]), row
+        result = called(row["alias"])
+        assert row["gpu_model"] in result or not re.search(r"[A-Za-z]", row["alias"]), row
 
 
 def test_nearest_prefers_what_begins_so_and_knows_words() -> None:

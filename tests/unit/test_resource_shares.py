@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,15 @@ scene = Scenes()
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Scene, Answer]]:
-    return scene.start(tmp_path_factory.mktemp("scenes"), answer, OWN_BOOK)
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answer]]]:
+    with scene.start(tmp_path_factory.mktemp("scenes"), answer, OWN_BOOK, HOURS) as answers:
+        yield answers
 
 
-def scraped(told: dict[str, Any], more: list[Series] | None = None, drop: str = "$^") -> tuple[dict[str, Any], list[Series]]:
+def scraped(described: dict[str, Any], more: list[Series] | None = None, drop: str = "$^") -> tuple[dict[str, Any], list[Series]]:
     """What is scraped of a fleet, but the series whose metric `drop` matches, and more."""
-    series = [s for s in scrape(told, lean=True) if not re.fullmatch(drop, s.labels["__name__"])]
-    return told, [*series, *(more or [])]
+    series = [s for s in scrape(described, lean=True) if not re.fullmatch(drop, s.labels["__name__"])]
+    return described, [*series, *(more or [])]
 
 
 def answer(config: Config, store: Store, cluster: str) -> Answer:
@@ -55,7 +57,7 @@ def answer(config: Config, store: Store, cluster: str) -> Answer:
     return {key[2]: float(f.allocated_gpu_hours) for key, f in figures.items() if f.allocated_gpu_hours}, view
 
 
-def said(view: ReportView, code: str) -> list[str]:
+def messages(view: ReportView, code: str) -> list[str]:
     return [notice.message for notice in view.coverage.warnings if notice.code == code]
 
 
@@ -81,15 +83,15 @@ SHARED = [claiming("long", 0, 6), claiming("short", 0, 3)]
 
 @scene()
 def test_a_claim_is_split_among_those_that_run_at_each_moment() -> Scene:
-    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
-    hours, view = yield scraped(told, [allocated("shared", "gpu-0")])
+    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
+    hours, view = yield scraped(described, [allocated("shared", "gpu-0")])
     assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
-    assert not said(view, "unplaced_claim")
+    assert not messages(view, "unplaced_claim")
 
 
 @scene()
 def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods() -> Scene:
-    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
+    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
     labels = {
         "__name__": "DCGM_FI_DEV_GPU_UTIL",
         "job": "dcgm-exporter",
@@ -99,24 +101,24 @@ def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods() -> Scene:
     }
     claim = {"namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train"}
     times = np.arange(at(0), at(HOURS), 60, dtype=np.int64) * 1000
-    hours, _ = yield scraped(told, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
+    hours, _ = yield scraped(described, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
     assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
 
 
 @scene()
 def test_slices_of_claims() -> Scene:
-    told = fleet(HOURS, [node("n", "p5.48xlarge", 0, HOURS)], [claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")], {})
+    described = fleet(HOURS, [node("n", "p5.48xlarge", 0, HOURS)], [claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")], {})
     devices_of = [allocated("a", "gpu-1-mig-1g10gb-19-0"), allocated("b", "gpu-2"), allocated("b", "gpu-3")]
-    hours, _ = yield scraped(told, devices_of)
+    hours, _ = yield scraped(described, devices_of)
     assert hours == pytest.approx({"slice": 6 / 7, "two": 6}, abs=0.02)
 
 
 @scene()
 def test_a_claim_that_nothing_ties_to_a_device_is_said() -> Scene:
-    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [claiming("lost", 1, 5), claiming("net", 0, 6, "nic")], {})
-    hours, view = yield scraped(told, [allocated("nic", "eth-1", "dra.net")])
+    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [claiming("lost", 1, 5), claiming("net", 0, 6, "nic")], {})
+    hours, view = yield scraped(described, [allocated("nic", "eth-1", "dra.net")])
     assert not hours
-    assert [message for message in said(view, "unplaced_claim") if "4.0 GPU-hours of 1 pod" in message and "train" in message]
+    assert [message for message in messages(view, "unplaced_claim") if "4.0 GPU-hours of 1 pod" in message and "train" in message]
 
 
 @scene(("g6.12xlarge", "7.20 USD"), ("box.large", "3.00 USD"), ("strange", "no price"))
@@ -126,10 +128,10 @@ def test_what_no_table_lists_is_named_with_hours_and_dollars(instance_type: str,
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     held = pod("odd", "n", [], 0, 3, resource="example_com_npu", count=4)
     other = node("g", "g5.xlarge", 0, HOURS)
-    told = fleet(HOURS, [{**where, "offers": {"example_com_npu": 8}}, other], [held], {})
-    hours, view = yield scraped(told)
+    described = fleet(HOURS, [{**where, "offers": {"example_com_npu": 8}}, other], [held], {})
+    hours, view = yield scraped(described)
     assert not hours
-    (message,) = said(view, "unsupported_resource")
+    (message,) = messages(view, "unsupported_resource")
     assert (
         message.startswith("example_com_npu ")
         and "12.0 hours of it held by 1 pod of train on 1 node" in message
@@ -141,10 +143,10 @@ def test_what_no_table_lists_is_named_with_hours_and_dollars(instance_type: str,
 def test_reservations_whose_pods_are_hidden_are_said() -> Scene:
     reservation = pod("gpu-reservation-a", "n", [0], 0, 4, "kai-resource-reservation")
     sharing = pod("half", "n", [], 0, 4, count=0, annotations={"gpu_fraction": "0.5"})
-    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [reservation, sharing], {})
-    hours, view = yield scraped(told, drop="kube_pod_annotations")
+    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [reservation, sharing], {})
+    hours, view = yield scraped(described, drop="kube_pod_annotations")
     assert hours == pytest.approx({"gpu-reservation-a": 4})
-    (message,) = said(view, "hidden_fractions")
+    (message,) = messages(view, "hidden_fractions")
     assert "kai-resource-reservation" in message and "4.0 GPU-hours of 1 pod" in message
     assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
 
@@ -160,11 +162,11 @@ def test_reservations_whose_pods_are_hidden_are_said() -> Scene:
     ("2", "nan", 0),
 )
 def test_annotations_that_no_pod_can_hold_are_cut_and_said(devices: str, fraction: str, gpus: float) -> Scene:
-    told = {"gpu_fraction": fraction, "gpu_fraction_num_devices": devices}
-    odd = pod("odd", "n", [], 0, 4, count=0, annotations=told)
+    described = {"gpu_fraction": fraction, "gpu_fraction_num_devices": devices}
+    odd = pod("odd", "n", [], 0, 4, count=0, annotations=described)
     hours, view = yield scraped(fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], [odd, pod("whole", "n", [0], 0, 4)], {}))
     assert hours == pytest.approx({"whole": 4} | ({"odd": 4 * gpus} if gpus else {}), abs=0.02)
-    assert [f"({4 * gpus:.1f} GPU-hours of 1 pod" in message for message in said(view, "guessed_share")] == (
+    assert [f"({4 * gpus:.1f} GPU-hours of 1 pod" in message for message in messages(view, "guessed_share")] == (
         [] if (devices, fraction) == ("2", "0.5") else [True]
     )
 
@@ -181,22 +183,22 @@ def test_a_family_that_cannot_be_split_counts_whole_and_is_said() -> Scene:
     ]
     hours, view = yield scraped(fleet(HOURS, [where], held, {}))
     assert hours == pytest.approx({"template": 3, "memory": 3})
-    assert sorted(message.split(" ")[0] for message in said(view, "unsplit_resource")) == [
+    assert sorted(message.split(" ")[0] for message in messages(view, "unsplit_resource")) == [
         "huawei_com_ascend310p_4c",
         "huawei_com_ascend310p_memory",
     ]
-    assert all("3.0 GPU-hours" in message for message in said(view, "unsplit_resource"))
+    assert all("3.0 GPU-hours" in message for message in messages(view, "unsplit_resource"))
 
 
 def test_hami_gives_bare_pods_its_default_memory(tmp_path: Path) -> None:
     held = [pod("bare", "n", [0], 0, 6), pod("cores", "n", [1], 0, 6, asks={"nvidia_com_gpucores": 50})]
-    told = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, {})
+    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, {})
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *OWN_BOOK]) + "\n")
-    path = write_config(told, tmp_path, tmp_path / "prices.csv").path
+    path = write_config(described, tmp_path, tmp_path / "prices.csv").path
     assert path is not None
     path.write_text(path.read_text() + "[hami]\ndefault_mem = 6144\n")
     config = load_config(path, environ={}, cwd=tmp_path)
-    hours, _ = answer(config, load(told, scrape(told, lean=True), config), "main")
+    hours, _ = answer(config, load(described, scrape(described, lean=True), config), "main")
     assert hours == pytest.approx({"bare": 1.5, "cores": 3})
 
 
@@ -230,7 +232,7 @@ def test_a_pod_of_hami_makes_no_slots_of_other_nodes_whole_gpus(
     ]
     hours, view = yield scraped(fleet(HOURS, nodes, [part, pod("other", "b", [0], 0, 6)], {}))
     assert hours == pytest.approx({"part": 1.8, "other": 6 * gpus}, abs=0.02)
-    assert bool(said(view, "guessed_share")) is guessed
+    assert bool(messages(view, "guessed_share")) is guessed
 
 
 @scene()
@@ -244,7 +246,7 @@ def test_intel_slots_and_gaudi() -> Scene:
     where["offers"] = {"gpu_intel_com_i915": 8, "gpu_intel_com_i915_monitoring": 1, "gpu_intel_com_memory_max": 48_000_000_000}
     hours, view = yield scraped(fleet(HOURS, [where], held, {}))
     assert hours == pytest.approx({"slot": 1.5})
-    assert not said(view, "unsupported_resource")
+    assert not messages(view, "unsupported_resource")
 
 
 KINDS = {

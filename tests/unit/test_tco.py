@@ -181,7 +181,7 @@ def test_the_shipped_example_can_be_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "purchase_price, gpus_per_node, years, price_per_kwh are missing"),
         (("none.toml",), "cannot read none.toml"),
@@ -201,7 +201,7 @@ def test_the_shipped_example_can_be_used() -> None:
         (("nonsense.toml",), "is not TOML"),
     ],
 )
-def test_what_cannot_be_used_is_named(work: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_used_is_named(work: Path, words: tuple[str, ...], message: str) -> None:
     whole = (work / "node.toml").read_text()
     bare = "purchase_price = 1\ngpus_per_node = 1\nyears = 1\nprice_per_kwh = 1\n"
     (work / "misspelled.toml").write_text(whole.replace("purchase_price", "purchase_prise"))
@@ -213,7 +213,7 @@ def test_what_cannot_be_used_is_named(work: Path, words: tuple[str, ...], said: 
     (work / "nonsense.toml").write_text("years =\n")
     is_usage = len(words) != 1  # nothing at all, or an option: not a file's content
     out, err = call(*words, code=2 if is_usage else 1)
-    assert said in err + out
+    assert message in err + out
     assert "fix:" in err
 
 
@@ -246,7 +246,7 @@ def test_save_replaces_its_own_row_and_keeps_the_rest(work: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("--save",), 2, "--save needs the nodes"),
         (("--save", "--node-selector", "dgx"), 2, "which is not label=value"),
@@ -256,8 +256,8 @@ def test_save_replaces_its_own_row_and_keeps_the_rest(work: Path) -> None:
         (("--instance-type", "a"), 2, "needs --save"),
     ],
 )
-def test_save_refuses_what_the_book_could_not_hold(work: Path, words: tuple[str, ...], code: int, said: str) -> None:
-    assert said in call("node.toml", *words, code=code)[1]
+def test_save_refuses_what_the_book_could_not_hold(work: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    assert message in call("node.toml", *words, code=code)[1]
     assert not (work / "book.csv").exists()
 
 

@@ -77,7 +77,7 @@ RULES = [
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Any]:
+def types_of(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Any]:
     folder = tmp_path_factory.mktemp("types")
     pods = [pod(name, "a", [0], 0, 1, f"n-{name}", **more) for name, (_, more) in PODS.items()]
     described = fleet(1, [node("a", "g5.xlarge", 0, 1, replicas=50)], pods, {})
@@ -97,15 +97,15 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Any
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_each_kind_of_workload(asked: tuple[dict[str, str], Any], name: str) -> None:
-    types, _ = asked
+def test_each_kind_of_workload(types_of: tuple[dict[str, str], Any], name: str) -> None:
+    types, _ = types_of
     assert types[name] == PODS[name][0]
 
 
-def test_reports_by_workload_type_are_by_what_workloads_are_for(asked: tuple[dict[str, str], Any]) -> None:
-    _, view = asked
-    found = {row.keys["workload_type"] for row in view.rows if row.kind == "allocated"}
-    assert found == {"training", "inference", "development", "batch", "other"}
+def test_reports_by_workload_type_are_by_what_workloads_are_for(types_of: tuple[dict[str, str], Any]) -> None:
+    _, view = types_of
+    result = {row.keys["workload_type"] for row in view.rows if row.kind == "allocated"}
+    assert result == {"training", "inference", "development", "batch", "other"}
 
 
 def test_a_rule_has_to_match_something(tmp_path: Path) -> None:
