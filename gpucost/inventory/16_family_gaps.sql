@@ -98,9 +98,11 @@ SELECT DISTINCT g.cluster, g.family, g.from_ms, g.to_ms
 FROM gaps AS g
 WHERE EXISTS (FROM objects AS o WHERE g.ends AND o.cluster = g.cluster AND o.family = g.family AND o.first_ms < g.from_ms AND g.to_ms <= o.last_ms)
     OR EXISTS (
-        FROM witnesses AS w
+        -- while kube-state-metrics was silent itself, others prove nothing of a family
+        FROM witnesses AS w JOIN family_spans AS s ON s.cluster = w.cluster AND s.family = 'state'
         WHERE w.cluster = g.cluster AND w.family = g.family
-            AND greatest(w.first_ms, g.from_ms + 600000) < least(w.last_ms, g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END))
+            AND greatest(w.first_ms, g.from_ms + 600000, s.first_ms + 600000)
+                < least(w.last_ms, g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END, s.last_ms))
 UNION ALL
 SELECT g.cluster, g.family, min(greatest(g.from_ms, u.from_ms)), g.to_ms
 FROM gaps AS g JOIN unseen AS u ON u.cluster = g.cluster AND greatest(g.from_ms, u.from_ms) + 600000 < least(g.to_ms, u.to_ms)

@@ -265,6 +265,19 @@ def test_all_of_pods_gone_is_a_gap_where_an_exporter_names_them() -> Scene:
     assert answers.gaps()[-1] == (8, FOREVER)
 
 
+@scene((0.5, 1, 0.25, 0.9), (0.1, 0.4, 0.15, 2))
+def test_a_pod_that_an_exporter_names_while_all_else_is_silent_proves_no_more_than_that(
+    since: float, until: float, start: float, end: float
+) -> Scene:
+    """It is gone before kube-state-metrics is heard again, or came after it was heard last."""
+    pods = [pod("a", "n", [0, 1], start, end, keep_until=at(end))]
+    nodes, silence = [node("n", "p4de.24xlarge", 0, 2)], [[at(since), at(until)]]
+    described = fleet(2, nodes, pods, busy("n", [0, 1], start, end, 50), scrape=60, ksm_silent=silence)
+    answers = yield scraped(described)
+    assert answers.within("bridged") == [pytest.approx((since, until), abs=0.02)]
+    assert answers.node_cost() == pytest.approx(2 * 40, rel=0.02)
+
+
 @scene()
 def test_one_dead_shard_of_two_is_a_gap() -> Scene:
     series = scrape(machines(), lean=True)
