@@ -162,7 +162,9 @@ def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: da
     for source, nodes, oldest, newest in ages:
         dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
         days = (now.astimezone(config.tz).date() - oldest).days
-        text = f"prices {nodes} node{'s' if nodes > 1 else ''} at present, {dates}: up to {days} days old"
+        text = f"prices {nodes} node{'s' if nodes > 1 else ''} at present, {dates}"
+        if days > 0:
+            text += f": up to {days} day{'s' if days > 1 else ''} old"
         # the price book's owner dates it; a bill is as old as its month
         is_stale = source in REFRESHED and days > config.prices.stale_after_days
         yield Check("prices", source, WARN if is_stale else OK, text, REFRESHED[source] if is_stale else None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, TypeVar
 
-from gpucost import __version__, catalog, inventory, price
+from gpucost import __version__, catalog, price
 from gpucost import attribute as attribution
-from gpucost.collect.prometheus.queries import stored_needs
 from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ def collect(
 
     A server that fails does not keep the others from being collected.
     """
+    from gpucost import inventory
     from gpucost.collect.base import note_gaps
     from gpucost.collect.prometheus.collector import collect_prometheus
 
@@ -85,6 +85,9 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
 
 
 def _attribute(config: Config, store: Store, inputs: str, period: Period | None) -> None:
+    from gpucost import inventory
+    from gpucost.collect.prometheus.queries import stored_needs
+
     with store.write() as con:
         if attribution.is_current(con, inputs, period):
             return
@@ -265,17 +268,14 @@ def unit_costs(
 
 def _inputs_digest(config: Config) -> str:
     """A digest of all that decides the figures besides what was collected."""
-    sections = (
-        config.idle, config.mig, config.hami, config.coverage, *config.clusters, config.team_labels, *config.teams,
-        *config.workload_types,
-    )  # fmt: skip
+    # of what is collected the rest shows in the loads
+    decisive = {
+        "timezone", "currency", "idle", "activity", "mig", "hami", "coverage", "clusters", "team_labels", "teams",
+        "workload_types",
+    }  # fmt: skip
     parts = [
         __version__,
-        config.timezone,
-        config.currency,
-        # what is collected shows in the loads
-        config.activity.model_dump_json(exclude={"memory"}),
-        *(section.model_dump_json() for section in sections),
+        config.model_dump_json(include=decisive, exclude={"activity": {"memory"}}),
         # which clusters should be there
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.findings import Findings, WhatIfQuery, WhatIfResult, ranked
+from gpucost.findings import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.periods import MS_PER_HOUR, is_month, iso, name_of
 from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.flags import HOURS_PER_MONTH
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
-    from gpucost.whatif.fleet import Idle, Levels
+    from gpucost.whatif.fleet import Costs, Idle, Level, Levels, Pod, PodKey
     from gpucost.whatif.gpu_specs import Facts
     from gpucost.whatif.rightsize import Offer
     from gpucost.whatif.spot.interruptions import Rate
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WhatIf = Callable[[WhatIfQuery], Scenario["Answer"]]
 Commit = Callable[[Usage], Scenario["Answer"]]
+Place = tuple[str | None, str | None]  # provider and region
 
 
 class _Prices(NamedTuple):
     """What the catalog and the market say, of all instance types of the fleet."""
 
     facts: Facts
-    offers: list[Offer]
+    offers: dict[Place, list[Offer]]
     market: Market
     typical: Rate
 
@@ -72,20 +73,40 @@ class _Scenarios:
         with self.store.read() as con:
             load_offers(con, self.config)
             market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
-            return _Prices(load_facts(con), list_offers(con), market, typical_rate(con))
+            offers: dict[Place, list[Offer]] = defaultdict(list)
+            for offer in list_offers(con):
+                offers[offer.provider, offer.region].append(offer)
+            return _Prices(load_facts(con), offers, market, typical_rate(con))
 
     def _narrowed(self, question: WhatIfQuery) -> Fleet:
         """The pods that the question is about, and their nodes; of a cluster alone all of its nodes."""
-        fleet = self.fleet if question.cluster is None else self.fleet.in_clusters([question.cluster])
         if not question.workloads:
-            return fleet
-        pods = tuple(
-            pod
-            for pod in fleet.pods
-            if question.namespace in (None, pod.namespace) and any(fnmatchcase(pod.workload, glob) for glob in question.workloads)
-        )
+            return self.fleet if question.cluster is None else self.fleet.in_clusters([question.cluster])
+        meant: dict[int, Pod] = {}
+        for place, (names, pods_of) in self._pods.items():
+            if question.cluster in (None, place[0]) and question.namespace in (None, place[1]):
+                fitting = {name for glob in question.workloads for name in names.fitting(glob)}
+                meant |= {position: pod for name in fitting for position, pod in pods_of[name]}
+        pods = tuple(pod for _, pod in sorted(meant.items()))
         held = {(pod.cluster, pod.node.partition("#")[0]) for pod in pods}
-        return Fleet(tuple(n for n in fleet.nodes if (n.cluster, n.name.partition("#")[0]) in held), pods)
+        nodes = sorted(position for key in held for position in self._nodes[key])
+        return Fleet(tuple(self.fleet.nodes[position] for position in nodes), pods)
+
+    @cached_property
+    def _pods(self) -> dict[tuple[str, str], tuple[Names, dict[str, list[tuple[int, Pod]]]]]:
+        """By cluster and namespace, the names of workloads, and the pods of each with their positions in the fleet."""
+        found: dict[tuple[str, str], dict[str, list[tuple[int, Pod]]]] = defaultdict(lambda: defaultdict(list))
+        for position, pod in enumerate(self.fleet.pods):
+            found[pod.cluster, pod.namespace][pod.workload].append((position, pod))
+        return {place: (Names(pods), pods) for place, pods in found.items()}
+
+    @cached_property
+    def _nodes(self) -> dict[tuple[str, str], list[int]]:
+        """Positions in the fleet of a node and its parts, by cluster and name."""
+        found: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for position, node in enumerate(self.fleet.nodes):
+            found[node.cluster, node.name.partition("#")[0]].append(position)
+        return found
 
     def schedule(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import schedule
@@ -119,17 +140,27 @@ class _Scenarios:
         from gpucost.whatif import share
 
         options = share.ShareOptions(share.Sizing(), self.config.currency, self.period_name, "")
-        return share.answer(options, self._narrowed(question), self._levels, self._prices.facts)
+        fleet = self._narrowed(question)
+        # of the others it matters only whether anybody's memory was collected
+        known = self._with_memory | {pod.key: self._levels[pod.key] for pod in fleet.pods if pod.key in self._levels}
+        return share.answer(options, fleet, known, self._prices.facts)
+
+    @cached_property
+    def _with_memory(self) -> dict[PodKey, Level]:
+        """The level of one pod whose memory was collected, if there is any."""
+        return dict(next(([one] for one in self._levels.items() if one[1].high_memory_mib is not None), []))
 
     def rightsize(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import rightsize
 
-        facts, offers = self._prices.facts, self._prices.offers
+        facts, fleet = self._prices.facts, self._narrowed(question)
+        places = dict.fromkeys((node.provider, node.region) for node in fleet.nodes)
+        offers = [offer for place in places for offer in self._prices.offers.get(place, ())]
         stale = (self.period.end - timedelta(days=self.config.prices.stale_after_days)).date().isoformat()
         same = "--same-model" in dict(question.options)
         options = rightsize.RightsizeOptions(self.config.currency, self.period_name, "", rightsize.Margins(), same, stale)
         speeds = rightsize.catalog_speeds(facts)
-        return rightsize.answer(options, self._narrowed(question), self._levels, facts, speeds, offers)
+        return rightsize.answer(options, fleet, self._levels, facts, speeds, offers)
 
 
 def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:
@@ -140,12 +171,25 @@ def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:
         return None
 
 
-def findings(config: Config, store: Store, period: Period, commit: Commit | None = None) -> Findings:
+def findings(
+    config: Config,
+    store: Store,
+    period: Period,
+    commit: Commit | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Findings:
     """What to do about the waste of the period, the dearest first, nothing under [findings] minimum_per_month.
 
-    `commit` asks `whatif reserve` about some usage; without it nothing is said of commitments. Raises GpucostError where nothing
-    was used in the period.
+    `commit` asks `whatif reserve` about some usage; without it nothing is said of commitments; `tell` is called with what is
+    being done. Raises GpucostError where nothing was used in the period.
     """
+
+    def costs(fleets: Sequence[Fleet]) -> list[Costs]:
+        if fleets:
+            tell(f"costing {len(fleets):,} fleets as they could be")
+        return costs_of(config, fleets)
+
+    tell("looking for waste")
     candidates = pipeline.candidates(config, store, period)
     scenarios = _Scenarios(config, store, period)
     minimum = config.findings.minimum_per_month
@@ -159,8 +203,9 @@ def findings(config: Config, store: Store, period: Period, commit: Commit | None
         "rightsize": scenarios.rightsize,
         "reserve": partial(scenarios.reserve, commit) if commit else None,
     }
+    tell(f"asking {len(questions):,} what-ifs")
     scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
-    results = zip(scenario_of, evaluate(partial(costs_of, config), list(scenario_of.values())), strict=True)
+    results = zip(scenario_of, evaluate(costs, list(scenario_of.values())), strict=True)
     answers = {question: WhatIfResult(question, answer.today.cost, answer.saving) for question, answer in results if answer}
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))

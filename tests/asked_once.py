@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
     known: dict[tuple[Path, Period], Findings] = {}
     ask = waste.read_findings
 
-    def cached(config: Config, store: Store, period: Period) -> Findings:
+    def cached(config: Config, store: Store, period: Period, tell: Any = None) -> Findings:
         key = (store.path, period)
         if key not in known:
             known[key] = ask(config, store, period)

@@ -1,6 +1,6 @@
--- reads: billing_intervals, nodes, collected, node_stops, price_spans, unseen_time; the span [span_from_ms, span_to_ms)
--- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; not collected are those that a bill alone tells of
--- invariant: node_segments of a node do not overlap; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
+-- reads: nodes, collected, node_stops, price_spans, unseen_time, allocations, absences, local_days, cuts; the span [span_from_ms, span_to_ms)
+-- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; of `hours` equal cells in a row the first; not collected are those that a bill alone tells of
+-- invariant: node_segments of a node do not overlap; a cell ends at each hour, local midnight and cut, and where hours > 1 nothing of its money changes within it or until the last; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
 CREATE OR REPLACE TEMP TABLE node_segments AS
 WITH lives AS (
     SELECT n.node_id, n.gpu_count,
@@ -24,7 +24,7 @@ priced AS (
     FROM running AS l JOIN price_spans AS p ON p.node_id = l.node_id AND p.from_ms < l.to_ms AND l.from_ms < p.to_ms
     WHERE l.from_ms < l.to_ms
 ),
-told AS (
+told AS MATERIALIZED (
     SELECT *, 1.0 AS up_ratio, true AS is_collected FROM priced
     UNION ALL BY NAME
     SELECT u.node_id, n.gpu_count, u.price_per_hour, 'bill' AS price_source, u.price_as_of, NULL AS gpu_fraction, NULL AS cpu_fraction,
@@ -33,10 +33,46 @@ told AS (
     FROM unseen_time AS u JOIN nodes AS n USING (node_id)
     WHERE u.from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < u.to_ms
 ),
+-- where something changes about a node's money: what it costs, who holds it, what is absent of it
+changes AS (
+    SELECT node_id, unnest([from_ms, to_ms]) AS at_ms FROM told
+    UNION
+    SELECT node_id, unnest([held_from_ms, held_to_ms]) FROM allocations
+    WHERE held_from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < held_to_ms
+    UNION
+    SELECT node_id, unnest([from_ms, to_ms]) FROM absences WHERE from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < to_ms
+),
+cell_edges AS (
+    SELECT node_id, at_ms
+    FROM (SELECT DISTINCT node_id FROM told)
+    CROSS JOIN (SELECT from_ms AS at_ms FROM local_days UNION SELECT to_ms FROM local_days UNION SELECT at_ms FROM cuts)
+),
+-- hours with a change are runs of their own
+edges AS (
+    SELECT node_id, at_ms FROM cell_edges
+    UNION
+    SELECT node_id, unnest([at_ms // 3600000, (at_ms + 3599999) // 3600000]) * 3600000
+    FROM (FROM changes UNION FROM cell_edges)
+    WHERE at_ms BETWEEN getvariable('span_from_ms') AND getvariable('span_to_ms')
+),
+pairs AS (
+    SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges
+    WHERE at_ms >= getvariable('span_from_ms') AND at_ms <= getvariable('span_to_ms')
+),
+runs AS MATERIALIZED (
+    SELECT node_id, from_ms AS cell_from_ms, least(to_ms, from_ms + 3600000) AS cell_to_ms, greatest(1, (to_ms - from_ms) // 3600000) AS hours
+    FROM pairs
+    WHERE to_ms IS NOT NULL
+),
+-- neither stretches nor runs of a node overlap: where two meet, one of them begins within the other
 cut AS (
-    SELECT c.from_ms AS cell_from_ms, c.to_ms AS cell_to_ms, p.node_id, p.gpu_count, p.price_per_hour, p.price_source, p.price_as_of,
-        p.gpu_fraction, p.cpu_fraction, p.up_ratio, p.is_collected, greatest(c.from_ms, p.from_ms) AS from_ms, least(c.to_ms, p.to_ms) AS to_ms
-    FROM told AS p JOIN billing_intervals AS c ON c.from_ms < p.to_ms AND p.from_ms < c.to_ms
+    SELECT p.* REPLACE (r.cell_from_ms AS from_ms, least(r.cell_to_ms, p.to_ms) AS to_ms), r.cell_from_ms, r.cell_to_ms, r.hours
+    FROM runs AS r ASOF JOIN told AS p ON p.node_id = r.node_id AND r.cell_from_ms >= p.from_ms
+    WHERE r.cell_from_ms < p.to_ms
+    UNION ALL
+    SELECT p.* REPLACE (least(r.cell_to_ms, p.to_ms) AS to_ms), r.cell_from_ms, r.cell_to_ms, r.hours
+    FROM told AS p ASOF JOIN runs AS r ON r.node_id = p.node_id AND p.from_ms > r.cell_from_ms
+    WHERE p.from_ms < r.cell_to_ms
 )
 SELECT
     * EXCLUDE (gpu_fraction, cpu_fraction, up_ratio),

@@ -11,7 +11,7 @@ WITH hours AS (
     WHERE held_from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < held_to_ms
 )
 SELECT
-    h.allocation_id, h.uid, h.node_id, h.gpus, l.from_ms AS segment_from_ms, h.hour,
+    h.allocation_id, h.uid, h.node_id, h.gpus, l.from_ms AS segment_from_ms, h.hour, l.hours,
     greatest(l.from_ms, h.held_from_ms) AS from_ms,
     least(l.to_ms, h.held_to_ms) AS to_ms
 FROM hours AS h

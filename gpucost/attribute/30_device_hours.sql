@@ -1,6 +1,6 @@
 -- reads: blocks, node_devices, scrape_intervals, settings; the span [span_from_ms, span_to_ms)
--- writes: device_hours, one row per (device, hour) in which a sample speaks: what an hour alone tells of it, and its neighbours
--- invariant: one row per (device_id, hour); series = 0 where only a sample of an earlier hour still speaks
+-- writes: device_hours, one row per (device, hour) in which a sample speaks: its neighbors, and how long it was idle and measured where aggregates alone tell
+-- invariant: one row per (device_id, hour); a sample speaks until the next, or for one interval where the next is over 2.5 away; idle_ms <= measured_ms <= 3,600,000
 CREATE OR REPLACE TEMP TABLE device_hours AS
 WITH readings AS (
     SELECT d.device_id, i.interval_ms, b.hour, b.hour::BIGINT * 3600000 + b.first_offset_ms AS first_ms,
@@ -38,11 +38,31 @@ silent AS (
             (CASE WHEN next_ms - last_ms <= 2.5 * interval_ms THEN next_ms ELSE last_ms + interval_ms END - 1) // 3600000 + 1)))::INTEGER AS hour
     FROM linked
     WHERE coalesce(next_hour, hour + 2) > hour + 1
+),
+-- of each hour, in order: what the last sample before it says, its own samples but the last, and the last
+spoken AS (
+    SELECT *,
+        CASE
+            WHEN prev_ms IS NULL THEN 0
+            WHEN first_ms - prev_ms <= 2.5 * prev_interval_ms THEN first_ms - hour::BIGINT * 3600000
+            ELSE greatest(0, least(prev_ms + prev_interval_ms, first_ms) - hour::BIGINT * 3600000)
+        END AS before_first_ms,
+        CASE WHEN step_ms > 2.5 * interval_ms THEN interval_ms ELSE coalesce(step_ms, 0) END AS each_ms,
+        CASE
+            WHEN next_ms - last_ms <= 2.5 * interval_ms THEN (hour::BIGINT + 1) * 3600000 - last_ms
+            ELSE least(interval_ms, (hour::BIGINT + 1) * 3600000 - last_ms)
+        END AS after_last_ms,
+        series = 1 AND (step_ms IS NOT NULL OR samples = 1) AS is_even
+    FROM linked
 )
-SELECT device_id, hour, series, first_ms, last_ms, last_value, interval_ms, samples, value_sum, step_ms, idle_samples,
-    prev_ms, prev_value, prev_interval_ms, next_ms, idle_below, full_scale
-FROM linked
-UNION ALL
-SELECT device_id, hour, 0, NULL, NULL, NULL, interval_ms, 0, 0, NULL, 0,
-    prev_ms, prev_value, interval_ms, next_ms, idle_below, full_scale
+SELECT device_id, hour, first_ms, interval_ms, prev_ms, prev_value, prev_interval_ms, next_ms, idle_below, full_scale,
+    CASE WHEN is_even THEN CASE WHEN prev_value < idle_below THEN before_first_ms ELSE 0 END + idle_samples * each_ms
+        + CASE WHEN last_value < idle_below THEN after_last_ms ELSE 0 END END::DOUBLE AS idle_ms,
+    CASE WHEN is_even THEN before_first_ms + (samples - 1) * each_ms + after_last_ms END::DOUBLE AS measured_ms,
+    CASE WHEN is_even
+        THEN (coalesce(prev_value, 0) * before_first_ms + (value_sum - last_value) * each_ms + last_value * after_last_ms) / full_scale
+    END AS utilization_ms
+FROM spoken
+UNION ALL BY NAME
+SELECT device_id, hour, interval_ms, prev_ms, prev_value, interval_ms AS prev_interval_ms, next_ms, idle_below, full_scale
 FROM silent;

@@ -1,55 +1,80 @@
 -- reads: device_holdings, device_hours, node_devices, blocks; the span [span_from_ms, span_to_ms)
--- writes: sample_intervals, one row per sample of a device in an hour that aggregates alone don't explain: when it speaks, and what it says
--- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour
+-- writes: sample_intervals, of devices in hours that aggregates alone don't explain: when a sample speaks, or an even run of them, and what they say
+-- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour; no holding begins or ends within a run of several samples
 CREATE OR REPLACE TEMP TABLE sample_intervals AS
-WITH wanted AS (
+WITH held AS (
     -- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
-    SELECT device_id, hour, series, interval_ms, idle_below, full_scale, prev_value, prev_interval_ms,
+    SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
+    FROM device_holdings
+    WHERE NOT whole
+),
+wanted AS MATERIALIZED (
+    SELECT device_id, hour, interval_ms, idle_below, full_scale, prev_value, prev_interval_ms,
         prev_ms - hour::BIGINT * 3600000 AS prev_offset_ms,
         first_ms - hour::BIGINT * 3600000 AS first_offset_ms,
         next_ms - hour::BIGINT * 3600000 AS next_offset_ms
-    FROM device_hours SEMI JOIN (FROM device_holdings WHERE NOT whole) USING (device_id, hour)
+    FROM device_hours SEMI JOIN held USING (device_id, hour)
 ),
-lists AS (
-    SELECT w.device_id, w.hour, w.series, w.next_offset_ms AS after_ms, w.interval_ms, b.vals,
-        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))
-            ::BIGINT[] AS offsets
+readings AS MATERIALIZED (
+    SELECT w.device_id, w.hour, w.interval_ms, w.idle_below, w.full_scale, b.series_id, b.samples, b.value_sum, b.idle_samples,
+        b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value,
+        lead(b.first_offset_ms) OVER (PARTITION BY w.device_id, w.hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
+        coalesce(lead_offset_ms, w.next_offset_ms) AS next_offset_ms
     FROM wanted AS w
     JOIN node_devices AS d USING (device_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
 ),
-alone AS (
-    SELECT device_id, hour, interval_ms, unnest(offsets) AS offset_ms, unnest(list_append(offsets[2:], after_ms)) AS next_ms, unnest(vals) AS value
-    FROM lists
-    WHERE series = 1
+-- where samples are uneven, series speak at once, or a holding begins or ends between samples, each sample counts by itself
+uneven AS (
+    SELECT device_id, hour FROM readings WHERE (step_ms IS NULL AND samples > 1) OR lead_offset_ms <= last_offset_ms
+    UNION
+    SELECT device_id, hour
+    FROM readings AS r JOIN held AS h USING (device_id, hour)
+    WHERE (r.first_offset_ms < h.from_offset_ms AND h.from_offset_ms < r.last_offset_ms)
+        OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)
+),
+even AS (
+    SELECT *, CASE WHEN step_ms > 2.5 * interval_ms THEN interval_ms ELSE step_ms END AS each_ms
+    FROM readings ANTI JOIN uneven USING (device_id, hour)
+),
+lists AS (
+    SELECT r.device_id, r.hour,
+        unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
+        unnest(b.vals) AS value
+    FROM readings AS r SEMI JOIN uneven USING (device_id, hour)
+    JOIN blocks AS b ON b.series_id = r.series_id AND b.hour = r.hour
+        AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
 ),
 -- series of one device that speak at the same moment repeat each other
 merged AS (
-    SELECT device_id, hour, offset_ms, max(value) AS value, min(interval_ms) AS interval_ms, any_value(after_ms) AS after_ms
-    FROM (SELECT device_id, hour, interval_ms, after_ms, unnest(offsets) AS offset_ms, unnest(vals) AS value FROM lists WHERE series > 1)
-    GROUP BY ALL
+    SELECT device_id, hour, offset_ms, max(value) AS value FROM lists GROUP BY ALL
 ),
-together AS (
-    SELECT device_id, hour, interval_ms, offset_ms,
-        coalesce(lead(offset_ms) OVER (PARTITION BY device_id, hour ORDER BY offset_ms), after_ms) AS next_ms, value
-    FROM merged
-),
-earlier AS (
-    SELECT device_id, hour, prev_interval_ms AS interval_ms, prev_offset_ms AS offset_ms,
-        coalesce(first_offset_ms, next_offset_ms) AS next_ms, prev_value AS value
+samples AS (
+    SELECT m.device_id, m.hour, w.interval_ms, w.idle_below, w.full_scale, m.value, m.offset_ms,
+        coalesce(lead(m.offset_ms) OVER (PARTITION BY m.device_id, m.hour ORDER BY m.offset_ms), w.next_offset_ms) AS next_offset_ms
+    FROM merged AS m JOIN wanted AS w USING (device_id, hour)
+    UNION ALL BY NAME
+    SELECT device_id, hour, interval_ms, idle_below, full_scale, last_value AS value, last_offset_ms AS offset_ms, next_offset_ms FROM even
+    UNION ALL BY NAME
+    SELECT device_id, hour, prev_interval_ms AS interval_ms, idle_below, full_scale, prev_value AS value, prev_offset_ms AS offset_ms,
+        coalesce(first_offset_ms, next_offset_ms) AS next_offset_ms
     FROM wanted
     WHERE prev_offset_ms IS NOT NULL
 ),
-sample_validity AS (
-    SELECT device_id, hour, value, offset_ms,
-        CASE WHEN next_ms - offset_ms <= 2.5 * interval_ms THEN next_ms ELSE offset_ms + interval_ms END AS until_ms
-    FROM (FROM alone UNION ALL BY NAME FROM together UNION ALL BY NAME FROM earlier)
+spoken AS (
+    SELECT *, greatest(offset_ms, 0) AS from_offset_ms,
+        least(CASE WHEN next_offset_ms - offset_ms <= 2.5 * interval_ms THEN next_offset_ms ELSE offset_ms + interval_ms END, 3600000) AS to_offset_ms
+    FROM samples
 )
-SELECT v.device_id, v.hour,
-    v.hour::BIGINT * 3600000 + greatest(v.offset_ms, 0) AS from_ms,
-    v.hour::BIGINT * 3600000 + least(v.until_ms, 3600000) AS to_ms,
-    v.value < w.idle_below AS idle,
-    v.value / w.full_scale AS utilization
-FROM sample_validity AS v JOIN wanted AS w USING (device_id, hour)
-WHERE v.until_ms > 0;
+SELECT device_id, hour, hour::BIGINT * 3600000 + from_offset_ms AS from_ms, hour::BIGINT * 3600000 + to_offset_ms AS to_ms,
+    CASE WHEN value < idle_below THEN to_offset_ms - from_offset_ms ELSE 0 END AS idle_ms,
+    to_offset_ms - from_offset_ms AS measured_ms,
+    value / full_scale * (to_offset_ms - from_offset_ms) AS utilization_ms
+FROM spoken
+WHERE to_offset_ms > 0
+UNION ALL
+SELECT device_id, hour, hour::BIGINT * 3600000 + first_offset_ms, hour::BIGINT * 3600000 + last_offset_ms,
+    idle_samples * each_ms, (samples - 1) * each_ms, (value_sum - last_value) * each_ms / full_scale
+FROM even
+WHERE samples > 1;

@@ -1,21 +1,27 @@
 -- reads: allocated_costs, node_segments, measures, unavailable, allocation_teams
--- writes: cell_costs, one row per (cell, node, pod) and one per (cell, node) for what nobody held or requested, and one for what was not collected
+-- writes: cost_hourly (stored), the costs of the span's cells: one row per (cell, node, pod) and one per (cell, node) for what nobody held or requested, and one for what was not collected
 -- invariant: per (cell, node) sum(cost + unallocated_cost + not_collected_cost) = node cost; active + idle + unmeasured = allocated
-CREATE OR REPLACE TEMP TABLE cell_costs AS
-WITH measured AS (
-    SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AND l.cpu_cost IS NULL AS is_whole,
-        l.is_collected,
-        a.node_id, a.allocation_id, a.gpu_ms, a.cost,
+INSERT INTO cost_hourly BY NAME
+WITH repeated AS (
+    -- of equal hours each one
+    SELECT a.node_id, a.allocation_id, a.gpu_ms, a.cost, coalesce(u.gpu_ms, 0) AS unavailable_gpu_ms, l.price_source, l.is_collected,
+        l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AND l.cpu_cost IS NULL AS is_whole,
+        unnest(range(l.hours)) * 3600000 AS later_ms, l.cell_from_ms + later_ms AS from_ms, l.cell_to_ms + later_ms AS to_ms,
+        l.from_ms + later_ms AS segment_from_ms
+    FROM allocated_costs AS a
+    JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms
+    LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.segment_from_ms = a.segment_from_ms
+),
+measured AS (
+    SELECT a.from_ms, a.to_ms, a.is_whole, a.is_collected, a.node_id, a.allocation_id, a.gpu_ms, a.cost,
         least(coalesce(m.measured_gpu_ms, 0), a.gpu_ms) AS measured_gpu_ms,
         least(coalesce(m.idle_gpu_ms, 0), a.gpu_ms) AS idle_gpu_ms,
         CASE WHEN a.gpu_ms > 0 THEN coalesce(m.utilization_gpu_ms, 0) ELSE 0 END AS utilization_gpu_ms,
-        least(coalesce(u.gpu_ms, 0), a.gpu_ms) AS unavailable_gpu_ms,
+        least(a.unavailable_gpu_ms, a.gpu_ms) AS unavailable_gpu_ms,
         CASE WHEN m.idle_gpu_ms > 0 AND a.gpu_ms > 0 THEN (a.cost * (least(m.idle_gpu_ms, a.gpu_ms) / a.gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost,
-        CASE l.price_source WHEN 'bill' THEN 0 ELSE a.cost END AS estimated_cost
-    FROM allocated_costs AS a
-    JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms
-    LEFT JOIN measures AS m ON m.allocation_id = a.allocation_id AND m.node_id = a.node_id AND m.segment_from_ms = a.segment_from_ms
-    LEFT JOIN unavailable AS u ON a.allocation_id IS NULL AND u.node_id = a.node_id AND u.segment_from_ms = a.segment_from_ms
+        CASE a.price_source WHEN 'bill' THEN 0 ELSE a.cost END AS estimated_cost
+    FROM repeated AS a
+    LEFT JOIN measures AS m USING (allocation_id, segment_from_ms)
 ),
 summed AS (
     -- most segments are whole cells, paid for by their GPUs alone: there is nothing to add up

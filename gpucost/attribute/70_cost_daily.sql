@@ -1,5 +1,5 @@
--- reads: cell_costs, local_days
--- writes: cost_daily (stored), cell_costs summed by local day
+-- reads: cost_hourly, local_days; the span [span_from_ms, span_to_ms)
+-- writes: cost_daily (stored), cost_hourly summed by local day
 -- invariant: sums over a day are the sums over its cells
 INSERT INTO cost_daily BY NAME
 SELECT
@@ -17,6 +17,7 @@ SELECT
     sum(h.unallocated_cost)::DECIMAL(38, 9) AS unallocated_cost,
     sum(h.not_collected_cost)::DECIMAL(38, 9) AS not_collected_cost,
     sum(h.estimated_cost)::DECIMAL(38, 9) AS estimated_cost
-FROM cell_costs AS h
+FROM cost_hourly AS h
 JOIN local_days AS d ON d.from_ms <= h.from_ms AND h.from_ms < d.to_ms
+WHERE h.from_ms >= getvariable('span_from_ms') AND h.from_ms < getvariable('span_to_ms')
 GROUP BY ALL;

@@ -44,6 +44,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     is_split = _split_prices(con)
     run_stage(con, _DAYS, "10_idle_threshold")
     run_stage(con, _DAYS, "15_unseen_time")
+    run_stage(con, _DAYS, "17_absences")
     load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
     run_stage(con, _DAYS, "25_uncovered_days")

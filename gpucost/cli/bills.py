@@ -66,7 +66,7 @@ def chargeback(
       gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
     """
     from gpucost import pipeline
-    from gpucost.cli.report import bundle_blocks
+    from gpucost.cli.page import bundle_blocks
     from gpucost.cli.waste import read_findings
     from gpucost.publish.chargeback import ChargebackQuery, read, replacing, write
 
@@ -89,8 +89,7 @@ def chargeback(
         tell("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous)) as folder:
             bundle = pipeline.chargeback(settings, call.store, ask, folder, tell)
-            tell("what would save money")
-            advice = read_findings(settings, call.store, ask.period)
+            advice = read_findings(settings, call.store, ask.period, tell)
             tell("writing the files")
             manifest = write(bundle, folder, previous, bundle_blocks(settings, bundle, advice))
     _tell(call, manifest, target)
@@ -208,7 +207,7 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     )
     failed = False
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        failed = not collect.collect_spot_prices(call, spot)
+        failed = any(result.error for result in collect.collect_spot_prices(call, spot))
     if listed := [provider for what, provider in wanting if what == "prices"]:
         results = collect.collect_list_prices(call, listed, ())
         failed = failed or any(result.error for result in results)

@@ -366,7 +366,8 @@ def collect_spot(
 
     Without a path: AWS tells 90 days of changes in every region of aws.regions (else where GPU nodes were seen, else
     us-east-1), and later runs go on from the last collected moment; Azure's history comes from Resource Graph. A cloud
-    without credentials is skipped. GCP has no such history: its spot prices come, dated, with gpucost collect prices.
+    without credentials is skipped, and if all were, the command ends with 1. GCP has no such history: its spot prices come,
+    dated, with gpucost collect prices.
 
     With paths: answers of aws ec2 describe-spot-price-history in JSON, and files of the EC2 spot data feed, .gz or not.
     Facts that are known already are not loaded again, so snapshots may overlap. A file that cannot be used is named
@@ -383,19 +384,26 @@ def collect_spot(
     if paths:
         for result in spot.import_spot(call.store, paths):
             _print_spot(call, result)
-    elif not collect_spot_prices(call, spot.PROVIDERS):
+        return
+    results = collect_spot_prices(call, spot.PROVIDERS)
+    if all(result.skipped for result in results):
+        raise GpucostError(
+            "no spot prices were collected: there are credentials for none of the clouds asked",
+            "log in to one of them, or name files of spot prices",
+        )
+    if any(result.error for result in results):
         raise typer.Exit(1)
 
 
-def collect_spot_prices(call: Call, providers: Collection[str]) -> bool:
-    """Collect and tell the spot prices of `providers`; whether none of them failed. A cloud nobody is logged in to is skipped."""
+def collect_spot_prices(call: Call, providers: Collection[str]) -> list[SpotResult]:
+    """Collect and tell the spot prices of `providers`; what each came to. A cloud nobody is logged in to is skipped."""
     from gpucost.collect import spot
 
     with call.status() as tell:
         results = list(spot.collect_spot(call.settings, call.store, call.now, tell, providers))
     for result in results:
         _print_spot(call, result)
-    return not any(result.error for result in results)
+    return results
 
 
 def _print_spot(call: Call, result: SpotResult) -> None:

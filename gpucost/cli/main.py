@@ -19,6 +19,8 @@ def main() -> None:
 
 
 def _run() -> None:
+    # pydantic would look for its plugins in all that is installed; there is none whose business our settings are
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from gpucost.cli.app import app
 
     try:

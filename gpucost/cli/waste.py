@@ -33,8 +33,9 @@ from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
 from gpucost.whatif.flags import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from gpucost.cli.whatif_commitments import StoredCommitments
     from gpucost.config.model import Config
     from gpucost.findings import Finding, Findings
     from gpucost.periods import Period
@@ -81,7 +82,10 @@ def waste(
         raise UsageError(f"--findings has no place in the columns of {call.format}", f"gpucost findings --format {call.format}")
     query = call.query(by=tuple(dict.fromkeys(names_in(by))), top=0, with_sections=False)
     view, found = pipeline.waste_report(call.settings, call.store, query, call.workloads, top)
-    advice = read_findings(call.settings, call.store, call.period) if findings else None
+    advice = None
+    if findings:
+        with call.status() as tell:
+            advice = read_findings(call.settings, call.store, call.period, tell)
     shown = advice.findings[:findings] if advice else None
     call.answer(
         Document(
@@ -199,7 +203,8 @@ def findings(
     settings = call.settings
     if minimum is not None:
         settings = settings.model_copy(update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})})
-    found = narrowed(read_findings(settings, call.store, call.period), call.teams, call.namespaces)
+    with call.status() as tell:
+        found = narrowed(read_findings(settings, call.store, call.period, tell), call.teams, call.namespaces)
     note_gaps(settings, call.store, call.period, quiet=call.quiet)
     shown, columns = found.findings[:top], columns_of(Finding)
     sums = found.minimum_per_month, found.saving_per_month, found.passed_over
@@ -219,11 +224,12 @@ def findings(
 TITLE = "What to do about it"
 
 
-def read_findings(config: Config, store: Store, period: Period) -> Findings:
-    """The findings of a period, commitments asked of list prices, too."""
+def read_findings(config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None) -> Findings:
+    """The findings of a period, commitments asked of list prices, too; `tell` is called with what is being done."""
     from gpucost import savings
+    from gpucost.cli.whatif_commitments import StoredCommitments
 
-    return savings.findings(config, store, period, partial(_commit, config, store))
+    return savings.findings(config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell)
 
 
 def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], clusters: Sequence[str] = ()) -> Findings:
@@ -276,13 +282,13 @@ def headline(findings: Findings, currency: str) -> str:
     )
 
 
-def _commit(config: Config, store: Store, usage: Usage) -> Scenario[Answer]:
+def _commit(known: StoredCommitments, usage: Usage) -> Scenario[Answer]:
     """`whatif reserve` about the usage."""
     from gpucost.cli.whatif_commitments import stored_families
     from gpucost.whatif.reserve import answer
 
-    families, existing, assumptions = stored_families(config, store, usage)
-    currency, period = config.currency, usage.period_name
+    families, existing, assumptions = stored_families(known, usage)
+    currency, period = known.settings.currency, usage.period_name
     return (yield from answer(families, existing, currency=currency, period=period, assumptions=assumptions))
 
 

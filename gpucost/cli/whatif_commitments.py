@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -22,6 +23,7 @@ from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, O
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
+    from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
     from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
@@ -201,14 +203,40 @@ def _listed(rows: Sequence[ListedPrice]) -> _Listed:
     )
 
 
+class StoredCommitments:
+    """What the bill knows of commitments in a period, and list prices of instance types, each looked up once."""
+
+    def __init__(self, settings: Config, store: Store, period: Period) -> None:
+        self.settings, self.store, self.period = settings, store, period
+        self._offers: dict[tuple[str, str, str], tuple[Price | None, Offers]] = {}
+
+    @cached_property
+    def existing(self) -> Existing:
+        from gpucost.whatif.reserve import read_commitments
+
+        with self.store.read() as con:
+            return read_commitments(con, self.period.start_ms, self.period.end_ms)
+
+    def offers_of(self, provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
+        """The list price on demand, and the commitments; without any where nothing is known of the type there."""
+        kind = provider, region, instance_type
+        if kind not in self._offers:
+            places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
+            with list_prices(self.settings) as listed:
+                try:
+                    self._offers[kind] = _listed(listed(instance_type, purchase_options=_PURCHASE_OPTIONS, **places))[2:]
+                except GpucostError:
+                    self._offers[kind] = _listed(())[2:]
+        return self._offers[kind]
+
+
 def stored_families(
-    settings: Config, store: Store, usage: Usage, considered: Considered = _ALL, given: GivenOffers = _NONE
+    known: StoredCommitments, usage: Usage, considered: Considered = _ALL, given: GivenOffers = _NONE
 ) -> tuple[tuple[Family, ...], Existing, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, assumptions."""
-    from gpucost.whatif.reserve import families_of, read_commitments
+    from gpucost.whatif.reserve import families_of
 
-    with store.read() as con:
-        existing = read_commitments(con, usage.period.start_ms, usage.period.end_ms)
+    existing = known.existing
     names, places = ({name.lower() for name in several} for several in (considered.instance_type, considered.region))
     fleet = usage.fleet.with_nodes(
         lambda node: (
@@ -218,16 +246,7 @@ def stored_families(
             else None
         )
     )
-    with list_prices(settings) as listed:
-
-        def offers_of(provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
-            places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
-            try:
-                return _listed(listed(instance_type, purchase_options=_PURCHASE_OPTIONS, **places))[2:]
-            except GpucostError:
-                return _listed(())[2:]
-
-        families = families_of(fleet, usage.period, existing, offers_of, is_narrowed=usage.is_narrowed)
+    families = families_of(fleet, usage.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
     if not families:
         seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
         raise GpucostError(
@@ -281,7 +300,9 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
     else:
         usage = run.usage()
         period_name = usage.period_name
-        families, existing, assumptions = stored_families(run.settings, run.store, usage, considered, given)
+        families, existing, assumptions = stored_families(
+            StoredCommitments(run.settings, run.store, usage.period), usage, considered, given
+        )
     result = answer(
         families, existing, currency=run.settings.currency, period=period_name, considered=considered, assumptions=assumptions
     )

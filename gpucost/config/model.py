@@ -16,9 +16,12 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midn
 
 
 class Section(BaseModel):
-    """A table of the configuration: an unknown key in it is an error, and nothing changes it once it is read."""
+    """A table of the configuration: an unknown key in it is an error, and nothing changes it once it is read.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Tables inside tables have defaults that are constructed, not validated: so one model is built at the start, not each of them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def _conflicts(self) -> dict[str, bool]:
         """What may not be between the keys of the table: by the words of its error, whether it is."""
@@ -133,9 +136,9 @@ class Notify(Section):
     """Where `gpucost notify` sends the summary of a report. Secrets are named by file or by variable, never written here."""
 
     link: str | None = setting(None, "Link to the whole report, shown below the summary; --link wins.")
-    slack: Slack = Slack()
-    webhook: Webhook = Webhook()
-    email: Email = Email()
+    slack: Slack = Slack.model_construct()
+    webhook: Webhook = Webhook.model_construct()
+    email: Email = Email.model_construct()
 
     _is_link = every("link", is_link, "should be a URL that begins with http:// or https://")
 
@@ -476,7 +479,7 @@ class PrometheusSource(Section):
     bearer_token_file: Path | None = setting(None, "File that holds a bearer token; read anew for each run.")
     bearer_token_env: str | None = setting(None, "Environment variable that holds a bearer token.")
     basic_auth: BasicAuth | None = None
-    tls: Tls = Tls()
+    tls: Tls = Tls.model_construct()
     timeout_seconds: float = setting(120.0, "Longest wait for one answer.", gt=0)
     concurrency: int = setting(2, "Queries that run at once.", ge=1, le=16)
     max_samples: int = setting(2_000_000, "Samples that one query is sized for.", ge=1_000)
@@ -715,7 +718,7 @@ class Mlflow(Section):
         ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
         "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
     )
-    tls: Tls = Tls()
+    tls: Tls = Tls.model_construct()
     timeout_seconds: float = setting(60.0, "Longest wait for one answer.", gt=0)
 
     _base = field_validator("url")(lambda url: None if url is None else base_url(url, _MLFLOW_LOGIN))
@@ -735,32 +738,32 @@ class Config(Section):
     store: Path = setting(Path("gpucost.duckdb"), "The store, a DuckDB file.")
     timezone: str = setting("UTC", "Where days and months begin: an IANA name such as `Europe/Berlin`.")
     currency: str = setting("USD", "Currency of prices and reports, ISO 4217.", pattern=r"^[A-Z]{3}$")
-    prometheus: list[PrometheusSource] = [PrometheusSource()]
-    coverage: CoverageSettings = CoverageSettings()
+    prometheus: list[PrometheusSource] = [PrometheusSource.model_construct()]
+    coverage: CoverageSettings = CoverageSettings.model_construct()
     clusters: list[ClusterHours] = []
-    prices: Prices = Prices()
-    bills: Bills = Bills()
-    aws: Aws = Aws()
-    gcp: Gcp = Gcp()
-    azure: Azure = Azure()
-    price_lists: PriceLists = PriceLists()
-    focus: FocusSettings = FocusSettings()
-    idle: Idle = Idle()
-    activity: Activity = Activity()
-    mig: Mig = Mig()
-    hami: Hami = Hami()
-    targets: Targets = Targets()
-    team_labels: TeamLabels = TeamLabels()
+    prices: Prices = Prices.model_construct()
+    bills: Bills = Bills.model_construct()
+    aws: Aws = Aws.model_construct()
+    gcp: Gcp = Gcp.model_construct()
+    azure: Azure = Azure.model_construct()
+    price_lists: PriceLists = PriceLists.model_construct()
+    focus: FocusSettings = FocusSettings.model_construct()
+    idle: Idle = Idle.model_construct()
+    activity: Activity = Activity.model_construct()
+    mig: Mig = Mig.model_construct()
+    hami: Hami = Hami.model_construct()
+    targets: Targets = Targets.model_construct()
+    team_labels: TeamLabels = TeamLabels.model_construct()
     teams: list[Team] = []
     workload_types: list[WorkloadTypeRule] = []
-    waste: WasteSettings = WasteSettings()
-    findings: FindingsSettings = FindingsSettings()
+    waste: WasteSettings = WasteSettings.model_construct()
+    findings: FindingsSettings = FindingsSettings.model_construct()
     shared_costs: list[SharedCost] = []
     budgets: list[Budget] = []
-    alerts: Alerts = Alerts()
-    notify: Notify = Notify()
+    alerts: Alerts = Alerts.model_construct()
+    notify: Notify = Notify.model_construct()
     units: list[UnitSettings] = []
-    mlflow: Mlflow = Mlflow()
+    mlflow: Mlflow = Mlflow.model_construct()
 
     _path: Path | None = PrivateAttr(default=None)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -182,6 +183,22 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
+class Names:
+    """Names in order: a glob asks only those that begin as it does, so that many globs of as many names stay fast."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = sorted(set(names))
+
+    def fitting(self, glob: str) -> list[str]:
+        """The names that the glob fits, in order."""
+        known, start = self._names, _WILD.split(glob, 1)[0]
+        meant = known[bisect_left(known, start) : bisect_left(known, start + _LAST)]
+        return [name for name in meant if name == glob or (start != glob and fnmatchcase(name, glob))]
+
+
+_WILD = re.compile(r"[*?\[]")
+_LAST = "\U0010ffff"
+
 _FREE = """
 SELECT cluster, coalesce(gpu_model, '') AS gpu_model, capacity_type, bucket,
     count(DISTINCT node) AS nodes, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
@@ -209,6 +226,10 @@ class _Candidates:
     def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, tz: ZoneInfo) -> None:
         self.workloads, self.free, self.period, self.tz = workloads, free, period, tz
         self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
+        named: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for row in workloads:
+            named[row["cluster"], row["namespace"]].append(row["workload"])
+        self.names = {place: Names(several) for place, several in named.items()}
 
     def all(self) -> Iterator[Candidate]:
         """All waste that may become a finding, kind by kind."""
@@ -239,8 +260,7 @@ class _Candidates:
     def _scope(self, rows: Sequence[Row], family: str) -> tuple[str, ...]:
         """The words that name these workloads of a namespace and no others: the family's glob, else each by itself."""
         place, names = (rows[0]["cluster"], rows[0]["namespace"]), sorted(row["workload"] for row in rows)
-        others = (row["workload"] for row in self.workloads if (row["cluster"], row["namespace"]) == place)
-        return (family,) if sorted(name for name in others if fnmatchcase(name, family)) == names else tuple(names)
+        return (family,) if self.names[place].fitting(family) == names else tuple(names)
 
     def _idle(self, workload_type: str, kind: str, *buckets: str) -> Iterator[Candidate]:
         for row in self._of_type(workload_type):
@@ -286,7 +306,7 @@ class _Candidates:
         for families in spaces.values():
             rows = [row for members in families.values() for row in members]
             scope = tuple(word for family, members in families.items() for word in self._scope(members, family))
-            words = f"{len(rows)} workloads that could go on after an interruption"
+            words = f"{len(rows)} workload{'s' if len(rows) > 1 else ''} that could go on after an interruption"
             yield self._on_demand("on_demand_training", rows, ", ".join(families), words, self._question("spot", rows[0], scope))
 
     def _empty_nodes(self) -> Iterator[Candidate]:
@@ -474,21 +494,20 @@ def ranked(
     proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
     proposed.sort(key=lambda item: (_ORDER.index(item[1].kind), -item[1].saving))
     taken: set[Claim] = set()
+    touched: set[tuple[str, ...]] = set()  # of which any bucket is taken
     kept: list[Finding] = []
     passed_over = 0
     for candidate, finding in proposed:
-        if _meets(candidate.claims, taken):
+        if any(
+            claim in taken or (*claim[:3], _EVERY) in taken or (claim[3] == _EVERY and claim[:3] in touched)
+            for claim in candidate.claims
+        ):
             continue
         if finding.saving <= 0 or finding.saving / months < minimum:
             passed_over += finding.saving > 0
             continue
         taken |= candidate.claims
+        touched |= {claim[:3] for claim in candidate.claims}
         kept.append(finding)
     kept.sort(key=lambda finding: -finding.saving)
     return Findings(tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over)
-
-
-def _meets(claims: frozenset[Claim], taken: set[Claim]) -> bool:
-    whole = {claim[:3] for claim in taken if claim[3] == _EVERY}
-    parts = {claim[:3] for claim in taken}
-    return any(claim in taken or claim[:3] in (parts if claim[3] == _EVERY else whole) for claim in claims)

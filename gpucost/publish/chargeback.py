@@ -31,7 +31,7 @@ from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import Coverage, ReportView, Row
-from gpucost.report import Query
+from gpucost.report import Query, build_each
 from gpucost.report import build as build_report
 from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
 from gpucost.report.units import known
@@ -143,31 +143,23 @@ def build(
     Works on a read-only connection. Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
     """
 
-    def view(*teams: str, by: tuple[str, ...] = (), people: bool = True) -> ReportView:
-        query = Query(
-            period=ask.period,
-            period_name=ask.period_name,
-            by=by,
-            teams=teams,
-            now=min(ask.now, ask.period.end),
-            with_sections=people,
-            with_series=people,
-            share_unallocated=ask.share_unallocated,
-        )
-        return build_report(con, config, query)
-
+    query = Query(
+        period=ask.period,
+        period_name=ask.period_name,
+        now=min(ask.now, ask.period.end),
+        with_series=True,
+        share_unallocated=ask.share_unallocated,
+    )
     try:
-        overview = view()
+        overview = build_report(con, config, query)
     except StoreError:
         raise
     except GpucostError as error:
         raise (IncompleteError if ask.is_over else GpucostError)(error.message, _COLLECT) from None
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
-    teams = {}
-    for place, team in enumerate(names, 1):
-        tell(f"{team[:40]} ({place} of {len(names)})")
-        teams[team] = view(team)
-    ledger = view(by=LEDGER_BY, people=False)
+    tell(f"{len(names)} teams")
+    teams = build_each(con, config, replace(query, teams=tuple(names)))
+    ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
     tell("waste and unit costs")
     waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
     units = known(con, UnitQuery(ask.period, ask.period_name, config.tz, config.currency))

@@ -10,12 +10,14 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
-from gpucost.render.view import Figures, ReportView, Table
+from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.report import sharing
 from gpucost.report.changes import changes, missed_before, with_changes
-from gpucost.report.coverage import coverage
+from gpucost.report.coverage import Covered, coverage
 from gpucost.report.query import Query
 from gpucost.report.rows import (
+    ALL,
+    Part,
     check_names,
     has_nodes,
     node_totals,
@@ -48,6 +50,25 @@ def build(
     fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
     holds no GPU nodes at all.
     """
+    return _build(con, config, query, {None: query}, earlier, earlier_name)[None]
+
+
+def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[str, ReportView]:
+    """The reports on each of the query's teams by itself, as `build` tells of one, from one reading of all."""
+    alone: dict[Part, Query] = {team: replace(query, teams=(team,)) for team in query.teams}
+    return {str(team): view for team, view in _build(con, config, query, alone).items()} if alone else {}
+
+
+def _build(
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    parts: dict[Part, Query],
+    earlier: ReportView | None = None,
+    earlier_name: str = "",
+) -> dict[Part, ReportView]:
+    """The reports on the parts of `query`: on all of it, called None, or on each of its teams."""
+    each_team = None not in parts
     now = query.now or datetime.now(UTC)
     prepare(con, query, config.tz)
     is_shared = sharing.is_asked(config, query)
@@ -55,56 +76,74 @@ def build(
         sharing.share(con, config, query)
     if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
         check_names(con, query, sharing.shared_teams(con) if is_shared else frozenset())
-    nodes = priced_nodes(con, query)
-    totals, unallocated, unseen = total(con)
-    by_gpu = rows_by(con, ("gpu_model", "capacity_type"))
-    rows = rows_by(con, query.dimensions)
-    shared = sharing.total_shared(con, config, query) if is_shared else None
+    nodes = priced_nodes(con, query, each_team=each_team)
+    bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
+    bys += [(_WORKLOAD, query.top)] if query.with_sections else []
+    by_nothing, by_gpu, all_rows, *by_workload = rows_by(con, bys, each_team=each_team)
+    sums = {part: total(by_nothing[part]) for part in parts}
+    shared: dict[Part, Shared] = {}
     if is_shared:
-        rows = sharing.with_shares(con, config, query, query.dimensions, rows)
-    unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu if row.keys["capacity_type"] == "unknown")
-    trusted = coverage(con, config, query, now, totals, nodes, round(unknown, 9))
-    is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted.collected_to)
-    if not nodes and not rows and not is_known:
-        raise _no_data(con, query, config.tz)
-    whole = None if query.is_narrowed else node_totals(nodes, unallocated, unseen)
-    compared = changes(totals, whole, earlier, earlier_name) if earlier else None
-    if earlier:
-        rows = with_changes(rows, earlier.rows)
-    series = read_series(con, config, query) if query.with_series else None
-    sections: list[Table | Figures] = []
+        shared = sharing.total_shared(con, config, query, parts)
+        all_rows = sharing.with_shares(con, config, query, query.dimensions, all_rows, parts)
+    unknown = {
+        part: sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
+        for part in parts
+    }
+    figures = {part: Covered(sums[part][0], nodes[part], round(unknown[part], 9)) for part in parts}
+    trusted = coverage(con, config, query, now, figures)
+    for part in parts:
+        is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted[part].collected_to)
+        if not nodes[part] and not all_rows[part] and not is_known:
+            raise _no_data(con, query, config.tz)
+    series = read_series(con, config, query, parts) if query.with_series else {}
+    top: dict[Part, Table] = {}
+    unpriced: dict[Part, set[tuple[str | None, str]]] = {}
     if query.with_sections:
-        main = cost_by(rows, query.dimensions, totals, whole, shared, compared)
-        dearest = [row for row in rows_by(con, _WORKLOAD, query.top) if row.kind == "allocated"]
-        top = consumers(dearest, workload_counts(con), totals)
-        if series:
-            lines = zip(top.lines, trends(con, dearest, series), strict=True)
-            top = replace(top, lines=tuple(replace(line, trend=trend) for line, trend in lines))
-        sections = [gpu_hours(by_gpu, totals, unpriced_gpus(con, query) if unpriced_ms(nodes) else set())]
-        if whole and whole.unallocated_gpu_hours:
-            sections.append(unallocated_gpus(by_gpu, whole))
-        sections += [waste(totals, whole, config), top]
-        # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
-        sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
+        dearest = {part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload[0].items()}
+        counts = workload_counts(con, each_team=each_team)
+        top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
+        for part, lines in (trends(con, dearest, series) if series else {}).items():
+            drawn = zip(top[part].lines, lines, strict=True)
+            top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
+        if any(unpriced_ms(nodes[part]) for part in parts):
+            unpriced = unpriced_gpus(con, query, each_team=each_team)
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),
         *(sharing.notices(con, config) if is_shared else ()),
     ]
-    return ReportView(
-        title=_title(query, config.tz),
-        subtitle=_subtitle(query, config.tz),
-        period=query.period,
-        currency=config.currency,
-        by=query.dimensions,
-        rows=tuple(rows),
-        totals=totals,
-        node_totals=whole,
-        coverage=replace(trusted, warnings=(*trusted.warnings, *notices)),
-        sections=tuple(sections),
-        totals_shared=shared,
-        series=series,
-        changes=compared,
-    )
+    views = {}
+    for part, asked in parts.items():
+        totals, unallocated, unseen = sums[part]
+        rows = all_rows[part]
+        whole = None if query.is_narrowed else node_totals(nodes[part], unallocated, unseen)
+        compared = changes(totals, whole, earlier, earlier_name) if earlier else None
+        if earlier:
+            rows = with_changes(rows, earlier.rows)
+        sections: list[Table | Figures] = []
+        if query.with_sections:
+            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, set()) if unpriced_ms(nodes[part]) else set())]
+            if whole and whole.unallocated_gpu_hours:
+                sections.append(unallocated_gpus(by_gpu[part], whole))
+            sections += [waste(totals, whole, config), top[part]]
+            # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
+            main = cost_by(rows, query.dimensions, totals, whole, shared.get(part), compared)
+            sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
+        views[part] = ReportView(
+            title=_title(asked, config.tz),
+            subtitle=_subtitle(query, config.tz),
+            period=query.period,
+            currency=config.currency,
+            by=query.dimensions,
+            rows=tuple(rows),
+            totals=totals,
+            node_totals=whole,
+            coverage=replace(trusted[part], warnings=(*trusted[part].warnings, *notices)),
+            sections=tuple(sections),
+            totals_shared=shared.get(part),
+            series=series.get(part),
+            changes=compared,
+        )
+    return views
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:

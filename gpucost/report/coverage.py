@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -15,7 +15,7 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
-from gpucost.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, PricedNodes, unpriced_ms
+from gpucost.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, in_parts, unpriced_ms
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,17 +37,25 @@ WHERE len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], clust
 ORDER BY cluster, from_ms, to_ms, kind"""
 
 
+class Covered(NamedTuple):
+    """What is to be trusted of a part of a report."""
+
+    totals: Measures
+    nodes: list[PricedNodes]
+    unknown_capacity_gpu_hours: float
+
+
 def coverage(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    now: datetime,
-    totals: Measures,
-    nodes: list[PricedNodes],
-    unknown_capacity_gpu_hours: float,
-) -> Coverage:
+    con: DuckDBPyConnection, config: Config, query: Query, now: datetime, parts: Mapping[Part, Covered]
+) -> dict[Part, Coverage]:
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
+    gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
+    return {part: _coverage(config, now, seen, covered, [gap_notices, stored[part]]) for part, covered in parts.items()}
+
+
+def _coverage(config: Config, now: datetime, seen: _Seen, covered: Covered, notices: list[list[Notice]]) -> Coverage:
+    totals, nodes, unknown_capacity_gpu_hours = covered
     sources = _price_sources(nodes, now)
     unpriced = unpriced_ms(nodes)
     return Coverage(
@@ -63,9 +71,9 @@ def coverage(
         unpriced_gpu_hours=hours(unpriced),
         unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
         warnings=(
-            *_gap_notices(con, seen),
+            *notices[0],
             *_partial_notices(gap for gap in seen.gaps if gap.kind == "partial"),
-            *_stored_notices(con, query),
+            *notices[1],
         ),
         is_complete=not seen.is_running and all(gap.accepted_by for gap in seen.missing),
         cost_basis=config.prices.cost_basis,
@@ -203,7 +211,8 @@ def _collect(start: datetime, end: datetime) -> str:
     return f"gpucost collect prometheus --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
 
 
-def _stored_notices(con: DuckDBPyConnection, query: Query) -> list[Notice]:
+def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
     period = {"from": query.period.start_ms, "to": query.period.end_ms}
-    answer = answer_rows(con, PACKAGE, "60_warnings", period | {"clusters": list(query.clusters), "narrowed": query.is_narrowed})
-    return [Notice(**row) for row in answer]
+    whose = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
+    answer = in_parts(answer_rows(con, PACKAGE, "60_warnings", period | whose))
+    return {part: [Notice(**row) for row in answer.get(part, ())] for part in parts}

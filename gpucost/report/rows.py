@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -26,7 +27,7 @@ BILL = "bill"
 ZERO = Decimal(0)
 # in the order of rows
 KINDS = ("allocated", "unallocated", "not_collected", "shared")
-_ALL = 2**62
+ALL = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,44 +95,63 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
     run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
 
 
-def rows_by(con: DuckDBPyConnection, by: Sequence[str], most: int = _ALL) -> list[Row]:
-    """The rows by these dimensions: allocated ones by cost descending, then keys; then unallocated and not collected ones."""
-    rows = []
-    for sums in answer_rows(con, PACKAGE, "30_rows", {"by": list(by), "most": most}):
-        figures, kind = in_hours(sums), sums["kind"]
-        rows.append(
+# Of what a report is: a team, where each is told of by itself, else None.
+Part = str | None
+
+
+def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]]]:
+    """Rows by their `part`, which they lose."""
+    parts: dict[Part, list[dict[str, Any]]] = defaultdict(list)
+    for row in answer:
+        parts[row.pop("part")].append(row)
+    return parts
+
+
+def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool) -> list[dict[Part, list[Row]]]:
+    """The rows by each list of dimensions, at most as many as stands beside it.
+
+    Allocated ones by cost descending, then keys; then unallocated and not collected ones.
+    """
+    found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
+    asked = [[*by, *(["team"] if each_team else [])] for by, _ in bys]
+    for sums in answer_rows(con, PACKAGE, "30_rows", {"bys": asked, "most": [most for _, most in bys]}):
+        figures, kind, place = in_hours(sums), sums["kind"], sums["place"] - 1
+        found[place][sums["team"] if each_team else None].append(
             Row(
                 kind=kind,
-                keys={name: sums[name] for name in by},
+                keys={name: sums[name] for name in bys[place][0]},
                 measures=_measures(sums, figures),
                 unallocated=Unallocated(*(figures[name] for name in _FREE)) if kind == "unallocated" else None,
                 not_collected=NotCollected(*(figures[name] for name in _UNSEEN)) if kind == "not_collected" else None,
             )
         )
-    return sorted(
-        rows,
-        key=lambda row: (
-            KINDS.index(row.kind),
-            -row.measures.cost,
-            [(key is None, key or "") for key in row.keys.values()],
-        ),
-    )
-
-
-def workload_counts(con: DuckDBPyConnection) -> dict[str, int]:
-    """How many workloads held GPUs, and in how many clusters and namespaces."""
-    (counts,) = dicts(
-        con.execute(
-            "SELECT count(DISTINCT (cluster, namespace, workload)) AS workloads, count(DISTINCT cluster) AS clusters,"
-            " count(DISTINCT namespace) AS namespaces FROM cost_rows WHERE kind = 'allocated'"
+    for rows in (several for parts in found for several in parts.values()):
+        rows.sort(
+            key=lambda row: (
+                KINDS.index(row.kind),
+                -row.measures.cost,
+                [(key is None, key or "") for key in row.keys.values()],
+            )
         )
-    )
+    return found
+
+
+_COUNTS = """
+SELECT CASE WHEN $each_team THEN team END AS part, count(DISTINCT (cluster, namespace, workload)) AS workloads,
+    count(DISTINCT cluster) AS clusters, count(DISTINCT namespace) AS namespaces
+FROM cost_rows WHERE kind = 'allocated' GROUP BY part"""
+
+
+def workload_counts(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, dict[str, int]]:
+    """How many workloads held GPUs, and in how many clusters and namespaces."""
+    counts: dict[Part, dict[str, int]] = defaultdict(lambda: {"workloads": 0, "clusters": 0, "namespaces": 0})
+    counts.update({part: row for part, (row,) in in_parts(dicts(con.execute(_COUNTS, {"each_team": each_team}))).items()})
     return counts
 
 
-def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]:
-    """The sums over everything that passes the filters; estimated cost is of all, as in the rows."""
-    by_kind = {row.kind: row for row in rows_by(con, ())}
+def total(sums: Iterable[Row]) -> tuple[Measures, Unallocated, NotCollected]:
+    """The sums over everything that passes the filters, of rows by nothing; estimated cost is of all, as in the rows."""
+    by_kind = {row.kind: row for row in sums}
     allocated, unallocated, unseen = (by_kind.get(kind) for kind in ("allocated", "unallocated", "not_collected"))
     estimated = sum((row.measures.estimated_cost for row in by_kind.values()), ZERO)
     return (
@@ -143,7 +163,7 @@ def total(con: DuckDBPyConnection) -> tuple[Measures, Unallocated, NotCollected]
 
 # By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over cost_rows.
 _NODES = """
-SELECT h.price_source AS source,
+SELECT NULL AS part, h.price_source AS source,
     sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
     sum(h.over_allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS over_allocated_gpu_ms,
     sum(h.node_cost) AS node_cost, min(h.price_as_of) AS as_of
@@ -153,13 +173,13 @@ GROUP BY h.price_source
 ORDER BY h.price_source"""
 
 
-def priced_nodes(con: DuckDBPyConnection, query: Query) -> list[PricedNodes]:
+def priced_nodes(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[PricedNodes]]:
     """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
     if query.is_narrowed:
-        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
+        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query) | {"each_team": each_team})
     else:
         con.execute(_NODES, {"clusters": list(query.clusters)})
-    return [PricedNodes(**row) for row in dicts(con)]
+    return defaultdict(list, {part: [PricedNodes(**row) for row in rows] for part, rows in in_parts(dicts(con)).items()})
 
 
 def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
@@ -182,7 +202,7 @@ def unpriced_ms(nodes: list[PricedNodes]) -> float:
 
 
 _UNPRICED_GPUS = """
-SELECT DISTINCT n.gpu_model, n.capacity_type
+SELECT DISTINCT CASE WHEN $each_team THEN c.team END AS part, n.gpu_model, n.capacity_type
 FROM report_cost_cells AS c
 JOIN report_node_cells AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
@@ -191,9 +211,12 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
 
 
-def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> set[tuple[str | None, str]]:
+def unpriced_gpus(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, set[tuple[str | None, str]]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
-    return set(con.execute(_UNPRICED_GPUS, filters(query)).fetchall())
+    found: dict[Part, set[tuple[str | None, str]]] = defaultdict(set)
+    for part, model, capacity_type in con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall():
+        found[part].add((model, capacity_type))
+    return found
 
 
 _SUMMED = (

@@ -67,13 +67,14 @@ class RawFile:
 class Staged:
     """A file that can be read as text columns, and what it is called for the user.
 
-    `path` is a copy of the wanted columns, or where `raw` is given the Parquet file itself. `repeats`: some of its rows agree in
-    `row_digest`.
+    `path` is a copy of the wanted columns, or where `raw` is given the Parquet file itself. `maps` are the keys of maps whose
+    entries are columns of the copy, in their order. `repeats`: some of its rows agree in `row_digest`.
     """
 
     path: Path
     name: str
     raw: RawFile | None = None
+    maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     repeats: bool = False
 
 
@@ -159,7 +160,7 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     if file.kind != "parquet":
         _relation(con, [file]).create_view("rows_staged", replace=True)
         con.execute(_COPY.format("rows_staged"), [str(target)])
-        staged = Staged(target, file.name)
+        staged = Staged(target, file.name, maps={name: list(entries) for name, entries in file.maps.items()})
     staged_view(con, [staged], file.columns, file.maps)
     if not file.line_item:
         return staged
@@ -196,18 +197,21 @@ def _even_line_ends(file: RawFile, target: Path) -> None:
 
 
 def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]) -> None:
-    """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them, and
-    `file_row_number`, 0 being the first row.
+    """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them,
+    `file_row_number`, 0 being the first row, and `label_digest` of what the maps hold, null where they are none.
     """
     kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
-    kinds |= {"row_digest": "UBIGINT", "source_file": "VARCHAR", "file_row_number": "BIGINT"}
+    kinds |= {"row_digest": "UBIGINT", "label_digest": "UBIGINT", "source_file": "VARCHAR", "file_row_number": "BIGINT"}
 
-    def complete(relation: DuckDBPyRelation) -> DuckDBPyRelation:
-        there = set(relation.columns)
+    def complete(relation: DuckDBPyRelation, keys: Mapping[str, Sequence[str]]) -> DuckDBPyRelation:
+        there = {name: ColumnExpression(name) for name in relation.columns}
+        labels = {name: [there[_entry(name, at)] for at in range(len(of))] for name, of in keys.items() if of}
+        made = {name: _as_map(dict(zip(keys[name], values, strict=True))) for name, values in labels.items()}
+        if labels:
+            made["label_digest"] = FunctionExpression("hash", *(value for values in labels.values() for value in values))
+        known = there | made
         null = ConstantExpression(None)
-        return relation.select(
-            *((ColumnExpression(name) if name in there else null.cast(kind)).alias(name) for name, kind in kinds.items())
-        )
+        return relation.select(*(known.get(name, null).cast(kind).alias(name) for name, kind in kinds.items()))
 
     alike: dict[tuple[str, ...], list[RawFile]] = {}
     for raw in (file.raw for file in staged if file.raw is not None):
@@ -215,10 +219,43 @@ def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iter
         # A column that is called as DuckDB calls the file's own name leaves no room for that.
         own = str(raw.path) if "filename" in raw.header else ""
         alike.setdefault((*raw.header, *map(str, types), own), []).append(raw)
-    relations = [complete(_relation(con, files)) for files in alike.values()]
-    if copies := [pattern(file.path) for file in staged if file.raw is None]:
-        relations.append(complete(con.read_parquet(copies, file_row_number=True, union_by_name=True)))
+    relations = [
+        complete(_relation(con, files), {name: list(of) for name, of in files[0].maps.items()}) for files in alike.values()
+    ]
+    copies: dict[str, list[Staged]] = {}
+    for file in staged:
+        if file.raw is None:
+            copies.setdefault(repr(file.maps), []).append(file)
+    for files in copies.values():
+        read = con.read_parquet([pattern(file.path) for file in files], file_row_number=True, union_by_name=True)
+        relations.append(complete(read, files[0].maps))
     reduce(DuckDBPyRelation.union, relations).create_view("staged", replace=True)
+
+
+def _entry(name: str, at: int) -> str:
+    """What the column of a map's entry is called in a copy: keys may differ in case alone, columns may not."""
+    return f"{name}:{at}"
+
+
+def _as_map(entries: Mapping[str, Expression]) -> Expression:
+    """A map of the texts that have a value, by their keys; NULL without any."""
+    values = [CaseExpression(text != ConstantExpression(""), text) for text in entries.values()]
+    pairs = [
+        CaseExpression(
+            value.isnotnull(),
+            FunctionExpression("struct_pack", ConstantExpression(key).alias("key"), value.alias("value")),
+        )
+        for key, value in zip(entries, values, strict=True)
+    ]
+    is_there = LambdaExpression("pair", ColumnExpression("pair").isnotnull())
+    some = FunctionExpression("list_filter", FunctionExpression("list_value", *pairs), is_there)
+    none = reduce(operator.and_, (value.isnull() for value in values))
+    chosen = CaseExpression(none, FunctionExpression("map").cast("MAP(VARCHAR, VARCHAR)"))
+    if len({key.casefold() for key in entries}) == len(entries):
+        # A tenth of the time of map_from_entries(), whose keys may differ in case alone.
+        struct = FunctionExpression("struct_pack", *(value.alias(key) for key, value in zip(entries, values, strict=True)))
+        chosen = chosen.when(reduce(operator.and_, (value.isnotnull() for value in values)), struct.cast("MAP(VARCHAR, VARCHAR)"))
+    return chosen.otherwise(FunctionExpression("map_from_entries", some))
 
 
 def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str]]:
@@ -293,7 +330,7 @@ def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
 
 
 def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRelation:
-    """The wanted columns as text, and a digest of them."""
+    """The wanted columns as text, entries of maps each as `_entry` calls them, and a digest of all."""
     file = files[0]
     relation, names = _read(con, files)
     kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
@@ -307,32 +344,6 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         if not any(position in one.blanks for one in files):
             return text
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
-
-    def as_map(columns: Mapping[str, int]) -> Expression:
-        """A map of the columns that have a value, by their keys; NULL without any."""
-        if not columns:
-            return ConstantExpression(None)
-        texts = [ColumnExpression(names[at]).cast("VARCHAR") for at in columns.values()]
-        values = [CaseExpression(text != ConstantExpression(""), text) for text in texts]
-        pairs = [
-            CaseExpression(
-                value.isnotnull(),
-                FunctionExpression("struct_pack", ConstantExpression(key).alias("key"), value.alias("value")),
-            )
-            for key, value in zip(columns, values, strict=True)
-        ]
-        is_there = LambdaExpression("pair", ColumnExpression("pair").isnotnull())
-        some = FunctionExpression("list_filter", FunctionExpression("list_value", *pairs), is_there)
-        entries = FunctionExpression("map_from_entries", some)
-        none = reduce(operator.and_, (value.isnull() for value in values))
-        chosen = CaseExpression(none, FunctionExpression("map").cast("MAP(VARCHAR, VARCHAR)"))
-        if len({key.casefold() for key in columns}) == len(columns):
-            # A tenth of the time of map_from_entries(), whose keys may differ in case alone.
-            struct = FunctionExpression("struct_pack", *(value.alias(key) for key, value in zip(columns, values, strict=True)))
-            chosen = chosen.when(
-                reduce(operator.and_, (value.isnotnull() for value in values)), struct.cast("MAP(VARCHAR, VARCHAR)")
-            )
-        return chosen.otherwise(entries)
 
     def of_entries(columns: Mapping[str, int]) -> list[Expression]:
         pairs = ((ConstantExpression(key), ColumnExpression(names[columns[key]])) for key in sorted(columns))
@@ -357,7 +368,11 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         source = FunctionExpression("map_extract_value", known, ColumnExpression("filename"))
     return relation.select(
         *(text.alias(name) for name, text in wanted.items()),
-        *(as_map(columns).cast("MAP(VARCHAR, VARCHAR)").alias(name) for name, columns in file.maps.items()),
+        *(
+            ColumnExpression(names[position]).cast("VARCHAR").alias(_entry(name, at))
+            for name, entries in file.maps.items()
+            for at, position in enumerate(entries.values())
+        ),
         row_digest.alias("row_digest"),
         source.alias("source_file"),
         *([ColumnExpression("file_row_number")] if file.kind == "parquet" else []),

@@ -119,32 +119,32 @@ def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str,
     )
 
 
-def write(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
-    """Writes the rows of `charges_read` under new numbers of bills; `incoming` shows them. Answers whether each has what every
-    charge has.
-
-    They are mapped once, into where they stay: what they replace and whether they stand is judged of what is written.
-    """
+def write_lines(con: duckdb.DuckDBPyConnection) -> None:
+    """Writes what is each row's own of `charges_read`; `first_rows` names the rows of which `write_details` takes the rest."""
     sqlfiles.run(con, "bill_macros")
+    sqlfiles.run(con, "incoming_lines")
+
+
+def write_details(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
+    """Writes what the rows of the last `write_lines` say alike, under new numbers of bills; `incoming` shows the rows. Answers
+    whether each has what every charge has.
+
+    `charges_read` may be narrowed to `first_rows`. Rows are mapped once, into where they stay: what they replace and whether
+    they stand is judged of what is written.
+    """
     sqlfiles.run(con, "incoming_bills", {"source": files.source, "format": files.format})
-    numbers = [row[0] for row in con.execute("SELECT bill_id FROM incoming_bills").fetchall()]
-    if len(numbers) == 1:
-        con.execute(_INSERT_ROWS_OF_ONE, numbers)
-    else:
-        con.execute(_INSERT_ROWS)
+    con.execute(_INSERT_DETAILS)
     con.execute(_INCOMING)
     return not con.execute(_LACKING).fetchall()
 
 
-_INSERT_ROWS = """INSERT INTO bill_rows BY NAME
-SELECT b.bill_id, c.* EXCLUDE (provider, billing_period, is_invoiced, format)
-FROM charges_read AS c
+_INSERT_DETAILS = """INSERT INTO bill_details BY NAME
+SELECT getvariable('batch_id') AS batch_id, b.bill_id,
+    d.* EXCLUDE (rows, is_free, lacking, provider, billing_period, is_invoiced, format)
+FROM incoming_details AS d
 JOIN incoming_bills AS b
-  ON b.provider = c.provider AND b.billing_account_id = coalesce(c.billing_account_id, '') AND b.billing_period = c.billing_period
- AND b.told_format IS NOT DISTINCT FROM c.format"""
-# Without looking each row's bill up, a tenth of the time less.
-_INSERT_ROWS_OF_ONE = """INSERT INTO bill_rows BY NAME
-SELECT $1::INTEGER AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced, format) FROM charges_read"""
+  ON b.provider = d.provider AND b.billing_account_id = coalesce(d.billing_account_id, '') AND b.billing_period = d.billing_period
+ AND b.told_format IS NOT DISTINCT FROM d.format"""
 # The rows of a load as they are written, and which bill each is of.
 _INCOMING = """CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT b.provider, b.billing_period, b.told_format AS format, r.*
@@ -161,9 +161,12 @@ _WINDOW = """SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_peri
 FROM incoming
 WHERE billing_period = $1 AND provider = $2"""
 # Rows without a line item id have no digest and are never among them.
-_DELETE_REPEATED = """DELETE FROM bill_rows
-WHERE bill_id IN (SELECT bill_id FROM incoming_bills)
+_DELETE_REPEATED = """DELETE FROM bill_lines
+WHERE batch_id = getvariable('batch_id')
   AND row_digest IN (SELECT row_digest FROM bill_rows WHERE list_contains($1, bill_id) AND row_digest IS NOT NULL)"""
+_DELETE_LINES = """DELETE FROM bill_lines AS l
+USING bill_details AS d
+WHERE l.batch_id = d.batch_id AND l.detail_id = d.detail_id AND list_contains($1, d.bill_id)"""
 _COUNT_ROWS = """UPDATE incoming_bills AS b
 SET rows = (SELECT count(*) FROM bill_rows AS r WHERE r.bill_id = b.bill_id)"""
 _AMOUNTS = """SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost)
@@ -171,14 +174,15 @@ FROM bill_rows
 WHERE bill_id IN (SELECT unnest($1))
 GROUP BY ALL
 ORDER BY ALL"""
-# A row that names no provider or no month belongs to no bill.
-_LACKING = """FROM bills_by_file SELECT 1 WHERE provider IS NULL OR billing_period IS NULL
-    UNION ALL (FROM incoming AS c SELECT 1 WHERE charge_lack(c) IS NOT NULL LIMIT 1)"""
+_LACKING = """FROM incoming_details SELECT 1
+WHERE lacking > 0 OR provider IS NULL OR billing_period IS NULL OR billing_currency IS NULL OR charge_category IS NULL
+LIMIT 1"""
 
 
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
     """Removes what was written last, before it is judged."""
-    con.execute("DELETE FROM bill_rows WHERE bill_id IN (SELECT bill_id FROM incoming_bills)")
+    con.execute("DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id')")
+    con.execute("DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')")
 
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
@@ -219,11 +223,16 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
         _leave_repeated(con, staying, results)
     left = [number for number, result in results.items() if not result.loaded]
     if gone or left:
-        con.execute("DELETE FROM bill_rows WHERE list_contains($1, bill_id)", [gone + left])
+        _delete_rows(con, gone + left)
         con.execute("DELETE FROM bills WHERE list_contains($1, bill_id)", [gone])
     _write_bills(con, files, {number: result for number, result in results.items() if result.loaded})
     con.execute("DROP VIEW incoming")
     return list(results.values())
+
+
+def _delete_rows(con: duckdb.DuckDBPyConnection, bill_ids: list[int]) -> None:
+    con.execute(_DELETE_LINES, [bill_ids])
+    con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [bill_ids])
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:

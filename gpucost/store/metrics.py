@@ -23,12 +23,16 @@ NONE = -1  # stands for null in integer columns
 
 
 class Samples(NamedTuple):
-    """Samples with their series numbers; `thresholds` (idle below) is by sample, and empty for states."""
+    """Samples with their series numbers; `thresholds` (idle below) is by sample, and empty for states.
+
+    `left_out` counts the samples between the one before and this, as far from each other, of the same value and hour.
+    """
 
     series_id: NDArray[np.int32]
     ts_ms: NDArray[np.int64]
     values: NDArray[np.float64]
     thresholds: NDArray[np.float64]
+    left_out: NDArray[np.int32]
 
 
 def ordered(parts: Sequence[Samples]) -> Samples:
@@ -44,7 +48,8 @@ def ordered(parts: Sequence[Samples]) -> Samples:
     last = np.concatenate(((series_id[1:] != series_id[:-1]) | (ts_ms[1:] != ts_ms[:-1]), [True]))
     order = order[last]
     thresholds = joined.thresholds[order] if len(joined.thresholds) else joined.thresholds
-    return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds)
+    left_out = joined.left_out[order] if len(joined.left_out) else joined.left_out
+    return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds, left_out)
 
 
 _BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
@@ -73,7 +78,7 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
 
 def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
-    series_id, ts_ms, values, thresholds = samples
+    series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
     new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (hour[1:] != hour[:-1])))
     starts = np.flatnonzero(new)
@@ -121,13 +126,17 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     return window, offsets
 
 
-def lower_medians(group: NDArray[np.int64], distance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each group that occurs, and the lower median of its distances (milliseconds, under one hour)."""
-    # One sort of one integer per sample orders by group and distance; a median is then a position.
-    keys = np.sort(group * MS_PER_HOUR + distance)
+def lower_medians(
+    group: NDArray[np.int64], distance: NDArray[np.int64], times: NDArray[np.int32] | int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each group that occurs, and the lower median of its distances (milliseconds, under one hour), each there so many times."""
+    # One sort of one integer per distance orders by group and distance; a median is then a position.
+    keys = group * MS_PER_HOUR + distance
+    order = np.argsort(keys)
+    keys, ranks = keys[order], np.cumsum(np.append(0, np.broadcast_to(times, keys.shape)[order]))
     groups, first = np.unique(keys // MS_PER_HOUR, return_index=True)
-    counts = np.diff(np.append(first, len(keys)))
-    return groups, keys[first + (counts - 1) // 2] % MS_PER_HOUR
+    counts = np.diff(ranks[np.append(first, len(keys))])
+    return groups, keys[np.searchsorted(ranks, ranks[first] + (counts - 1) // 2, side="right") - 1] % MS_PER_HOUR
 
 
 UNKNOWN = -1
@@ -250,15 +259,14 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
         con.execute(_STATES_DELETE)
         con.execute(_STATES_INSERT)
     _load_gaps(con, samples, window)
-    return len(samples.ts_ms)
+    return len(samples.ts_ms) + int(samples.left_out.sum())
 
 
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     """Runs of equal value without a long silence inside: series, value, first and last moment."""
-    series_id, ts_ms, values, _ = samples
-    new = np.concatenate(
-        ([True], (series_id[1:] != series_id[:-1]) | (values[1:] != values[:-1]) | (np.diff(ts_ms) > LONGEST_SILENCE_MS))
-    )
+    series_id, ts_ms, values, _, left_out = samples
+    silent = np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
+    new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (values[1:] != values[:-1]) | silent))
     starts = np.flatnonzero(new)
     ends = np.concatenate((starts[1:], [len(ts_ms)])) - 1
     return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
@@ -283,7 +291,7 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 
 def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Writes the lower median of the distances between samples, per scrape target and hour."""
-    series_id, ts_ms, _, _ = samples
+    series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
     inside = np.flatnonzero((series_id[1:] == series_id[:-1]) & (hour[1:] == hour[:-1]))
     starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
@@ -293,7 +301,8 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleW
     targets = np.asarray(rows["target"], dtype=np.int64)[np.searchsorted(np.asarray(rows["series_id"]), series_id[starts])]
     target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))[inside]
     first, hours = hour.min(), hour.max() - hour.min() + 1
-    groups, medians = lower_medians(target * hours + hour[inside] - first, ts_ms[inside + 1] - ts_ms[inside])
+    times = left_out[inside + 1] + 1
+    groups, medians = lower_medians(target * hours + hour[inside] - first, (ts_ms[inside + 1] - ts_ms[inside]) // times, times)
     gaps = {"series_id": groups // hours, "hour": groups % hours + first, "gap_ms": medians}
     with sqlfiles.frames(con, window_gaps=gaps):
         con.execute(_GAPS, {"source": window.source, **clusters})
@@ -329,7 +338,8 @@ class ReadAnswer:
     """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
     `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. `is_partial`: the server
-    said that it is not all that there is, and the settings accept that.
+    said that it is not all that there is, and the settings accept that. `left_out`, where it is not None, counts by sample those
+    between the one before and it, as far from each other, of the same series, value and hour.
     """
 
     series: Sequence[Mapping[str, str]]
@@ -337,12 +347,19 @@ class ReadAnswer:
     ts_ms: NDArray[np.int64]
     values: NDArray[np.float64]
     is_partial: bool = False
+    left_out: NDArray[np.int32] | None = None
+
+    @property
+    def weights(self) -> NDArray[np.int32]:
+        """How many samples each one stands for."""
+        return np.ones(len(self.ts_ms), np.int32) if self.left_out is None else self.left_out + 1
 
     def only(self, keep: NDArray[np.bool_]) -> ReadAnswer:
         """The same without some samples."""
         if keep.all():
             return self
-        return ReadAnswer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial)
+        left_out = None if self.left_out is None else self.left_out[keep]
+        return ReadAnswer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,12 +396,13 @@ class MetricSamples:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one window brought. `dropped` counts by (metric, reason)."""
+    """What one window brought. `dropped` counts by (metric, reason); `size`: samples not left out between others."""
 
     rows: int
     new_series: int
     dropped: dict[tuple[str, str], int] = field(default_factory=dict)
     metrics: dict[str, MetricSamples] = field(default_factory=dict)
+    size: int = 0
 
 
 def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadResult:
@@ -404,11 +422,12 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     for (metric, answer, _), numbers in zip(answers, ids, strict=True):
         if not len(answer.ts_ms):
             continue
-        seen = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+        seen = MetricSamples(int(answer.weights.sum()), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
         metrics[metric] = metrics[metric] + seen if metric in metrics else seen
         limits = window.activity.get(metric)
         thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
-        samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds)
+        left_out = np.empty(0, np.int32) if limits else answer.weights - 1
+        samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
         (activity if limits else states).append(samples)
     rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
     hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
@@ -419,7 +438,8 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         by_metric[metric, reason] += count
     span = (window.from_ms, window.to_ms)
     runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total())
-    return LoadResult(rows, new, by_metric, metrics)
+    size = sum(len(part.ts_ms) for part in (*activity, *states)) + dropped.total()
+    return LoadResult(rows, new, by_metric, metrics, size)
 
 
 def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:

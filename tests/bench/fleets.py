@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpucost.store.metrics import ReadAnswer, SampleWindow
+from gpucost.store.metrics import ReadAnswer, SampleWindow, Threshold
 
 START_S = 1_790_812_800  # 2026-10-01T00:00Z
 GPUS_PER_NODE = 8
@@ -67,6 +67,7 @@ class Fleet:
             put("kube_pod_info", {**pod, **node}, 1, start, stop)
             put("kube_pod_status_scheduled_time", pod, start, start, stop)
             put("kube_pod_completion_time", pod, stop, stop, stop)
+            put("kube_pod_status_phase", {**pod, "phase": "Running"}, 1, start, stop - self.step_s)
             put("kube_pod_status_phase", {**pod, "phase": "Succeeded"}, 1, stop, stop)
         index, at, value = zip(*rows, strict=True)
         return ReadAnswer(series, np.array(index, np.int32), np.array(at, np.int64), np.array(value, np.float64))
@@ -95,7 +96,7 @@ def window(fleet: Fleet, answers: list[ReadAnswer]) -> SampleWindow:
     """All of the fleet's time as one window."""
     return SampleWindow(
         source="bench", run_id=1, from_ms=START_S * 1000, to_ms=(START_S + fleet.days * 86_400) * 1000, cluster_label="cluster",
-        default_cluster="bench", activity={"DCGM_FI_DEV_GPU_UTIL": (5.0, 0.0, 100.0)}, answers=answers,
+        default_cluster="bench", activity={"DCGM_FI_DEV_GPU_UTIL": Threshold(5.0, 0.0, 100.0)}, answers=answers,
     )  # fmt: skip
 
 

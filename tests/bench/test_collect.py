@@ -1,7 +1,11 @@
-"""Collecting beside the usual way: prometheus-api-client's custom_query_range to a data frame to DuckDB, on the same server."""
+"""Collecting beside the usual way: prometheus-api-client's custom_query_range to a data frame to DuckDB, on the same server.
+
+And what kube-state-metrics' series cost the server: its CPU and the bytes it sends, told by hours and raw.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,12 +17,12 @@ import numpy as np
 import pytest
 from prometheus_api_client import MetricRangeDataFrame, PrometheusConnect
 
-from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.collect.prometheus.collector import PrometheusCollector, collect_prometheus
 from gpucost.config.model import Activity, Idle, PrometheusSource
 from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.bench.fleets import START_S, Fleet
-from tests.replay.server import prometheus_over_text, require_prometheus
+from tests.replay.server import free_port, prometheus_over_text, require_prometheus, start_prometheus, stop, write_blocks
 
 pytestmark = pytest.mark.bench
 
@@ -79,3 +83,51 @@ def test_collect_beats_the_data_frame(url: str, tmp_path: Path, capsys: pytest.C
     answer, _ = FLEET.activity()
     assert result.samples == len(answer.ts_ms)
     assert ours > 5 * usual
+
+
+def write_states(out: TextIO) -> None:
+    """What kube-state-metrics tells of a fleet of 800 GPUs in a day, as OpenMetrics text: a sample each minute."""
+    answer = Fleet(gpus=800, days=1, pod_hours=20).states()
+    edges = np.flatnonzero(np.diff(answer.series_index)) + 1
+    by_name: dict[str, list[str]] = {}
+    for times, values, labels in zip(np.split(answer.ts_ms, edges), np.split(answer.values, edges), answer.series, strict=True):
+        text = ",".join(f'{key}="{value}"' for key, value in labels.items() if key != "__name__")
+        moments = range(int(times[0]), int(times[-1]) + 1, 60_000)
+        lines = [f"{labels['__name__']}{{{text}}} {values[0]:.0f} {at / 1000:.3f}\n" for at in moments]
+        by_name.setdefault(labels["__name__"], []).extend(lines)
+    for name, lines in by_name.items():
+        out.writelines([f"# TYPE {name} gauge\n", *lines])
+    out.write("# EOF\n")
+
+
+def spent(pid: int) -> tuple[float, int]:
+    """CPU seconds and bytes written by a process so far."""
+    times = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK"), int(io["wchar"])
+
+
+def test_states_cost_the_server_less_than_their_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_prometheus()
+    write_blocks(write_states, tmp_path / "prometheus")
+    port = free_port()
+    process = start_prometheus(tmp_path / "prometheus", port)
+    costs = {}
+    try:
+        for way in ("warm", "hours", "samples"):
+            if way == "samples":
+                monkeypatch.setattr(PrometheusCollector, "_scrapes", lambda *_: None)
+            cpu, sent = spent(process.pid)
+            source, store = PrometheusSource(url=f"http://127.0.0.1:{port}"), Store(tmp_path / f"{way}.duckdb")
+            result = collect_prometheus(source, store, Period(START, START + timedelta(days=1)), Activity(), Idle())
+            cpu_after, sent_after = spent(process.pid)
+            costs[way] = cpu_after - cpu, sent_after - sent, result.samples
+    finally:
+        stop(process)
+    (cpu, sent, samples), (raw_cpu, raw_sent, raw_samples) = costs["hours"], costs["samples"]
+    with capsys.disabled():
+        print(f"\nstates: server CPU {cpu:.2f} s for {raw_cpu:.2f} raw, {sent / 1e6:.1f} MB for {raw_sent / 1e6:.1f}")
+    assert samples == raw_samples
+    assert sent < raw_sent / 4 and cpu < raw_cpu

@@ -21,6 +21,7 @@ from gpucost.collect.progress.mappings import ready_made, series_of
 from gpucost.config.load import load_config
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, load_runs
+from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
@@ -148,7 +149,7 @@ def billed(folder: Path) -> None:
         raise error
     with store.write() as con:
         # a path of this machine's, which FOCUS files tell, and of those the digests in a bundle's index
-        con.execute("UPDATE bill_rows SET source_file = 'cur.csv'")
+        change_bill_rows(con, "UPDATE bill_rows SET source_file = 'cur.csv'")
     pipeline.attribute(config, store)
 
 

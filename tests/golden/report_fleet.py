@@ -171,7 +171,6 @@ class Fleet:
             con.execute("SET VARIABLE span_from_ms = $at", {"at": span[0]})
             con.execute("SET VARIABLE span_to_ms = $at", {"at": span[1]})
             attribute.load_local_days(con, tz, *span)
-            con.execute("CREATE TEMP TABLE cell_costs AS FROM cost_hourly")
             for stage in ("70_cost_daily", "71_node_daily"):
                 run_stage(con, "gpucost.attribute", stage)
 

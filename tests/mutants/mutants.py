@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "whole hours are 2 % more idle",
         "gpucost/attribute/34_measures.sql",
-        "weight * idle_ms AS idle",
-        "weight * 1.02 * idle_ms AS idle",
+        "weight * idle_ms, weight",
+        "weight * 1.02 * idle_ms, weight",
         (f"{EXACT}::test_a_whole_hour_that_is_idle_in_part",),
     ),
     Mutant(
@@ -32,6 +32,20 @@ MUTANTS = (
         "<= 2.5 *",
         "<= 4.5 *",
         (f"{EXACT}::test_a_sample_before_a_gap_speaks_for_one_interval",),
+    ),
+    Mutant(
+        "a holding that ends between even samples has part of their sum",
+        "gpucost/attribute/33_sample_intervals.sql",
+        "OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)",
+        "OR (false)",
+        (f"{EXACT}::test_a_pod_on_an_unlabeled_device_has_the_activity_of_its_own_minutes",),
+    ),
+    Mutant(
+        "a run of equal hours goes on though a pod ended",
+        "gpucost/attribute/11_node_segments.sql",
+        "unnest([held_from_ms, held_to_ms]) FROM allocations",
+        "unnest([held_from_ms, held_from_ms]) FROM allocations",
+        (f"{EXACT}::test_equal_hours_cost_alike_up_to_the_minute_that_one_changes",),
     ),
     Mutant(
         "a slot is cut by the least that its node ever offered",

@@ -15,6 +15,7 @@ from gpucost import price
 from gpucost.collect.bill.aws import CUR
 from gpucost.collect.bill.formats import sql_text
 from gpucost.config.model import Bills, Config
+from tests.bill_table import change_bill_rows
 from tests.unit.price_nodes import empty_store
 
 Row = dict[str, str]
@@ -131,14 +132,14 @@ def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
 
 def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
     """Puts what the mapping of the Cost and Usage Report makes of rows into the store's tables."""
-    con.execute("DELETE FROM bills; DELETE FROM bill_rows")
+    con.execute("DELETE FROM bills; DELETE FROM bill_lines; DELETE FROM bill_details")
     columns = ", ".join(f"{name} VARCHAR" for name in CUR.columns)
     maps = "tag_columns MAP(VARCHAR, VARCHAR), cost_category_columns MAP(VARCHAR, VARCHAR)"
-    more = f"{maps}, row_digest UBIGINT, source_file VARCHAR, file_row_number BIGINT"
+    more = f"{maps}, row_digest UBIGINT, label_digest UBIGINT, source_file VARCHAR, file_row_number BIGINT"
     con.execute(f"CREATE OR REPLACE TEMP TABLE raw ({columns}, {more})")
     marks = ", ".join("?" * len(CUR.columns))
     cells = [(*(row.get(name) or None for name in CUR.columns), place) for place, row in enumerate(rows)]
-    con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, NULL, NULL, 'cur.csv', ?)", cells)  # noqa: S608
+    con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, NULL, NULL, NULL, 'cur.csv', ?)", cells)  # noqa: S608
     for name in CUR.sql:
         con.execute(sql_text(name))
     con.execute(
@@ -146,8 +147,10 @@ def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
         " '1' AS billing_account_id, '2026-03' AS billing_period, false AS is_whole, '' AS digest, 1 AS rows,"
         " 1 AS load_id, now()::TIMESTAMP AS loaded_at"
     )
-    con.execute(
-        "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced) FROM mapped"
+    change_bill_rows(
+        con,
+        "INSERT INTO bill_rows BY NAME"
+        " SELECT 1 AS bill_id, * EXCLUDE (provider, billing_period, is_invoiced, label_digest) FROM mapped",
     )
 
 

@@ -195,9 +195,9 @@ def test_nobody_is_logged_in_anywhere(tmp_path: Path, monkeypatch: pytest.Monkey
     began = time.monotonic()
     result = CliRunner().invoke(app, ["collect", "spot"])
     assert time.monotonic() - began < 5
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert result.stdout == ""
-    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["aws", "azure"]
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["aws", "azure", "error", "fix"]
 
 
 def change(day: str, price: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from tests.bill_table import bill_table
 from tests.unit.price_nodes import DAY
 
 KEY = "i-0abc"
@@ -42,18 +43,20 @@ def bill(
         " load_bills, rows, load_id, loaded_at) VALUES ($1, $2, $2, $3, '', $4, false, NULL, '', 1, $5, $1, now()::TIMESTAMP)",
         [number, provider, told_as, period, len(rows)],
     )
-    for place, told in enumerate(rows):
-        row = ROW | told
-        start = DAY.replace(tzinfo=None) + timedelta(hours=row.pop("hour"))
-        span = {"start": start, "end": start + timedelta(hours=row.pop("length"))}
-        con.execute(
-            "INSERT INTO bill_rows BY NAME SELECT $bill AS bill_id, $place AS charge_key, $start AS charge_period_start, "
-            "$end AS charge_period_end, 'Usage' AS charge_category, $correction AS charge_class, $cost AS billed_cost, "
-            "$cost AS effective_cost, $currency AS billing_currency, $account AS sub_account_id, $region AS region, "
-            "$type AS instance_type, $pricing AS pricing_category, $reservation AS capacity_reservation_id, $kind AS kind, "
-            "$hours AS instance_hours, $key AS instance_key, $cause AS cost_cause, 'f.csv' AS source_file, $place AS source_row",
-            row | span | {"bill": number, "place": place},
-        )
+    with bill_table(con):
+        for place, told in enumerate(rows):
+            row = ROW | told
+            start = DAY.replace(tzinfo=None) + timedelta(hours=row.pop("hour"))
+            span = {"start": start, "end": start + timedelta(hours=row.pop("length"))}
+            con.execute(
+                "INSERT INTO bill_rows BY NAME SELECT $bill AS bill_id, $place AS charge_key, $start AS charge_period_start, "
+                "$end AS charge_period_end, 'Usage' AS charge_category, $correction AS charge_class, $cost AS billed_cost, "
+                "$cost AS effective_cost, $currency AS billing_currency, $account AS sub_account_id, $region AS region, "
+                "$type AS instance_type, $pricing AS pricing_category, $reservation AS capacity_reservation_id, $kind AS kind, "
+                "$hours AS instance_hours, $key AS instance_key, $cause AS cost_cause, 'f.csv' AS source_file, "
+                "$place AS source_row",
+                row | span | {"bill": number, "place": place},
+            )
     return number
 
 

@@ -9,9 +9,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from duckdb import DuckDBPyConnection
 
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.collect.bill.opening import LocalTree
+from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
 
 USAGE = {
@@ -105,6 +109,21 @@ def check_charges(charges: Sequence[Mapping[str, Any]], columns: Mapping[str, Se
         assert [charge[column] for charge in charges] == expected, column
 
 
+# What is stored, what was mapped: all columns of both.
+_STORED = "SELECT * EXCLUDE (bill_id) FROM incoming"
+_MAPPED = "SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, label_digest) FROM charges_read"
+
+
+def _as_mapped(con: DuckDBPyConnection, files: BillFiles) -> bool:
+    """Writes the rest of a load, and holds each stored row against what the mapping makes of it by itself."""
+    is_complete = write_details(con, files)
+    if is_complete:
+        con.execute("CREATE OR REPLACE TEMP VIEW raw AS FROM raw_rows")
+        for one, other in ((_STORED, _MAPPED), (_MAPPED, _STORED)):
+            assert not con.execute(f"({one}) EXCEPT ALL ({other})").fetchall()
+    return is_complete
+
+
 class Bills:
     """A store in `directory`, into which files are loaded."""
 
@@ -120,7 +139,8 @@ class Bills:
 
     def load(self, *paths: Path, provider: str | None = "aws", force: bool = False, currency: str | None = None) -> BillRun:
         trees = [LocalTree(path) for path in paths]
-        return collect_bills(self.store, trees, provider, currency=currency, force=force)
+        with patch("gpucost.store.charges.write_details", _as_mapped):
+            return collect_bills(self.store, trees, provider, currency=currency, force=force)
 
     def aws(self, rows: Sequence[Mapping[str, str]], name: str = "cur.csv") -> list[dict[str, Any]]:
         """Loads CUR rows that must load, and answers all charges."""

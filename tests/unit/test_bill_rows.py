@@ -14,6 +14,7 @@ from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config
+from gpucost.store.schema import _migrations
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, own_rows, own_text, snake, usage
@@ -236,3 +237,23 @@ def test_blank_text_in_parquet_is_no_value(bills: Bills) -> None:
     assert not bills.load(as_parquet(bills.write("a.csv", csv_text(rows)), na_values=["-"])).errors
     texts = bills.store.query("SELECT resource_id, sku_description FROM charges WHERE source_row > 1")[1]
     assert texts == [(None, None)] * 4
+
+
+def test_rows_of_an_older_store_stay_when_they_are_parted() -> None:
+    row = (
+        "INSERT INTO bill_rows BY NAME SELECT {bill} AS bill_id, place AS charge_key, place::DECIMAL(38, 12) AS billed_cost,"
+        " place / 3 AS effective_cost, 'Usage' AS charge_category, 'USD' AS billing_currency, MAP {{'team': name}} AS tags,"
+        " 'instance' AS kind, 'same' AS cost_cause, 'f.csv' AS source_file, place AS source_row,"
+        " TIMESTAMP '2026-03-01' AS charge_period_start, TIMESTAMP '2026-03-02' AS charge_period_end"
+        " FROM (VALUES (1, 'a'), (2, 'a'), (3, NULL), (3, NULL), (4, 'b')) AS t(place, name)"
+    )
+    with duckdb.connect(":memory:") as con:
+        for number, _, statements in _migrations():
+            if number == 14:
+                con.execute(row.format(bill=1))
+                con.execute(row.format(bill=2))
+                con.execute("CREATE TABLE before AS FROM bill_rows")
+            con.execute(statements)
+        assert not con.execute("FROM before EXCEPT ALL FROM bill_rows").fetchall()
+        assert con.execute("SELECT count(*) FROM bill_rows").fetchall() == con.execute("SELECT count(*) FROM before").fetchall()
+        assert con.execute("SELECT count(*) FROM bill_details").fetchall() == [(6,)]

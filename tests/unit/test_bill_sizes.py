@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
+from tests.bill_table import bill_table
 from tests.unit.price_nodes import empty_store
 
 BILL = """
@@ -49,7 +50,8 @@ STAGES: dict[str, dict[str, Any]] = {"11_borne_discounts": {"is_spread": True}, 
 
 
 def put(con: DuckDBPyConnection, rows: str) -> int:
-    (count,) = con.execute(ROWS.format(rows=rows)).fetchone() or (0,)
+    with bill_table(con):
+        (count,) = con.execute(ROWS.format(rows=rows)).fetchone() or (0,)
     return int(count)
 
 

@@ -219,7 +219,7 @@ class Loaded:
         accounts: dict[str, Reconciliation] = {}
         with suppress(InterruptedError), self.bills.store.write() as con:
             con.execute("DELETE FROM bills WHERE billing_account_id <> $1", [own_text(PAYER, NUMBERS[name])])
-            for table in ("bill_rows", "billed_hours", "amortized_discounts"):
+            for table in ("bill_details", "billed_hours", "amortized_discounts"):
                 con.execute(f"DELETE FROM {table} WHERE bill_id NOT IN (SELECT bill_id FROM bills)")  # noqa: S608
             price.load_fx_rates(con, Config())
             accounts |= {

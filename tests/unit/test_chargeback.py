@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 from gpucost.cli.app import app
 from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
+from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, alone, sample, stored
 from tests.unit.billed import bill
 
@@ -272,7 +273,7 @@ def test_what_collecting_did_not_bring_is_for_the_doctor(tmp_path: Path) -> None
 def test_the_index_names_what_stands_between_the_charge_and_the_invoice(store: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(store)) as con:
         bill(con, {"kind": "commitment_fee", "key": None, "cost": "0"}, {"kind": "tax", "key": None, "cost": "7"})
-        con.execute("UPDATE bill_rows SET billed_cost = 50, charge_category = 'Purchase' WHERE kind <> 'tax'")
+        change_bill_rows(con, "UPDATE bill_rows SET billed_cost = 50, charge_category = 'Purchase' WHERE kind <> 'tax'")
         con.execute("UPDATE cost_daily SET estimated_cost = cost / 4 WHERE kind = 'allocated'")
     assert run(store, tmp_path).exit_code == 0
     told = manifest(tmp_path)

@@ -15,6 +15,9 @@ from typer.testing import CliRunner
 from gpucost import __version__
 from gpucost.cli.app import app
 from gpucost.store.connection import Store
+from tests.golden.report_fleet import stored
+
+fleet = stored(hours=48)
 
 
 @pytest.fixture
@@ -138,3 +141,38 @@ def test_help_imports_nothing_heavy(work: Path, words: str) -> None:
         "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])
+
+
+# What a command has loaded when it is done: of gpucost by its parts, and of what takes long to import. Less is welcome.
+LOADED = {
+    "--help": ("cli cli.app cli.main", ""),
+    "sql 'select 1'": (
+        "cli cli.app cli.command cli.main cli.output cli.setup config config.load config.model errors periods render render.rows "
+        "store store.connection store.schema suggest",
+        "duckdb pydantic",
+    ),
+    "report --month 2026-10": (
+        "attribute catalog cli cli.app cli.command cli.main cli.output cli.report "
+        "config config.load config.model engine errors periods pipeline price price.book "
+        "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
+        "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
+        "resources shapes store store.connection store.schema store.sqlfiles suggest",
+        "duckdb pydantic rich",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", LOADED)
+def test_a_command_loads_what_it_uses(words: str, fleet: Path) -> None:
+    code = (
+        f"import sys\nsys.argv = ['gpucost', *{shlex.split(words)!r}]\n"
+        # the fleet is stored as attributed
+        f"if 'report' in sys.argv:\n    from gpucost import attribute\n    attribute.is_current = lambda *_: True\n"
+        "from gpucost.cli.main import main\ntry:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    around = {**os.environ, "GPUCOST_STORE": str(fleet)}
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=around, text=True)
+    modules = {*ran.stderr.splitlines()[-1].split()}
+    heavy = {"boto3", "duckdb", "google", "jinja2", "numpy", "pandas", "prometheus_api_client", "pydantic", "requests", "rich"}
+    assert {name.removeprefix("gpucost.") for name in modules if name.startswith("gpucost.")} == {*LOADED[words][0].split()}
+    assert modules & heavy == {*LOADED[words][1].split()}

@@ -155,6 +155,13 @@ def in_chunks(question: Question) -> bool:
     return True
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 422, 501])
+def test_a_server_that_answers_for_samples_alone_is_asked_for_them(status: int, fake: Fake, tmp_path: Path) -> None:
+    fake.trick = lambda question: Reply(status, {"error": "no such thing"}) if "query_range" in question.path else None
+    assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
+    assert sum("_over_time(" in query and query.startswith("count_over_time(kube") for query in fake.queries) <= 3
+
+
 @pytest.mark.parametrize(("trick", "ask"), [*((in_one, ask) for ask in ASKS), (in_chunks, ASKS[0])])
 def test_a_bomb_of_gzip_takes_no_memory(trick: Trick, ask: Ask, open_client: Open) -> None:
     with open_client(trick) as client:

@@ -150,7 +150,8 @@ def test_every_command_of_bills_and_commitments_works_on_it(
 ) -> None:
     assert demo.path is not None
     monkeypatch.chdir(demo.path.parent)
-    _, ((node,),) = Store(demo.store).query("SELECT min(node) FROM nodes WHERE capacity_type = 'reserved'")
+    reserved = "SELECT min(node) FROM nodes WHERE capacity_type = 'reserved'"
+    ((node,),) = pipeline.read_attributed(demo, Store(demo.store), lambda con: con.execute(reserved).fetchall())
     result = CliRunner().invoke(app, command.format(node=node).split())
     assert result.exit_code == code, result.output
 

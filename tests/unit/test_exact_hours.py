@@ -87,6 +87,28 @@ def test_a_gap_across_the_edge_of_whole_hours() -> Scene:
 
 
 @scene()
+def test_a_pod_on_an_unlabeled_device_has_the_activity_of_its_own_minutes() -> Scene:
+    """Held 01:15-02:45 of a GPU that is active in the first 21 minutes of each hour, also while nobody holds it: 6, and 21."""
+    util = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(HOURS)]}
+    described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 1.25, 2.75)], util)
+    nameless = {f"{prefix}{label}": None for prefix in ("", "exported_") for label in ("namespace", "pod", "container")}
+    figures = yield described, relabel(scrape(described, lean=True), "DCGM_.*", nameless)
+    held = [figures(hour, hour + 1)["a"] for hour in (1, 2)]
+    assert [(60 * a.active_gpu_hours, 60 * a.idle_gpu_hours, a.unmeasured_gpu_hours) for a in held] == [(6, 39, 0), (21, 24, 0)]
+    assert [a.idle_cost for a in held] == [Fraction("0.78"), Fraction("0.48")]
+
+
+@scene()
+def test_equal_hours_cost_alike_up_to_the_minute_that_one_changes() -> Scene:
+    """Of $4.80 for four GPUs one is held all day, another until 03:20: $1.20 and, in its last hour, $0.40."""
+    pods = [pod("a", "w", [0], 0, HOURS), pod("b", "w", [1], 0, 3 + 1 / 3)]
+    figures = yield scraped(fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS)))
+    hours = [figures(hour, hour + 1) for hour in (1, 2, 3)]
+    assert [(of["a"].cost, of["b"].cost) for of in hours] == [(Fraction("1.2"), Fraction(b)) for b in ("1.2", "1.2", "0.4")]
+    assert "b" not in figures(4, 5) and figures(4, 5)["a"].cost == Fraction("1.2")
+
+
+@scene()
 def test_a_slot_is_cut_by_what_the_node_offers_at_last() -> Scene:
     """A node whose device plugin offers one GPU at first and four slots of it later, and no label tells of them: a quarter."""
     described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +22,11 @@ from typer.testing import CliRunner, Result
 from gpucost import pipeline, savings
 from gpucost.cli import waste
 from gpucost.cli.app import app
+from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.errors import GpucostError
-from gpucost.findings import Candidate, Claim, Finding, Findings, WhatIfQuery, WhatIfResult, open_hours, ranked
+from gpucost.findings import Candidate, Claim, Finding, Findings, Names, WhatIfQuery, WhatIfResult, open_hours, ranked
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
 from gpucost.render.schema import columns_of, table
@@ -165,11 +167,36 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
         )
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
-    scenario = waste._commit(demo, Store(demo.store), Usage(fleet, MONTH, "", "", is_narrowed=True))
+    known = StoredCommitments(demo, Store(demo.store), MONTH)
+    scenario = waste._commit(known, Usage(fleet, MONTH, "", "", is_narrowed=True))
     (result,) = evaluate(partial(costs_of, demo), [scenario])
     assert result.saving > 0
     answer = _answer(run, question.words(("--month", "2026-02")))
     assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
+
+
+def test_commitments_are_looked_up_once(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def listed(con: Any, settings: Config, name: str, **_: Any) -> list[Any]:
+        asked.append(name)
+        return []
+
+    monkeypatch.setattr("gpucost.cli.whatif._listed", listed)
+    known = StoredCommitments(demo, Store(demo.store), MONTH)
+    fleet = _used(demo, Scope())
+    places = {(node.provider or "", node.region or "", node.instance_type or "") for node in fleet.nodes}
+    for _ in range(3):
+        for place in places:
+            known.offers_of(*place)
+    assert len(asked) == len(places)
+
+
+def test_names_fit_a_glob_as_each_of_them_does() -> None:
+    names = ["Job/a", "Job/a-1", "Job/a-12", "Job/ab-1", "Job/b-1", "Pod/a-1", "Job/[x]-1"]
+    for glob in (*names, "Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"):
+        fitting = sorted(name for name in names if fnmatchcase(name, glob) or name == glob)
+        assert Names(reversed(names)).fitting(glob) == fitting, glob
 
 
 def test_the_command(run: Run, findings: Findings) -> None:

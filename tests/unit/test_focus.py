@@ -18,6 +18,7 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import GpucostError, UsageError
 from gpucost.publish import focus
 from gpucost.publish.focus import PREFIX, VERSIONS, columns_of
+from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.shared import shared
@@ -133,7 +134,7 @@ TOLD = """
 def test_what_the_bill_tells_comes_through(plain: Billed, tmp_path: Path) -> None:
     fleet = plain.copy(tmp_path)
     with fleet.store.write() as con:
-        con.execute(f"UPDATE bill_rows SET {TOLD}")  # noqa: S608
+        change_bill_rows(con, f"UPDATE bill_rows SET {TOLD}")  # noqa: S608
     committed: dict[int, Decimal] = defaultdict(Decimal)
     for row in rows(save(fleet)[1]):
         assert (row["InvoiceId"], row["SkuPriceId"], row["SkuMeter"]) == ("INV-1", "sku/price", "Machine")
@@ -174,12 +175,16 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(pla
     }
     with fleet.store.write() as con:
         for name, (kind, category, cost, monthly) in more.items():
-            con.execute(MORE, {"name": name, "kind": kind, "category": category, "cost": Decimal(cost), "monthly": monthly})
+            change_bill_rows(
+                con, MORE, {"name": name, "kind": kind, "category": category, "cost": Decimal(cost), "monthly": monthly}
+            )
         # discounts are those of charges in the file, those that net costs hold too
         for name in ("traffic", "net"):
-            con.execute(MORE, {"name": name, "kind": "discount", "category": "Credit", "cost": Decimal(-2), "monthly": False})
-        con.execute("UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'")
-        con.execute("UPDATE bill_rows SET effective_cost = 0 WHERE charge_description = 'net'")
+            change_bill_rows(
+                con, MORE, {"name": name, "kind": "discount", "category": "Credit", "cost": Decimal(-2), "monthly": False}
+            )
+        change_bill_rows(con, "UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'")
+        change_bill_rows(con, "UPDATE bill_rows SET effective_cost = 0 WHERE charge_description = 'net'")
         counts = dict(con.execute("SELECT charge_description, count(*) FROM bill_rows GROUP BY 1").fetchall())
     found = rows(save(fleet)[1])
     assert "traffic" not in {row["ChargeDescription"] for row in found}

@@ -14,6 +14,7 @@ import pytest
 from gpucost.config.model import Discount
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
+from tests.bill_table import change_bill_rows
 from tests.unit.billed import bill, hours
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
 
@@ -208,7 +209,7 @@ class Priced:
                     changed = {"node_id": NUMBERS[name] * 10 + node["node_id"], "node": f"{node['node']} {name}"}
                     changed |= {"machine_id": own(name, node["machine_id"])} if node["machine_id"] else {}
                     self.nodes.append(node | changed)
-            con.execute("UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' "
+            change_bill_rows(con, "UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' "
                         "WHERE instance_key LIKE 'p/z/n1-gpu%' AND source_row = 1")  # fmt: skip
             con.execute("UPDATE bills SET load_bills = NULL WHERE billing_period < '2026'")
             con.execute(
@@ -322,7 +323,7 @@ def test_a_bill_in_another_currency_and_one_that_is_restated() -> None:
             run(con, [NODE], [])
         # of a machine that is no node, nobody asks
         assert {s[4] for s in run(con, [OTHER], BOOK)} == {"price_book"}
-        con.execute("DELETE FROM bill_rows WHERE bill_id = $1", [number])
+        change_bill_rows(con, "DELETE FROM bill_rows WHERE bill_id = $1", [number])
         con.execute("DELETE FROM bills WHERE bill_id = $1", [number])
         assert {s[4] for s in run(con, [NODE], BOOK)} == {"price_book"}
         bill(con, {"cost": "9"})

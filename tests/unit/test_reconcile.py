@@ -18,6 +18,7 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.engine import answer_rows
 from gpucost.report.reconcile import Reconciliation
+from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
 from tests.replay.result import by_pod
@@ -107,9 +108,10 @@ def test_volumes_that_are_billed_on_a_machine_stand_beside(name: str, tmp_path: 
     before = {one.kind: one.cost for one in account(fleet).beside}
     with fleet.store.write() as con:
         # These clouds' exports name the machine in the resource alone.
-        con.execute(
+        change_bill_rows(
+            con,
             "INSERT INTO bill_rows SELECT * REPLACE ('storage' AS kind, NULL AS instance_key, NULL AS instance_hours, "
-            "2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' LIMIT 1"
+            "2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' LIMIT 1",
         )
     result = account(fleet)
     after = {one.kind: one.cost for one in result.beside}
@@ -124,10 +126,11 @@ def test_hours_that_are_billed_in_part_are_a_line_and_keep_the_account_open(tmp_
     fleet.bill(write(fleet_charges), file, provider)
     with fleet.store.write() as con:
         # one row of one machine's first hour loses the fee that covers it
-        con.execute(
+        change_bill_rows(
+            con,
             "UPDATE bill_rows SET cost_cause = 'fee_missing', billed_cost = billed_cost / 2, effective_cost = effective_cost / 2 "
             "WHERE (source_file, source_row) = (SELECT (source_file, source_row) FROM bill_rows WHERE kind = 'instance' "
-            "AND effective_cost > 0 ORDER BY charge_period_start, instance_key, source_row LIMIT 1)"
+            "AND effective_cost > 0 ORDER BY charge_period_start, instance_key, source_row LIMIT 1)",
         )
     result = account(fleet)
     assert result.lines["billed_in_part"] > 0

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.report.reconcile import BASES, CENT, CLASSES, ClassRow, Reconciliation, Statement, in_cents, reconcile
+from tests.bill_table import bill_table
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import DAY, NODE, START, empty_store, run
 
@@ -53,36 +54,37 @@ def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-
         [number, form, MONTH, len(rows)],
     )
     start = DAY.replace(tzinfo=None)
-    for place, row in enumerate(rows, 1):
-        cost = Decimal(row.get("cost", "10"))
-        hour, length = row.get("hour", 0), row.get("length", 1)
-        values = {
-            "bill_id": number,
-            "charge_key": place,
-            "charge_period_start": start + timedelta(hours=hour),
-            "charge_period_end": start + timedelta(hours=hour + length),
-            "charge_category": row.get("category", "Usage"),
-            "billed_cost": Decimal(row.get("billed", cost)),
-            "effective_cost": cost,
-            "billing_currency": row.get("currency", "USD"),
-            "billing_account_id": payer,
-            "invoice_id": row.get("invoice"),
-            "region": "us-east-1",
-            "instance_type": row.get("type"),
-            "sku_description": row.get("sku"),
-            "pricing_category": "Standard",
-            "kind": row.get("kind", "instance"),
-            "instance_hours": row.get("hours"),
-            "instance_key": row.get("key"),
-            "cost_cause": row.get("cause", "same" if "billed" not in row else "fee_amortized"),
-            # pricing takes no discount of storage off machines
-            "service_category": "Storage" if row.get("kind") == "discount" else None,
-            "source_file": f"{number}.csv",
-            "source_row": place,
-        }
-        names = ", ".join(values)
-        marks = ", ".join("$" + name for name in values)
-        con.execute(f"INSERT INTO bill_rows ({names}) VALUES ({marks})", values)  # noqa: S608 - names of our own
+    with bill_table(con):
+        for place, row in enumerate(rows, 1):
+            cost = Decimal(row.get("cost", "10"))
+            hour, length = row.get("hour", 0), row.get("length", 1)
+            values = {
+                "bill_id": number,
+                "charge_key": place,
+                "charge_period_start": start + timedelta(hours=hour),
+                "charge_period_end": start + timedelta(hours=hour + length),
+                "charge_category": row.get("category", "Usage"),
+                "billed_cost": Decimal(row.get("billed", cost)),
+                "effective_cost": cost,
+                "billing_currency": row.get("currency", "USD"),
+                "billing_account_id": payer,
+                "invoice_id": row.get("invoice"),
+                "region": "us-east-1",
+                "instance_type": row.get("type"),
+                "sku_description": row.get("sku"),
+                "pricing_category": "Standard",
+                "kind": row.get("kind", "instance"),
+                "instance_hours": row.get("hours"),
+                "instance_key": row.get("key"),
+                "cost_cause": row.get("cause", "same" if "billed" not in row else "fee_amortized"),
+                # pricing takes no discount of storage off machines
+                "service_category": "Storage" if row.get("kind") == "discount" else None,
+                "source_file": f"{number}.csv",
+                "source_row": place,
+            }
+            names = ", ".join(values)
+            marks = ", ".join("$" + name for name in values)
+            con.execute(f"INSERT INTO bill_rows ({names}) VALUES ({marks})", values)  # noqa: S608 - names of our own
     return number
 
 

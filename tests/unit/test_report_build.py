@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, Literal
 
 import duckdb
 import pytest
@@ -20,7 +22,7 @@ from gpucost.render import markdown, terminal
 from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Figures, ReportView, Table
-from gpucost.report import DIMENSIONS, Query, build, default_period
+from gpucost.report import DIMENSIONS, Query, build, build_each, default_period
 from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.sections import IDLE_FLAG
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample
@@ -369,3 +371,43 @@ def test_gpu_time_is_added_as_decimals() -> None:
         for path in [*(package / folder).rglob("*.sql"), *(package / folder).rglob("*.py")]:
             found = re.findall(r"sum\((?:\w+\.)?\w+_gpu_ms\b(?!::DECIMAL| for ).*", path.read_text())
             assert not found, (path.name, found)
+
+
+class Counted:
+    """A connection that counts its statements."""
+
+    def __init__(self, con: Connection) -> None:
+        self.con, self.count = con, 0
+
+    def execute(self, *given: Any) -> Counted:
+        self.count += 1
+        self.con.execute(*given)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.con, name)
+
+
+@pytest.mark.parametrize("share", [None, "proportional", "even"])
+def test_each_team_is_told_of_as_alone_in_as_many_queries_as_one(
+    con: Connection, share: Literal["proportional", "even"] | None
+) -> None:
+    con.execute("CREATE OR REPLACE TEMP TABLE fx_rates AS SELECT 'USD' AS currency, 0 AS from_ms, 0 AS to_ms, 1.0 AS rate")
+    query = Query(period=hours_of(0, 96), period_name="these days", now=NOW, top=1, with_series=True, share_unallocated=share)
+    names = tuple(sorted(team for row in build(con, Config(), query).rows if (team := row.keys["team"])))
+    assert len(names) > 2
+    one, all_of_them = Counted(con), Counted(con)
+    each = build_each(all_of_them, Config(), replace(query, teams=names))  # type: ignore[arg-type]
+    assert each == {team: build(con, Config(), replace(query, teams=(team,))) for team in names}
+    build_each(one, Config(), replace(query, teams=names[:1]))  # type: ignore[arg-type]
+    assert all_of_them.count <= one.count + 1
+
+
+def test_top_cuts_the_consumers_and_no_rows(con: Connection) -> None:
+    by = ("cluster", "namespace", "workload")
+    query = Query(period=hours_of(0, 96), period_name="these days", by=by, now=NOW, top=1)
+    view = build(con, Config(), query)
+    (top,) = (part for part in view.sections if part.title == "Top consumers")
+    assert isinstance(top, Table)
+    assert len(top.lines) == 1
+    assert view.rows == build(con, Config(), replace(query, top=10)).rows

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.report import reconciled
+from gpucost.cli.page import reconciled
 from gpucost.config.model import Config
 from gpucost.render.charts import clean, clipped, spark, tick_texts, ticks
 from gpucost.render.html import Bar, Block, render

@@ -22,6 +22,7 @@ from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView, Row, Table
 from gpucost.report import DIMENSIONS, Query, build
+from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
 from tests.unit.billed import bill, hours
 
@@ -209,10 +210,12 @@ def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_d
             provider="gcp",
         )
         con.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
-        con.execute("UPDATE bill_rows SET zone = 'z', sub_account_id = 'p', resource_name = 'vm', resource_id = '//x/VM/1'")
-        con.execute("UPDATE bill_rows SET resource_id = '//x/disks/2' WHERE source_row = 2")
-        con.execute("UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE source_row = 1")
-        con.execute("UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3")
+        change_bill_rows(
+            con, "UPDATE bill_rows SET zone = 'z', sub_account_id = 'p', resource_name = 'vm', resource_id = '//x/VM/1'"
+        )
+        change_bill_rows(con, "UPDATE bill_rows SET resource_id = '//x/disks/2' WHERE source_row = 2")
+        change_bill_rows(con, "UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE source_row = 1")
+        change_bill_rows(con, "UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3")
         totals = to_dict(ask(con, rules=(rule("storage"), rule("network"))))["totals"]
     assert totals["shared_costs"] == {"storage": 2, "network": 1}
 
@@ -353,7 +356,9 @@ def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(tmp_
     with duckdb.connect(str(tmp_path / "s")) as con:
         unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None, "cost": "4"}
         bill(con, unused, unused | {"cost": "8"}, unused | {"cost": "1"})
-        con.execute("UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1")
+        change_bill_rows(
+            con, "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1"
+        )
         con.execute(
             "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
             "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"

@@ -20,6 +20,7 @@ from gpucost.whatif.buy import Own, Purchase, cloud_usage
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from gpucost.whatif.reserve import Existing, Family, ReservedUse, Terms, families_of, family_name, parse_terms, read_commitments
+from tests.bill_table import change_bill_rows
 from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
 
 pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
@@ -162,7 +163,8 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
             " TIMESTAMP '2026-11-01' AS loaded_at"
         )
         # a fee of the whole term makes no bill of the months that it is of
-        con.execute(
+        change_bill_rows(
+            con,
             "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key,"
             " TIMESTAMP '2026-10-01' AS charge_period_start, TIMESTAMP '2026-10-01' + to_days(days) AS charge_period_end,"
             " category AS charge_category, 0 AS billed_cost, cost AS effective_cost, 'USD' AS billing_currency,"
@@ -171,7 +173,7 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
             " hours AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, row AS source_row"
             " FROM (VALUES (0, 'Usage', 'Used', 'instance', 48, 300, 2),"
             " (1, 'Purchase', 'Unused', 'commitment_unused', NULL, 24, 2),"
-            " (2, 'Purchase', NULL, 'commitment_fee', NULL, 0, 365)) AS t(row, category, status, kind, hours, cost, days)"
+            " (2, 'Purchase', NULL, 'commitment_fee', NULL, 0, 365)) AS t(row, category, status, kind, hours, cost, days)",
         )
         november = START + 31 * DAY
         spans = ((START, END), (november, november + 2 * DAY), (november + 62 * DAY, november + 63 * DAY))

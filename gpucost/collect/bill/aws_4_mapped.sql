@@ -121,6 +121,7 @@ SELECT 'aws' AS provider,
            map_from_entries(list_filter(map_entries(TRY_CAST(TRY_CAST(cost_category AS JSON) AS MAP(VARCHAR, VARCHAR))),
                                         lambda category: coalesce(category.value, '') <> '')),
            cost_category_columns) AS cost_categories,
+       hash(label_digest, resource_tags, cost_category) AS label_digest,
        kind,
        -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
        instance AS instance_key,

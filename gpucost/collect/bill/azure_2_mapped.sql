@@ -83,6 +83,7 @@ SELECT
     CASE WHEN r.kind = 'reserved_unused' THEN r.resource_id END AS capacity_reservation_id,
     CASE WHEN r.kind = 'reserved_unused' THEN 'Unused' END AS capacity_reservation_status,
     r.tags,
+    hash(r.tags) AS label_digest,
     r.instance_key,
     r.kind,
     r.instance_hours,

@@ -81,6 +81,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        capacity_reservation_id, capacity_reservation_status,
        TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
        TRY_CAST(TRY_CAST(x_cost_categories AS JSON) AS MAP(VARCHAR, VARCHAR)) AS cost_categories,
+       hash(told.tags, x_cost_categories) AS label_digest,
        kind,
        -- As Kubernetes' provider ids have it: i-…, project/zone/name, an Azure resource id; else the resource's own.
        CASE WHEN x_gpucost_instance_key IS NOT NULL THEN lower(x_gpucost_instance_key)

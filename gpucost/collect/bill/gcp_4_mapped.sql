@@ -83,6 +83,7 @@ SELECT
     reservation_name AS capacity_reservation_id,
     CASE WHEN is_unused_reservation THEN 'Unused' WHEN reservation_name IS NOT NULL THEN 'Used' END AS capacity_reservation_status,
     tags,
+    hash(tags) AS label_digest,
     instance_key,
     CASE WHEN told_kind = 'commitment_fee' AND effective_cost <> 0 THEN 'commitment_unused' ELSE told_kind END AS kind,
     instance_hours,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from gpucost.store.charges import BillLoad, BillResult
     from gpucost.store.connection import Store
 
-# The mapped rows with the columns that not every mapping has: `format`, null where a mapping does not tell formats apart by
-# content, and what a line item is known by.
-_FORMATTED = """CREATE OR REPLACE TEMP VIEW charges_read AS
-FROM (
-    SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS line_item_id, NULL::UBIGINT AS row_digest, NULL::VARCHAR AS sku_price_id
-    LIMIT 0
-)
+# The mapped rows with the columns that not every mapping has, null there, besides those of bill_rows: `format`, where content
+# does not tell formats apart.
+_READ = """CREATE OR REPLACE TEMP VIEW charges_read AS
+FROM (SELECT NULL::VARCHAR AS format, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
 UNION ALL BY NAME
 FROM mapped"""
+# What rows say alike is mapped once: views of the mapping read but the first rows that say it.
+_FIRST_ROWS = """CREATE OR REPLACE TEMP VIEW raw AS
+FROM raw_rows
+SEMI JOIN (SELECT source_row - 1 AS file_row_number FROM first_rows) USING (file_row_number)"""
+_ALL_ROWS = "CREATE OR REPLACE TEMP VIEW raw AS FROM raw_rows"
 _IN_TWO_FILES = "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
 FROM charges_read AS c
@@ -83,10 +85,16 @@ def write_rows(
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
         # What the rows of every format pass first: a charge that stands there twice is one.
-        for name in ("once", *known.sql):
+        con.execute(formats.sql_text("once"))
+        con.execute(_ALL_ROWS)
+        for name in known.sql:
             con.execute(formats.sql_text(name))
-        con.execute(_FORMATTED)
-        if not charges.write(con, files):
+        con.execute(_READ)
+        charges.write_lines(con)
+        con.execute(_FIRST_ROWS)
+        is_complete = charges.write_details(con, files)
+        con.execute(_ALL_ROWS)
+        if not is_complete:
             raise _unread(con, known)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
@@ -227,8 +235,8 @@ def collect_bills(
     of rows that name none; without it such a row fails.
     """
     run = BillRun()
-    with TemporaryDirectory(prefix="gpucost-bill-") as work, bill_files.workspace(Path(work)) as con:
-        _Run(store, con, Path(work), provider, force, currency, Meter(progress), run).all(trees)
+    with TemporaryDirectory(prefix="gpucost-bill-") as work, ExitStack() as opened:
+        _Run(store, opened, Path(work), provider, force, currency, Meter(progress), run).all(trees)
     return run
 
 
@@ -247,7 +255,7 @@ class _Group:
 @dataclass(slots=True)
 class _Run:
     store: Store
-    con: duckdb.DuckDBPyConnection
+    opened: ExitStack
     work: Path
     provider: str | None
     force: bool
@@ -259,6 +267,14 @@ class _Run:
     _states: dict[tuple[Tree, Entry], object] = field(default_factory=dict)
     _stamps: dict[str, str] = field(default_factory=dict)
     _stamped: dict[str, str] | None = None
+    _con: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def con(self) -> duckdb.DuckDBPyConnection:
+        """Where files are read; none is opened for what is loaded already."""
+        if self._con is None:
+            self._con = self.opened.enter_context(bill_files.workspace(self.work))
+        return self._con
 
     def all(self, trees: Sequence[Tree]) -> None:
         """Loads what the trees hold: exports with a manifest each by itself, loose files together."""

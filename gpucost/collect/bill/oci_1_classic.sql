@@ -39,6 +39,7 @@ SELECT
     TRY_CAST(cost_unit_price AS DECIMAL(38, 12)) AS contracted_unit_price,
     NULL::VARCHAR AS sku_price_id,
     tag_columns AS tags,
+    label_digest,
     source_file,
     file_row_number
 FROM raw;

@@ -40,6 +40,7 @@ SELECT
     NULL::DECIMAL(38, 12) AS contracted_unit_price,
     sku_price_id,
     TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
+    hash(raw.tags) AS label_digest,
     source_file,
     file_row_number
 FROM raw;

@@ -17,6 +17,7 @@ from gpucost.collect.base import SourceUnavailable
 from gpucost.collect.prometheus.failures import Down, TooMuch, lost, not_json, partial, refused, too_large, unreadable
 from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, remarks, whole_json
 from gpucost.errors import SourceError
+from gpucost.periods import MS_PER_HOUR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,14 +156,22 @@ class PrometheusClient:
 
     def matrix(self, metric: str, query: str, at_ms: int) -> ReadAnswer:
         """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceUnavailable where nobody answers."""
+        return self._series("query", metric, {"query": query, "time": f"{at_ms / 1000:.3f}"}, at_ms)
 
+    def by_hour(self, metric: str, query: str, from_ms: int, to_ms: int) -> ReadAnswer:
+        """What a query says in the last millisecond of each hour from `from_ms` on. Raises as `matrix` does."""
+        moments = {"start": f"{(from_ms + MS_PER_HOUR - 1) / 1000:.3f}", "end": f"{(to_ms - 1) / 1000:.3f}", "step": "3600"}
+        # VictoriaMetrics moves the steps of what it may keep
+        return self._series("query_range", metric, {"query": query, **moments, "nocache": "1"}, to_ms)
+
+    def _series(self, path: str, metric: str, form: dict[str, str], at_ms: int) -> ReadAnswer:
         def read() -> ReadAnswer:
             mib = self._source.max_response_mib
             reader = MatrixReader(metric, self.cache, max(_MOST_SAMPLES, 4 * self._source.max_samples))
             try:
-                with self._send({"query": query, "time": f"{at_ms / 1000:.3f}"}) as response:
+                with self._send(path, form) as response:
                     if response.status_code != 200:
-                        raise self._refused(response, "query")
+                        raise self._refused(response, path)
                     if "html" in response.headers.get("Content-Type", ""):
                         raise not_json(self._source)
                     for chunk in http.chunks(response, mib << 20):
@@ -177,7 +186,7 @@ class PrometheusClient:
             self._weigh(reader.warnings, is_partial=reader.is_partial)
             return replace(answer, is_partial=True) if reader.is_partial else answer
 
-        return self._retried(read)
+        return self._retried(read, path)
 
     def get(self, path: str, params: Mapping[str, str]) -> Any:
         """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
@@ -263,8 +272,8 @@ class PrometheusClient:
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
-    def _send(self, form: dict[str, str]) -> requests.Response:
-        url = f"{self._source.url}/api/v1/query"
+    def _send(self, path: str, form: dict[str, str]) -> requests.Response:
+        url = f"{self._source.url}/api/v1/{path}"
         if len(form["query"]) < _LONGEST_URL:
             return self._session.get(url, params=form, timeout=self._timeout, stream=True, allow_redirects=False)
         return self._session.post(url, data=form, timeout=self._timeout, stream=True, allow_redirects=False)

@@ -1,12 +1,13 @@
 """Collects kube-state-metrics and dcgm-exporter series from a server that speaks Prometheus' HTTP API.
 
 Samples are read raw, with their own timestamps, by range selectors at a moment. A step would invent samples, and hide
-pods that live shorter than it.
+pods that live shorter than it. Of constant series only those are read that their sums in each hour do not prove (hours.py).
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
@@ -34,6 +35,7 @@ from gpucost.collect.base import (
 )
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, is_by_hour, scrapes, speakers
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
@@ -45,19 +47,21 @@ from gpucost.collect.prometheus.queries import (
     Scope,
     Selector,
     among,
+    one_of,
     selectors,
     stored_needs,
 )
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
-from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window
+from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window, series_key
 from gpucost.store.usage import MEMORY_METRIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import duckdb
+    from numpy.typing import NDArray
 
     from gpucost.config.model import Activity, Idle, PrometheusSource
     from gpucost.store.connection import Store
@@ -67,7 +71,12 @@ if TYPE_CHECKING:
 _ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
 
 
+# By the label that names an object, the metric that is there as long as it is.
+LIVES = {"node": "kube_node_info", "uid": "kube_pod_info"}
+
 _PROBE_MINUTES = 10
+# Of a constant series about one in so many samples is read: hours of sixty are two, but for a life's ends.
+_CONSTANT_SHARE = 15
 # A newest sample older than this is worth a word.
 _LATE_MS = MS_PER_HOUR
 
@@ -158,6 +167,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
         self._per_hour = 0.0
+        self._tells_hours = True
         self._now, self._now_ms = now, to_ms(now)
         # what waits for a later sample to be logged: empty windows, and the rest of the last window that held any
         self._silent: list[Span] = []
@@ -209,8 +219,11 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         hosts = [among(s, "node", self._gpu_nodes) for s in self._selectors if s.scope == "hosts" and "pod" in s.metric]
         requests = [s.text(s.metric) for s in [*(s for s in self._selectors if s.scope == "requests"), *hosts]]
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
+        last = end // MS_PER_HOUR * MS_PER_HOUR
+        tells_hours = self._scrapes((last - MS_PER_HOUR, last)) is not None
         sums = [
             f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
+            + (f" / {_CONSTANT_SHARE}" if selector.constant and tells_hours else "")
             for selector in self._selectors
             for name in selector.spelled(self._names)
         ]
@@ -222,8 +235,11 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self._resize(max(counts) * 60 / _PROBE_MINUTES)
 
     def fetch(self, span: Span) -> list[ReadAnswer]:
-        """All selectors' raw samples in one window."""
+        """All selectors' samples in one window: constant ones by what hours tell of them, the others raw."""
+        whole = span[0], span[1] // MS_PER_HOUR * MS_PER_HOUR
+        scrapes = self._scrapes(whole) if whole[0] < whole[1] else None
         answers: list[ReadAnswer] = []
+        constants: list[tuple[Selector, str, Hours]] = []
         # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
         namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
         for selector in self._selectors:
@@ -236,13 +252,107 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                     continue  # nobody asks for a GPU, so no pod matters
                 selector = among(selector, "namespace", namespaces)
             for name in selector.spelled(self._names):
-                part = self._fetch(selector, name, span)
-                answers += part
+                hours = self._hours(selector, name, scrapes) if scrapes is not None and selector.constant else None
+                if hours is None:
+                    part = self._fetch(selector, name, span)
+                    answers += part
+                    series = [labels for answer in part for labels in answer.series]
+                else:
+                    tail = self._fetch(selector, name, (whole[1], span[1])) if whole[1] < span[1] else []
+                    hours.read(tail)
+                    constants.append((selector, name, hours))
+                    series = hours.series
                 if selector.scope in ("activity", "requests", "hosts"):
-                    namespaces.update(_namespaces(part))
+                    namespaces.update(_namespaces(series))
                 if selector == GPU_CAPACITY:
-                    gpu_nodes.update(_nodes(part))
-        return answers
+                    gpu_nodes.update(_nodes(series))
+        return answers + self._complete(constants, whole[0])
+
+    def _scrapes(self, span: Span) -> Scrapes | None:
+        """When kube-state-metrics was scraped; None where the server does not tell that."""
+        counts = self._by_hour(LIVES["node"], f"count_over_time({LIVES['node']}[1h])", span)
+        if counts is None or not len(counts.ts_ms):
+            return None
+        nodes = speakers(counts, span)
+        samples = self._fetch(among(Selector(LIVES["node"]), "node", nodes), LIVES["node"], span)
+        return None if any(answer.is_partial for answer in samples) else scrapes(counts, samples, span)
+
+    def _hours(self, selector: Selector, name: str, scrapes: Scrapes) -> Hours | None:
+        """A metric's series by hour; None where the server does not tell them so."""
+        span, text = scrapes.span, selector.text(name)
+        sums = self._by_hour(selector.metric, f"sum_over_time({text}[1h])", span)
+        if sums is None:
+            return None
+        unit = value = np.ones(len(sums.values))
+        if selector.constant == "number":
+            last = span[1] - MS_PER_HOUR, span[1]
+            most = self._by_hour(selector.metric, f"max_over_time({text}[{span[1] - span[0]}ms])", last)
+            if most is None:
+                return None
+            highest = {
+                series_key(self.source, most.series[at]): one
+                for at, one in zip(most.series_index, most.values, strict=True)
+                if one > 0
+            }
+            by_series = [highest.get(series_key(self.source, labels), np.nan) for labels in sums.series]
+            unit = value = np.array(by_series, np.float64)[sums.series_index]
+        if selector.constant == "flag":
+            counts = self._by_hour(selector.metric, f"count_over_time({text}[1h])", span)
+            if counts is None or sums.series != counts.series or not np.array_equal(sums.ts_ms, counts.ts_ms):
+                return None
+            if not np.array_equal(sums.series_index, counts.series_index):
+                return None
+            value = np.where(sums.values == 0, 0.0, 1.0)
+            unit = np.where((sums.values == 0) | (sums.values == counts.values), 1.0, np.nan)
+            sums = replace(sums, values=counts.values)
+        return Hours(scrapes, self.source, selector.shard_label, sums, unit, value)
+
+    def _by_hour(self, metric: str, query: str, span: Span) -> ReadAnswer | None:
+        """What a query says at the end of each hour; None where the server does not answer such questions."""
+        if not self._tells_hours:
+            return None
+        try:
+            answer = self._client.by_hour(metric, query, *span)
+            return answer if is_by_hour(answer, span) and not answer.is_partial else None
+        except TooMuch:
+            return None
+        except SourceError:  # one that is gone will say so to the next question; some answer no others than for samples
+            if self._tells_hours:
+                self._tells_hours = False
+                self._resize(self._per_hour * _CONSTANT_SHARE)
+            return None
+
+    def _complete(self, constants: list[tuple[Selector, str, Hours]], from_ms: int) -> list[ReadAnswer]:
+        """The samples of constant series, raw where their hours do not prove them; lives of objects come first."""
+        lives: dict[Life, NDArray[np.int64]] = {}
+        rest: dict[tuple[int, str], list[tuple[Selector, str, Hours, set[str]]]] = {}
+        for selector, name, hours in sorted(constants, key=lambda one: one[1] not in LIVES.values()):
+            if name not in LIVES.values():
+                hours.borrow(lives)
+            for hour, names in hours.unproven().items():
+                if name in LIVES.values():
+                    self._read_hour([(selector, name, hours, names)], from_ms, hour)
+                else:
+                    rest.setdefault((hour, selector.shard_label), []).append((selector, name, hours, names))
+            if name in LIVES.values():
+                lives |= hours.lives()
+        for (hour, _), several in rest.items():
+            self._read_hour(several, from_ms, hour)
+        return [hours.answer() for _, _, hours in constants]
+
+    def _read_hour(self, several: list[tuple[Selector, str, Hours, set[str]]], from_ms: int, hour: int) -> None:
+        """Reads an hour's unproven rows of metrics that tell of one kind of object: by one question, where few are concerned."""
+        span = from_ms + hour * MS_PER_HOUR, from_ms + (hour + 1) * MS_PER_HOUR
+        label = several[0][0].shard_label
+        names = set().union(*(names for _, _, _, names in several))
+        if "" not in names and 0 < len(names) <= MOST_NAMES and len(several) > 1:
+            metrics = Selector("", (one_of("__name__", sorted(name for _, name, _, _ in several)),), shard_label=label)
+            answers = self._fetch(among(metrics, label, names), "", span)
+            for _, _, hours, _ in several:
+                hours.read(answers, hour)
+            return
+        for selector, name, hours, names in several:
+            hours.read(self._fetch(selector if "" in names else among(selector, label, names), name, span), hour)
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]) -> LoadResult | None:
         """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
@@ -290,7 +400,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Sizes the next windows by what this one held, going no faster than twice as far."""
-        seen = (loaded.rows + sum(loaded.dropped.values())) * MS_PER_HOUR / (span[1] - span[0])
+        seen = loaded.size * MS_PER_HOUR / (span[1] - span[0])
         self._resize(max(seen * 1.25, self._per_hour / 2))
 
     def _resize(self, per_hour: float) -> None:
@@ -453,11 +563,10 @@ def collect_prometheus(
         return result
 
 
-def _namespaces(answers: list[ReadAnswer]) -> set[str]:
+def _namespaces(series: Sequence[Mapping[str, str]]) -> set[str]:
     """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
     keys = ("exported_namespace", "namespace", "pod_namespace")
-    labels = [labels for answer in answers for labels in answer.series]
-    return {name for one in labels if (name := next((one[key] for key in keys if one.get(key)), None))}
+    return {name for one in series if (name := next((one[key] for key in keys if one.get(key)), None))}
 
 
 def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
@@ -467,13 +576,14 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
     counts = np.zeros(len(hours), dtype=np.int64)
     moments: list[int] = []
     for answer in answers:
-        inside = answer.ts_ms[(answer.ts_ms >= start) & (answer.ts_ms < end)]
-        if len(inside):
-            counts += np.bincount(inside // MS_PER_HOUR - hours[0], minlength=len(hours))
-            moments += [int(inside.min()), int(inside.max())]
+        part = answer.only((answer.ts_ms >= start) & (answer.ts_ms < end))
+        if len(part.ts_ms):
+            weights = None if part.left_out is None else part.weights
+            counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], weights, len(hours)).astype(np.int64)
+            moments += [int(part.ts_ms.min()), int(part.ts_ms.max())]
     return dict(zip(hours, counts.tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
 
 
-def _nodes(answers: list[ReadAnswer]) -> set[str]:
+def _nodes(series: Sequence[Mapping[str, str]]) -> set[str]:
     """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
-    return {labels["node"] for answer in answers for labels in answer.series if labels.get("node")}
+    return {labels["node"] for labels in series if labels.get("node")}

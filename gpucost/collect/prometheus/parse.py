@@ -142,7 +142,7 @@ class Garbled(Exception):
 class LabelCache:
     """Labels by their JSON text: a series that comes back in the next window is not parsed again.
 
-    `metric` is the name that the samples are stored under, whatever spelling the server uses.
+    `metric` is the name that the samples are stored under, whatever spelling the server uses; its own, where that is empty.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class LabelCache:
             if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
                 raise Garbled("the answer holds labels that are none")
             known = Labels(document)
-            known["__name__"] = metric
+            known["__name__"] = metric or known.get("__name__", "")
             if len(self._known) >= _CACHE_LIMIT:
                 self._known.clear()
             self._known[metric, text] = known

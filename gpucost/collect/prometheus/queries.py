@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpucost.config.model import Activity
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
+# 1, or 0 and 1 in turn, or a number that hardly ever changes
+Constant = Literal["one", "flag", "number"]
 
 # What counts devices, slices or slots of accelerators, as kube-state-metrics spells it (every character outside
 # [a-zA-Z0-9_] becomes "_"); and as Kubernetes does, in Kueue's metrics.
@@ -39,12 +41,13 @@ _HEX = "0123456789abcdef"
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One metric's series. `metric` is the name that they are stored under."""
+    """One metric's series. `metric` is the name that they are stored under, `constant` what each says as long as it lives."""
 
     metric: str
     matchers: tuple[str, ...] = ()
     scope: Scope = "cluster"
     shard_label: str = "node"
+    constant: Constant | None = field(default=None, compare=False)
 
     def spelled(self, known: set[str] | None) -> list[str]:
         """The spellings that the server has, in any case; all of them where it does not tell its names."""
@@ -109,7 +112,7 @@ def _listed(section: str, scope: Scope, shard_label: str) -> list[Selector]:
     """The selectors of a section; what its entries leave out is as given."""
     return [
         Selector(item["metric"], tuple(_ONLY.get(only, only) for only in item.get("only", ())), scope,
-                 item.get("shard_label", shard_label))
+                 item.get("shard_label", shard_label), item.get("constant"))
         for item in _METRICS["selectors"][section]
     ]  # fmt: skip
 

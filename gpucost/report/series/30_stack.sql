@@ -1,8 +1,9 @@
--- reads: series_rows; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone
+-- reads: series_rows; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone, $each_team: of each team by itself, which `part` names
 -- writes: nothing; answers cost by layer and moment: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
 -- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_rows
 WITH parts AS (
     SELECT
+        CASE WHEN $each_team THEN team END AS part,
         moment,
         CASE WHEN $apart AND kind <> 'allocated' THEN kind END AS pool,
         CASE $by
@@ -13,23 +14,26 @@ WITH parts AS (
     FROM series_rows
 ),
 ranked AS (
-    SELECT name, row_number() OVER (ORDER BY sum(cost) DESC, name) AS rank
-    FROM parts WHERE pool IS NULL GROUP BY name
+    SELECT part, name, row_number() OVER (PARTITION BY part ORDER BY sum(cost) DESC, name) AS rank
+    FROM parts WHERE pool IS NULL GROUP BY part, name
 ),
 -- one name too many stands alone rather than being called the others
-counted AS (SELECT count(*) AS names, CASE WHEN count(*) <= $most + 1 THEN count(*) ELSE $most END AS shown FROM ranked),
+counted AS (
+    SELECT part, count(*) AS names, CASE WHEN count(*) <= $most + 1 THEN count(*) ELSE $most END AS shown FROM ranked GROUP BY part
+),
 layers AS (
     SELECT
+        p.part,
         p.moment,
         coalesce(p.pool, CASE WHEN r.rank <= c.shown THEN 'named' ELSE 'others' END) AS kind,
         CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN r.rank END               AS rank,
         CASE WHEN p.pool IS NULL AND r.rank <= c.shown THEN p.name END               AS name,
-        c.names - c.shown                                                            AS names,
+        coalesce(c.names - c.shown, 0)                                               AS names,
         sum(p.cost)                                                                  AS cost
     FROM parts AS p
-    CROSS JOIN counted AS c
-    LEFT JOIN ranked AS r ON p.pool IS NULL AND r.name IS NOT DISTINCT FROM p.name
+    LEFT JOIN counted AS c ON c.part IS NOT DISTINCT FROM p.part
+    LEFT JOIN ranked AS r ON p.pool IS NULL AND r.part IS NOT DISTINCT FROM p.part AND r.name IS NOT DISTINCT FROM p.name
     GROUP BY ALL
 )
 FROM layers
-ORDER BY list_position(['named', 'others', 'unallocated', 'not_collected'], kind), rank, moment;
+ORDER BY part, list_position(['named', 'others', 'unallocated', 'not_collected'], kind), rank, moment;

@@ -1,4 +1,4 @@
--- reads: cost_hourly, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: cost_hourly, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all), $each_team: of each team by itself, which `part` names
 -- writes: nothing; answers GPU-milliseconds by local weekday and hour
 -- invariant: sums are those over series_rows
 WITH cells AS (
@@ -11,7 +11,7 @@ begun AS (
     JOIN series_hours AS h ON c.from_ms >= h.from_ms AND c.from_ms < h.to_ms
 )
 SELECT
-    b.weekday, b.hour,
+    CASE WHEN $each_team THEN c.team END AS part, b.weekday, b.hour,
     sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE                               AS idle,
     sum((c.active_gpu_ms + c.idle_gpu_ms)::DECIMAL(38, 6))::DOUBLE           AS measured,
     sum(c.unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE                        AS unallocated,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -15,7 +15,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours, ratio
 from gpucost.report.query import Query
-from gpucost.report.rows import ZERO, filters
+from gpucost.report.rows import ZERO, Part, filters, in_parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -148,47 +148,61 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
     unnest($weekday::INTEGER[]) AS weekday, unnest($hour::INTEGER[]) AS hour"""
 
 
-def read_series(con: DuckDBPyConnection, config: Config, query: Query) -> Series:
+def read_series(con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]) -> dict[Part, Series]:
     """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
-    parts = local_hours(query.period, config.tz, moments)
-    con.execute(_HOURS, {name: [getattr(part, name) for part in parts] for name in LocalHour.__slots__})
+    hours_of = local_hours(query.period, config.tz, moments)
+    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour.__slots__})
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, _PACKAGE, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
-    return Series(
-        step=step,
-        moments=tuple(moments),
-        timezone=config.tz.key,
-        stacks=tuple(
-            _stack(con, by, count, apart=apart)
-            for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
-        ),
-        hours=_bands(con, count),
-        heat=_heat(con, query),
-        method=method(config, query),
-    )
+    each_team = {"each_team": None not in parts}
+    stacks = [
+        (by, in_parts(answer_rows(con, _PACKAGE, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team)))
+        for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
+    ]
+    bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT, each_team)))
+    heat = in_parts(answer_rows(con, _PACKAGE, "50_heat", filters(query) | each_team))
+    return {
+        part: Series(
+            step=step,
+            moments=tuple(moments),
+            timezone=config.tz.key,
+            stacks=tuple(_stack(answer.get(part, []), by, count) for by, answer in stacks),
+            hours=_bands(bands.get(part, []), count),
+            heat=_heat(heat.get(part, []), query),
+            method=method(config, query),
+        )
+        for part in parts
+    }
 
 
 _TRENDS = """
 SELECT w.place, f.moment, sum(f.cost) AS cost
 FROM series_rows AS f
 JOIN (
-    SELECT unnest(range(len($workload::VARCHAR[]))) AS place, unnest($cluster::VARCHAR[]) AS cluster,
-        unnest($namespace::VARCHAR[]) AS namespace, unnest($workload::VARCHAR[]) AS workload
+    SELECT unnest(range(len($workload::VARCHAR[]))) AS place, unnest($part::VARCHAR[]) AS part,
+        unnest($cluster::VARCHAR[]) AS cluster, unnest($namespace::VARCHAR[]) AS namespace,
+        unnest($workload::VARCHAR[]) AS workload
 ) AS w USING (cluster, namespace, workload)
-WHERE f.kind = 'allocated'
+WHERE f.kind = 'allocated' AND coalesce(f.team = w.part, w.part IS NULL)
 GROUP BY ALL ORDER BY ALL"""
 
 
-def trends(con: DuckDBPyConnection, rows: Sequence[Row], series: Series) -> list[tuple[Decimal, ...]]:
+def trends(
+    con: DuckDBPyConnection, parts: Mapping[Part, Sequence[Row]], series: Mapping[Part, Series]
+) -> dict[Part, list[tuple[Decimal, ...]]]:
     """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
-    costs = [[ZERO] * len(series.moments) for _ in rows]
-    names = {key: [row.keys[key] for row in rows] for key in ("cluster", "namespace", "workload")}
-    for row, moment, cost in con.execute(_TRENDS, names).fetchall():
-        costs[row][moment] = cost
-    return [tuple(values) for values in costs]
+    rows = [(part, row) for part, several in parts.items() for row in several]
+    costs = [[ZERO] * len(series[part].moments) for part, _ in rows]
+    names = {key: [row.keys[key] for _, row in rows] for key in ("cluster", "namespace", "workload")}
+    for place, moment, cost in con.execute(_TRENDS, names | {"part": [part for part, _ in rows]}).fetchall():
+        costs[place][moment] = cost
+    of_parts: dict[Part, list[tuple[Decimal, ...]]] = {part: [] for part in parts}
+    for (part, _), values in zip(rows, costs, strict=True):
+        of_parts[part].append(tuple(values))
+    return of_parts
 
 
 def _holder(query: Query) -> str:
@@ -197,9 +211,8 @@ def _holder(query: Query) -> str:
     return next((name for name in query.dimensions if name in _HOLDERS), usual)
 
 
-def _stack(con: DuckDBPyConnection, by: str, count: int, *, apart: bool) -> Stack:
+def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
     layers = []
-    answer = answer_rows(con, _PACKAGE, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES})
     for (kind, name), rows in groupby(answer, key=lambda row: (row["kind"], row["name"])):
         values = [ZERO] * count
         for row in rows:
@@ -216,17 +229,17 @@ def _name(by: str, name: str | None) -> str:
 
 
 _BANDS_BY_MOMENT = """
-SELECT moment,
+SELECT CASE WHEN $each_team THEN team END AS part, moment,
     sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
     sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated
 FROM series_rows
-GROUP BY moment
-ORDER BY moment"""
+GROUP BY ALL
+ORDER BY ALL"""
 
 
-def _bands(con: DuckDBPyConnection, count: int) -> Stack:
+def _bands(answer: Iterable[dict[str, Any]], count: int) -> Stack:
     values: dict[str, list[Decimal]] = {kind: [ZERO] * count for kind, _ in _BANDS}
-    for row in dicts(con.execute(_BANDS_BY_MOMENT)):
+    for row in answer:
         for kind, _ in _BANDS:
             values[kind][row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
     layers = [_layer(kind, name, values[kind]) for kind, name in _BANDS if any(values[kind])]
@@ -242,8 +255,7 @@ def _summed(title: str, unit: Literal["money", "hours"], layers: list[Layer], co
     return Stack(title, unit, tuple(layers), totals, sum(totals, ZERO))
 
 
-def _heat(con: DuckDBPyConnection, query: Query) -> tuple[Heat, ...]:
-    answer = answer_rows(con, _PACKAGE, "50_heat", filters(query))
+def _heat(answer: list[dict[str, Any]], query: Query) -> tuple[Heat, ...]:
     idle = _map("Idle by weekday and hour", "idle", "measured GPU-hours", answer, "measured")
     if query.is_narrowed:
         return (idle,)

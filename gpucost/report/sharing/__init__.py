@@ -7,7 +7,7 @@ All of it is computed over the whole fleet, whatever the report is narrowed to, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from gpucost.errors import PriceError
 from gpucost.periods import from_ms
 from gpucost.render.view import Notice, Row, Shared
 from gpucost.report.query import Query
-from gpucost.report.rows import NO_MEASURES, ZERO, filters
+from gpucost.report.rows import NO_MEASURES, ZERO, Part, filters
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -86,9 +86,20 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     run_stage(con, __name__, "90_shared_rows", filters(query))
 
 
-def with_shares(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], rows: Iterable[Row]) -> list[Row]:
+def with_shares(
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    by: tuple[str, ...],
+    rows: Mapping[Part, Iterable[Row]],
+    parts: Collection[Part],
+) -> dict[Part, list[Row]]:
     """`rows`, which are by the dimensions `by`, with what was shared to each; after them those of kind 'shared'."""
-    amounts = _amounts(con, by)
+    amounts = _amounts(con, by, parts)
+    return {part: _with_shares(config, query, by, rows.get(part, ()), amounts[part]) for part in parts}
+
+
+def _with_shares(config: Config, query: Query, by: tuple[str, ...], rows: Iterable[Row], amounts: _Amounts) -> list[Row]:
     known = [
         replace(row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {}))) for row in rows
     ]
@@ -99,11 +110,15 @@ def with_shares(con: DuckDBPyConnection, config: Config, query: Query, by: tuple
     ]
 
 
-def total_shared(con: DuckDBPyConnection, config: Config, query: Query) -> Shared:
+def total_shared(con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]) -> dict[Part, Shared]:
     """What was shared to everything that passes the filters."""
+    return {part: _total_shared(config, query, amounts) for part, amounts in _amounts(con, (), parts).items()}
+
+
+def _total_shared(config: Config, query: Query, of_kinds: _Amounts) -> Shared:
     sums: dict[int | None, Decimal] = defaultdict(lambda: ZERO)
     stays = ZERO
-    for (kind, *_), amounts in _amounts(con, ()).items():
+    for (kind, *_), amounts in of_kinds.items():
         for rule, amount in amounts.items():
             if kind == "unallocated" and rule is None:
                 stays = amount
@@ -136,11 +151,16 @@ FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM 
 ORDER BY ALL"""
 
 
-def _amounts(con: DuckDBPyConnection, by: Sequence[str]) -> dict[tuple[Any, ...], dict[int | None, Decimal]]:
-    """By kind and keys, the amounts by the number of their rule."""
-    amounts: dict[tuple[Any, ...], dict[int | None, Decimal]] = defaultdict(dict)
-    for sums in dicts(con.execute(_AMOUNTS, {"by": list(by)})):
-        amounts[sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
+# By kind and keys, the amounts by the number of their rule.
+_Amounts = dict[tuple[Any, ...], dict[int | None, Decimal]]
+
+
+def _amounts(con: DuckDBPyConnection, by: Sequence[str], parts: Collection[Part]) -> dict[Part, _Amounts]:
+    amounts: dict[Part, _Amounts] = {part: defaultdict(dict) for part in parts}
+    each_team = None not in parts
+    for sums in dicts(con.execute(_AMOUNTS, {"by": [*by, *(["team"] if each_team else [])]})):
+        of_part = amounts[sums["team"] if each_team else None]
+        of_part[sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
     return amounts
 
 

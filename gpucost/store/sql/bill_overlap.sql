@@ -1,25 +1,32 @@
--- reads: bills, bill_rows
--- writes: bill_rows, bills: takes out of Azure's actual costs what the amortized costs of the same days tell of, too, and bills of which nothing is left; purchases of commitments that amortized costs spread have no effective cost of their own
+-- reads: bills, bill_rows, bill_lines, bill_details
+-- writes: amortized_fees (temporary), bill_lines, bill_details, bills: takes out of Azure's actual costs what the amortized costs of the same days tell of, too, and bills of which nothing is left; purchases of commitments that amortized costs spread have no effective cost of their own
 -- invariant: a day of a subscription stands once; purchases and refunds of commitments, which amortized costs lack, stay; billed cost stays; rows counts what is in bill_rows
-DELETE FROM bill_rows
-WHERE kind <> 'commitment_fee'
-  AND bill_id IN (SELECT bill_id FROM bills WHERE format = 'azure-actual')
-  AND ((SELECT billing_period FROM bills AS b WHERE b.bill_id = bill_rows.bill_id), coalesce(sub_account_id, ''), charge_period_start) IN (
+DELETE FROM bill_lines AS l
+USING bill_details AS d, bills AS b
+WHERE l.batch_id = d.batch_id AND l.detail_id = d.detail_id AND d.kind <> 'commitment_fee'
+  AND b.bill_id = d.bill_id AND b.format = 'azure-actual'
+  AND (b.billing_period, coalesce(d.sub_account_id, ''), l.charge_period_start) IN (
       SELECT (b.billing_period, coalesce(r.sub_account_id, ''), r.charge_period_start)
       FROM bill_rows AS r
       JOIN bills AS b USING (bill_id)
       WHERE b.format = 'azure-amortized'
   );
 
-UPDATE bill_rows
-SET effective_cost = 0, cost_cause = 'fee_amortized'
-WHERE kind = 'commitment_fee' AND effective_cost <> 0
-  AND bill_id IN (
-      SELECT a.bill_id
-      FROM bills AS a
-      JOIN bills AS m USING (billing_period, billing_account_id)
-      WHERE a.format = 'azure-actual' AND m.format = 'azure-amortized'
-  );
+CREATE OR REPLACE TEMP TABLE amortized_fees AS
+SELECT DISTINCT d.batch_id, d.detail_id
+FROM bill_lines AS l
+JOIN bill_details AS d USING (batch_id, detail_id)
+JOIN bills AS a USING (bill_id)
+JOIN bills AS m ON m.billing_period = a.billing_period AND m.billing_account_id = a.billing_account_id
+WHERE d.kind = 'commitment_fee' AND l.effective_cost <> 0 AND a.format = 'azure-actual' AND m.format = 'azure-amortized';
+
+UPDATE bill_lines
+SET effective_cost = 0
+WHERE (batch_id, detail_id) IN (SELECT (batch_id, detail_id) FROM amortized_fees);
+
+UPDATE bill_details
+SET cost_cause = 'fee_amortized'
+WHERE (batch_id, detail_id) IN (SELECT (batch_id, detail_id) FROM amortized_fees);
 
 UPDATE bills
 SET rows = (SELECT count(*) FROM bill_rows AS r WHERE r.bill_id = bills.bill_id)

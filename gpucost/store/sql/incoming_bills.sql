@@ -1,10 +1,15 @@
--- reads: charges_read (the mapped rows of a load), bills
--- writes: bills_by_file (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
+-- reads: charges_split (of the mapped rows of a load, at least those of first_rows), first_rows, bills
+-- writes: incoming_details (temporary): what rows of the load say alike; bills_by_file (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
 -- invariant: every row of the load belongs to exactly one of each; the numbers follow those in bills
+CREATE OR REPLACE TEMP TABLE incoming_details AS
+SELECT detail_id, COLUMNS(lambda name: NOT list_contains(getvariable('line_columns'), name))
+FROM charges_split
+JOIN first_rows USING (detail_id, source_row);
+
 CREATE OR REPLACE TEMP TABLE bills_by_file AS
 SELECT source_file AS file, provider, billing_period, coalesce(billing_account_id, '') AS account, format,
-       count(is_invoiced) > 0 AS tells_invoices, bool_and(coalesce(is_invoiced, false) OR billed_cost = 0) AS is_invoiced, count(*) AS rows
-FROM charges_read AS c
+       count(is_invoiced) > 0 AS tells_invoices, bool_and(coalesce(is_invoiced, false) OR is_free) AS is_invoiced, sum(rows)::BIGINT AS rows
+FROM incoming_details
 GROUP BY ALL;
 
 CREATE OR REPLACE TEMP TABLE incoming_bills AS

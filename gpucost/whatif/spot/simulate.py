@@ -338,9 +338,9 @@ class SimulationOptions:
             says="wait for capacity (time, not paid)", unit="minutes",
         ),
     ] = 0.0  # fmt: skip
-    first_hour_free: Annotated[bool, Option("Instances interrupted in their first hour cost nothing (EC2).", is_rare=True)] = (
-        False
-    )
+    first_hour_free: Annotated[
+        bool, Option("Instances interrupted in their first hour cost nothing (EC2).", is_rare=True)
+    ] = False  # fmt: skip
     to: Annotated[
         Target, Option("spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True)
     ] = Target.spot

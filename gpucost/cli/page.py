@@ -1,0 +1,161 @@
+"""What stands on a report's page beside its tables: where the month's bill went, waste, units of work, findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpucost import pipeline
+from gpucost.cli import waste as _findings
+from gpucost.cli.unit import unit_table, work_title
+from gpucost.errors import IncompleteError, PriceError
+from gpucost.periods import is_month
+from gpucost.render.formatting import figure_text
+from gpucost.render.html import Bar, Block
+from gpucost.report.waste import BUCKETS
+from gpucost.savings import period_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpucost.config.model import Config
+    from gpucost.findings import Findings
+    from gpucost.periods import Period
+    from gpucost.publish.chargeback import Bundle
+    from gpucost.render.view import LayerKind, ReportView
+    from gpucost.report import Query
+    from gpucost.report.units.query import UnitView
+    from gpucost.report.waste import Waste
+    from gpucost.store.connection import Store
+
+
+def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -> ReportView:
+    """`view`, saying where the month's bill went; as it is where no bill prices it, or it is of a part of a month or fleet.
+
+    No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
+    """
+    is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
+    if not is_billed or query.is_narrowed or query.clusters or not is_month(query.period, settings.tz):
+        return view
+    month = f"{query.period.start.astimezone(settings.tz):%Y-%m}"
+    try:
+        sentence = pipeline.reconcile(settings, store, month).sentence
+    except (IncompleteError, PriceError):
+        return view
+    return replace(view, coverage=replace(view.coverage, reconciliation=sentence))
+
+
+#: How many findings stand on each page of a bundle.
+FINDINGS = 10
+_MOST_ROWS = 10
+_BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
+_KINDS: Mapping[str, LayerKind] = {
+    "active": "active",
+    "unmeasured": "unmeasured",
+    "cpu_memory": "others",
+    **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
+}
+# By answer: the list that says most, and its columns.
+_COLUMNS = {
+    "epoch": ("runs", "run namespace epochs_done mean_cost lost_cost cost forecast_cost"),
+    "requests": ("models", "workload namespace model amount failed cost idle_cost cost_per_1000"),
+    "tokens": (
+        "models",
+        "workload namespace model prompt_tokens generation_tokens cost cost_per_million_tokens "
+        "cost_per_million_generation_tokens",
+    ),
+}
+_WHAT = {
+    "epoch": "An epoch costs what its workload cost from one epoch to the next, idle time and restarts included.",
+    "requests": "The whole cost of the workload that serves counts, also while it idles; failed requests are not counted.",
+    "tokens": "The whole cost of the workload that serves counts, also while it idles.",
+}
+
+
+def blocks(
+    config: Config, period: Period, waste: Waste, units: Sequence[UnitView], advice: Findings | None, top: int = FINDINGS
+) -> tuple[Block, ...]:
+    """A block for each of them that has something to say; `advice` is None where nobody asked for findings."""
+    words = " ".join(period_words(config, period))
+    found = [_wasted(waste, config.currency, None if advice else f"gpucost findings {words}")]
+    found += [_per_unit(view, words) for view in units]
+    found += [_advice(advice, config.currency, words, top)] if advice else []
+    return tuple(block for block in found if block)
+
+
+def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> tuple[ReportView, tuple[Block, ...]]:
+    """What stands on a report's page: the view with where the month's bill went, and blocks, one of `findings` findings.
+
+    No blocks where nobody held a GPU of those asked for.
+    """
+    view = reconciled(config, store, query, view)
+    if query.is_narrowed and not view.totals.allocated_gpu_hours:
+        return view, ()
+    waste, units = pipeline.page_facts(config, store, query)
+    advice = None
+    if findings:
+        every = _findings.read_findings(config, store, query.period)
+        advice = _findings.narrowed(every, query.teams, query.namespaces, query.clusters)
+    return view, blocks(config, query.period, waste, units, advice, findings)
+
+
+def bundle_blocks(config: Config, bundle: Bundle, advice: Findings | None) -> dict[str | None, tuple[Block, ...]]:
+    """The blocks of each team's page of a bundle, and under None those of all teams."""
+    period = bundle.ask.period
+    found: dict[str | None, tuple[Block, ...]] = {None: blocks(config, period, bundle.waste, bundle.units, advice)}
+    for team in bundle.teams:
+        units = [_of_team(view, team) for view in bundle.units]
+        own = _findings.narrowed(advice, [team], ()) if advice else None
+        found[team] = blocks(config, period, bundle.waste.of("team", team), units, own)
+    return found
+
+
+def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
+    """Bars of money, or of GPU-hours where nothing has a price."""
+    rows = [row for row in waste.buckets if row.cost or row.gpu_hours]
+    if not rows:
+        return None
+    is_priced = bool(waste.totals.cost)
+    bars = tuple(
+        Bar(
+            _BUCKETS[row.bucket].title,
+            row.cost if is_priced else row.gpu_hours,
+            "money" if is_priced else "hours",
+            "; ".join([*([f"{row.gpu_hours:,.1f} h"] if is_priced else []), _BUCKETS[row.bucket].meaning]),
+            _KINDS.get(row.bucket, "idle"),
+        )
+        for row in rows
+    )
+    all_of = waste.totals
+    part, whole = (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
+    wasted, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
+    kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
+    but = f": every bar but {' and '.join(kept)}" if kept else ""
+    intro = f"Wasted: {wasted} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
+    return Block("Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None)
+
+
+def _per_unit(view: UnitView, words: str) -> Block | None:
+    name = view.name.removeprefix("unit.")
+    section, columns = _COLUMNS[name]
+    rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
+    if not rows:
+        return None
+    table = unit_table(view.title, columns.split(), rows[:_MOST_ROWS], view.ask.tz, work=work_title(view))
+    more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
+    return Block(view.title, _WHAT[name], table=replace(table, note=more))
+
+
+def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | None:
+    if not advice.findings:
+        return None
+    items = _findings.finding_items(advice.findings[:top]).items
+    left = len(advice.findings) - len(items)
+    note = f"{left:,} more: gpucost findings {words}" if left else None
+    return Block(_findings.TITLE, _findings.headline(advice, currency), items=items, note=note)
+
+
+def _of_team(view: UnitView, team: str) -> UnitView:
+    """Its rows of one team; a workload that changed teams stands with all teams alone."""
+    sections = {name: [row for row in rows if row.get("team") == team] for name, rows in view.sections.items()}
+    return replace(view, sections=sections)

@@ -1,0 +1,22 @@
+-- reads: charges_read (the mapped rows of a load), bill_lines, bill_details
+-- writes: charges_split (temporary view): the mapped rows, and detail_id, of all that bill_lines has no column for; bill_lines: those rows, under a new batch_id; first_rows (temporary): of each detail_id the first row that has it
+-- invariant: rows that differ in what is not in bill_lines differ in detail_id; lacking counts rows without what every line has
+SET VARIABLE batch_id = (SELECT coalesce(max(batch_id), 0) + 1 FROM bill_details)::INTEGER;
+SET VARIABLE line_columns = (SELECT list(column_name) FROM duckdb_columns() WHERE table_name = 'bill_lines' AND NOT internal);
+
+CREATE OR REPLACE TEMP VIEW charges_split AS
+SELECT * EXCLUDE (label_digest),
+    -- label_digest stands for the maps, which are made of the first rows alone.
+    hash(*COLUMNS(lambda name: NOT list_contains(getvariable('line_columns') || ['tags', 'cost_categories'], name))) AS detail_id
+FROM charges_read;
+
+INSERT INTO bill_lines BY NAME
+SELECT getvariable('batch_id') AS batch_id, COLUMNS(lambda name: list_contains(getvariable('line_columns'), name))
+FROM charges_split;
+
+CREATE OR REPLACE TEMP TABLE first_rows AS
+SELECT detail_id, min(source_row) AS source_row, count(*) AS rows, coalesce(bool_and(billed_cost = 0), false) AS is_free,
+    count(*) FILTER (charge_period_start IS NULL OR charge_period_end IS NULL OR billed_cost IS NULL OR effective_cost IS NULL) AS lacking
+FROM bill_lines
+WHERE batch_id = getvariable('batch_id')
+GROUP BY detail_id;

@@ -1,0 +1,43 @@
+"""Rows of bills as one table, for tests that make them up or change them: the store keeps what many of them say alike once."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+_TABLE = """
+CREATE OR REPLACE TEMP TABLE edited_rows AS FROM bill_rows;
+ALTER TABLE edited_rows RENAME TO bill_rows;
+"""
+_STORED = """
+SET VARIABLE own_columns = (SELECT list(column_name) FROM duckdb_columns() WHERE table_name = 'bill_lines');
+CREATE OR REPLACE TEMP VIEW rows_split AS
+SELECT 0 AS batch_id, hash(*COLUMNS(lambda name: NOT list_contains(getvariable('own_columns'), name))) AS detail_id, *
+FROM bill_rows;
+DELETE FROM bill_lines;
+DELETE FROM bill_details;
+INSERT INTO bill_lines BY NAME SELECT COLUMNS(lambda name: list_contains(getvariable('own_columns'), name)) FROM rows_split;
+INSERT INTO bill_details BY NAME
+SELECT DISTINCT batch_id, detail_id, COLUMNS(lambda name: NOT list_contains(getvariable('own_columns'), name)) FROM rows_split;
+DROP VIEW rows_split;
+DROP TABLE temp.bill_rows;
+"""
+
+
+@contextmanager
+def bill_table(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Makes `bill_rows` a table that can be written to while the block lasts; its rows are then stored."""
+    con.execute(_TABLE)
+    yield
+    con.execute(_STORED)
+
+
+def change_bill_rows(con: duckdb.DuckDBPyConnection, statement: str, params: object = None) -> None:
+    """Runs a statement that writes to `bill_rows`."""
+    with bill_table(con):
+        con.execute(statement, params)
