@@ -1,4 +1,4 @@
--- reads: nodes, collected, node_stops, price_spans, unseen_time, allocations, absences, local_days, cuts; the span [span_from_ms, span_to_ms)
+-- reads: nodes, collected, node_stops, price_spans, unseen_time, allocations, allocation_teams, absences, local_days, cuts; the span [span_from_ms, span_to_ms)
 -- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; of `hours` equal cells in a row the first; not collected are those that a bill alone tells of
 -- invariant: node_segments of a node do not overlap; a cell ends at each hour, local midnight and cut, and where hours > 1 nothing of its money changes within it or until the last; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
 CREATE OR REPLACE TEMP TABLE node_segments AS
@@ -33,12 +33,15 @@ told AS MATERIALIZED (
     FROM unseen_time AS u JOIN nodes AS n USING (node_id)
     WHERE u.from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < u.to_ms
 ),
--- where something changes about a node's money: what it costs, who holds it, what is absent of it
+-- where something changes about a node's money: what it costs, who holds it for which team, what is absent of it
 changes AS (
     SELECT node_id, unnest([from_ms, to_ms]) AS at_ms FROM told
     UNION
     SELECT node_id, unnest([held_from_ms, held_to_ms]) FROM allocations
     WHERE held_from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < held_to_ms
+    UNION
+    SELECT a.node_id, t.from_ms FROM allocation_teams AS t JOIN allocations AS a USING (allocation_id)
+    WHERE t.from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < t.from_ms
     UNION
     SELECT node_id, unnest([from_ms, to_ms]) FROM absences WHERE from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < to_ms
 ),

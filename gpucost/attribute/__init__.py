@@ -21,7 +21,7 @@ _HOST_STAGES = ("23_over_requested", "24_billed_requests", "53_host_shares", "54
 _COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
 # Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
-_ROWS_AT_ONCE = 400_000
+_ROWS_AT_ONCE = 1_600_000
 
 
 def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
@@ -39,7 +39,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     con.execute("SET memory_limit = '900MB'")
     if everything:
         con.execute(
-            "TRUNCATE attributed_days; TRUNCATE cost_hourly; TRUNCATE node_hourly; TRUNCATE cost_daily; TRUNCATE node_daily"
+            "TRUNCATE attributed_days; TRUNCATE cost_runs; TRUNCATE node_runs; TRUNCATE activity_hours; TRUNCATE cost_daily; TRUNCATE node_daily"
         )
     is_split = _split_prices(con)
     run_stage(con, _DAYS, "10_idle_threshold")

@@ -42,7 +42,7 @@ inputs AS (
     SELECT d.from_ms, hash('unseen', u.node_id, u.price_per_hour, u.price_as_of, u.up_ratio, greatest(u.from_ms, d.from_ms), least(u.to_ms, d.to_ms))
     FROM unseen_time AS u JOIN local_days AS d ON u.from_ms < d.to_ms AND d.from_ms < u.to_ms
     UNION ALL
-    -- three hours on either side, as in 30_device_hours: a sample speaks into the next hour, the next one ends its speech, and
+    -- three hours on either side, as in 66_device_hours: a sample speaks into the next hour, the next one ends its speech, and
     -- neighboring hours say how often it was scraped
     SELECT d.from_ms, hash('load', l.load_id)
     FROM loads AS l JOIN local_days AS d ON l.from_ms - 10800000 < d.to_ms AND d.from_ms < l.to_ms + 10800000

@@ -2,17 +2,13 @@
 -- writes: sample_intervals, of devices in hours that aggregates alone don't explain: when a sample speaks, or an even run of them, and what they say
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour; no holding begins or ends within a run of several samples
 CREATE OR REPLACE TEMP TABLE sample_intervals AS
-WITH held AS (
+WITH held AS MATERIALIZED (
     -- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
     SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
     FROM device_holdings
     WHERE NOT whole
 ),
 wanted AS MATERIALIZED (
-    SELECT device_id, hour, interval_ms, idle_below, full_scale, prev_value, prev_interval_ms,
-        prev_ms - hour::BIGINT * 3600000 AS prev_offset_ms,
-        first_ms - hour::BIGINT * 3600000 AS first_offset_ms,
-        next_ms - hour::BIGINT * 3600000 AS next_offset_ms
     FROM device_hours SEMI JOIN held USING (device_id, hour)
 ),
 readings AS MATERIALIZED (

@@ -1,5 +1,5 @@
 -- reads: blocks, node_devices; the span [span_from_ms, span_to_ms)
--- writes: scrape_intervals, one row per (scrape target, hour) with samples: the interval that they speak for where the next is too far away
+-- writes: scrape_intervals, one row per (scrape target, hour) with samples: the interval that they speak for where the next is too far away, and that of the hour before, if it has samples
 -- invariant: interval_ms > 0; it is that of the hour and its neighbors, so that scraping otherwise later changes nothing about it
 CREATE OR REPLACE TEMP TABLE scrape_intervals AS
 WITH scraped AS (
@@ -12,7 +12,7 @@ hours AS (
         4194303 - max(b.samples * 4194304::BIGINT + 4194303 - b.gap_ms) FILTER (b.samples >= 3 AND b.gap_ms > 0) % 4194304 AS median_ms,
         min(b.gap_ms) FILTER (b.gap_ms > 0) AS gap_ms
     FROM blocks AS b JOIN scraped AS t USING (series_id)
-    -- an hour more on either side than 30_device_hours reads
+    -- an hour more on either side than 66_device_hours reads
     WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 4 AND b.hour <= getvariable('span_to_ms') // 3600000 + 4
     GROUP BY ALL
 ),
@@ -24,6 +24,9 @@ medians AS (
 ),
 jobs AS (
     SELECT job_id, hour, quantile_disc(interval_ms, 0.5) AS interval_ms FROM medians WHERE interval_ms IS NOT NULL GROUP BY ALL
+),
+intervals AS (
+    SELECT m.target_id, m.hour, coalesce(m.interval_ms, j.interval_ms, m.gap_ms, 60000)::INTEGER AS interval_ms
+    FROM medians AS m LEFT JOIN jobs AS j USING (job_id, hour)
 )
-SELECT m.target_id, m.hour, coalesce(m.interval_ms, j.interval_ms, m.gap_ms, 60000)::BIGINT AS interval_ms
-FROM medians AS m LEFT JOIN jobs AS j USING (job_id, hour);
+SELECT *, max(interval_ms) OVER (PARTITION BY target_id ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING) AS prev_interval_ms FROM intervals;

@@ -1,0 +1,16 @@
+-- reads: node_segments, billed_gpu_time
+-- writes: node_runs (stored), one row per (run, node): what each of its cells offers and costs, and where the price came from
+-- invariant: one row per (from_ms, node_id)
+INSERT INTO node_runs BY NAME
+WITH excess AS (
+    SELECT node_id, segment_from_ms, sum(gpu_ms - billed_gpu_ms) AS gpu_ms FROM billed_gpu_time GROUP BY ALL
+)
+SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.hours, l.node_id,
+    sum(CASE WHEN l.is_collected THEN l.capacity_gpu_ms ELSE 0 END) AS capacity_gpu_ms,
+    sum(CASE WHEN e.gpu_ms > 1 THEN e.gpu_ms ELSE 0 END) AS over_allocated_gpu_ms,
+    sum(l.node_cost)::DECIMAL(38, 9) AS node_cost,
+    arg_max(l.price_source, l.to_ms - l.from_ms) AS price_source,
+    arg_max(l.price_as_of, l.to_ms - l.from_ms) AS price_as_of
+FROM node_segments AS l
+LEFT JOIN excess AS e ON e.node_id = l.node_id AND e.segment_from_ms = l.from_ms
+GROUP BY ALL;

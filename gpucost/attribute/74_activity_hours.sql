@@ -1,0 +1,47 @@
+-- reads: device_holdings, sample_intervals
+-- writes: activity_hours (stored), one row per (cell, pod) of which a device is measured: GPU time idle and measured, activity x GPU time, what idle time costs
+-- invariant: idle_gpu_ms <= measured_gpu_ms <= GPU time held
+INSERT INTO activity_hours BY NAME
+WITH heard AS (
+    SELECT h.*, s.idle_ms AS idle, s.measured_ms AS measured, s.utilization_ms AS utilization, s.to_ms - s.from_ms AS spoken_ms,
+        least(s.to_ms, h.to_ms) - greatest(s.from_ms, h.from_ms) AS held_ms
+    FROM device_holdings AS h
+    JOIN sample_intervals AS s ON s.device_id = h.device_id AND s.hour = h.hour AND s.from_ms < h.to_ms AND h.from_ms < s.to_ms
+    WHERE NOT h.whole
+),
+parts AS (
+    SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
+        weight * idle_ms AS idle, weight * measured_ms AS measured, weight * utilization_ms AS utilization
+    FROM device_holdings
+    WHERE whole AND NOT is_only
+    UNION ALL
+    -- multiplied before divided: whole milliseconds stay whole
+    SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
+        weight * (idle * held_ms / spoken_ms), weight * (measured * held_ms / spoken_ms), weight * (utilization * held_ms / spoken_ms)
+    FROM heard
+),
+measures AS (
+    SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
+        sum(idle) AS idle, sum(measured) AS measured, sum(utilization) AS utilization
+    FROM parts
+    GROUP BY ALL
+    UNION ALL BY NAME
+    -- most pods hold one device: there is nothing to add up
+    SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
+        weight * idle_ms AS idle, weight * measured_ms AS measured, weight * utilization_ms AS utilization
+    FROM device_holdings
+    WHERE whole AND is_only
+),
+costed AS (
+    SELECT allocation_id, run_from_ms, run_from_ms + later_ms AS from_ms, is_cell,
+        least(measured, gpu_ms) AS measured_gpu_ms, least(idle, gpu_ms) AS idle_gpu_ms, utilization AS utilization_gpu_ms,
+        CASE WHEN idle > 0 THEN (cost * (least(idle, gpu_ms) / gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost
+    FROM measures
+)
+SELECT * EXCLUDE (is_cell) FROM costed WHERE is_cell
+UNION ALL BY NAME
+SELECT allocation_id, run_from_ms, from_ms, sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms,
+    sum(utilization_gpu_ms) AS utilization_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost
+FROM costed
+WHERE NOT is_cell
+GROUP BY ALL;
