@@ -39,7 +39,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     con.execute("SET memory_limit = '900MB'")
     if everything:
         con.execute(
-            "TRUNCATE attributed_days; TRUNCATE cost_runs; TRUNCATE node_runs; TRUNCATE activity_hours; TRUNCATE cost_daily; TRUNCATE node_daily"
+            "TRUNCATE attributed_days; TRUNCATE cost_runs; TRUNCATE node_runs; TRUNCATE activity_hours; "
+            "TRUNCATE cost_daily; TRUNCATE node_daily"
         )
     is_split = _split_prices(con)
     run_stage(con, _DAYS, "10_idle_threshold")

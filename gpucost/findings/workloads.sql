@@ -1,15 +1,15 @@
--- reads: cost_hourly, allocations, allocation_traits, nodes, waste_rows, activity_devices, blocks; $from_ms, $to_ms the period
+-- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, blocks; $from_ms, $to_ms the period
 -- writes: nothing; answers the workloads of the period: whose, what they held, cost and wasted by bucket, how busy they were, when services were active
--- invariant: one row per (cluster, namespace, workload); costs are those of cost_hourly; p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held of GPUs at 0 % all the while
+-- invariant: one row per (cluster, namespace, workload); costs are those of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held of GPUs at 0 % all the while
 WITH cells AS (
     SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, a.held_from_ms, a.held_to_ms,
         coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type,
         c.team, c.from_ms, c.to_ms, c.cost, c.idle_cost, c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.utilization_gpu_ms
-    FROM cost_hourly AS c
+    FROM hourly_costs($from_ms, $to_ms) AS c
     JOIN allocations AS a USING (allocation_id)
     JOIN nodes AS n ON n.node_id = c.node_id
     LEFT JOIN allocation_traits AS t USING (allocation_id)
-    WHERE c.from_ms >= $from_ms AND c.to_ms <= $to_ms AND a.gpus > 0
+    WHERE a.gpus > 0
 ),
 workloads AS (
     SELECT cluster, namespace, workload,

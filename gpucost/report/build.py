@@ -42,7 +42,7 @@ _WORKLOAD = ("cluster", "namespace", "workload")
 def build(
     con: DuckDBPyConnection, config: Config, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
 ) -> ReportView:
-    """The report on `query`, from node_hourly, cost_hourly, nodes, allocations, collected and warnings.
+    """The report on `query`, from the attributed costs of days or hours, nodes, allocations, collected and warnings.
 
     With `earlier`, the same report on the period called `earlier_name`, rows and totals tell how they changed since.
 

@@ -75,15 +75,13 @@ CREATE OR REPLACE TEMP VIEW report_cost_cells AS
 SELECT * FROM cost_daily
 WHERE getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
 UNION ALL BY NAME
-SELECT * FROM cost_hourly
-WHERE NOT getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')"""
+FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT getvariable('report_by_day')"""
 _NODE_CELLS = """
 CREATE OR REPLACE TEMP VIEW report_node_cells AS
 SELECT * FROM node_daily
 WHERE getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
 UNION ALL BY NAME
-SELECT * FROM node_hourly
-WHERE NOT getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')"""
+FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT getvariable('report_by_day')"""
 
 
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:

@@ -68,7 +68,7 @@ def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 _WORKLOAD_COSTS = """
 SELECT a.cluster, a.namespace, a.workload, sum(c.cost)
-FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id)
+FROM cost_daily AS c JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
 ORDER BY ALL"""
 
@@ -94,8 +94,8 @@ class UsageRows:
 _USAGE_TEAMS = """
 CREATE OR REPLACE TEMP TABLE usage_teams AS
 SELECT allocation_id, arg_max(team, from_ms) AS team
-FROM cost_hourly
-WHERE allocation_id IS NOT NULL AND from_ms < $to_ms AND $from_ms < to_ms
+FROM cost_runs
+WHERE allocation_id IS NOT NULL AND from_ms < $to_ms AND $from_ms < to_ms + (hours - 1) * 3600000
 GROUP BY allocation_id"""
 # workloads by globs of Kind/name or name
 _USAGE_PODS = """
@@ -152,8 +152,8 @@ def read_usage(
 _OFFERED = 5
 _USAGE_NAMES = """
 SELECT DISTINCT c.team, a.namespace, a.workload, a.cluster
-FROM cost_hourly AS c JOIN allocations AS a USING (allocation_id)
-WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms"""
+FROM cost_runs AS c JOIN allocations AS a USING (allocation_id)
+WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
 
 
 def nothing_used(

@@ -15,6 +15,7 @@ import pytest
 from gpucost import attribute
 from gpucost.engine import run_stage
 from gpucost.store.connection import Store
+from tests.cell_tables import cell_tables
 
 HOUR = 3_600_000
 UTC_ZONE = ZoneInfo("UTC")
@@ -157,21 +158,22 @@ class Fleet:
         """Make a store of the rows at `path`, summed by the days of `tz` as attribution sums them."""
         self.rows["coverage_gaps"] += self._rest()
         with Store(path).write() as con:
-            for table, rows in self.rows.items():
-                if len(rows) > 200:  # an hour's rows, without maps and lists
-                    columns = [pa.array(values) for values in zip(*rows, strict=True)]
-                    con.register("incoming", pa.table(columns, names=[f"c{number}" for number in range(len(columns))]))
-                    con.execute(f"INSERT INTO {table} FROM incoming")
-                    con.unregister("incoming")
-                elif rows:
-                    marks = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
-                    insert = f"INSERT INTO {table} VALUES {marks}"  # noqa: S608 - names of our own
-                    con.execute(insert, [value for row in rows for value in row])
+            with cell_tables(con):
+                for table, rows in self.rows.items():
+                    if len(rows) > 200:  # an hour's rows, without maps and lists
+                        columns = [pa.array(values) for values in zip(*rows, strict=True)]
+                        con.register("incoming", pa.table(columns, names=[f"c{number}" for number in range(len(columns))]))
+                        con.execute(f"INSERT INTO {table} FROM incoming")
+                        con.unregister("incoming")
+                    elif rows:
+                        marks = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
+                        insert = f"INSERT INTO {table} VALUES {marks}"  # noqa: S608 - names of our own
+                        con.execute(insert, [value for row in rows for value in row])
             span = con.execute("SELECT min(from_ms), max(to_ms) FROM node_hourly").fetchall()[0]
             con.execute("SET VARIABLE span_from_ms = $at", {"at": span[0]})
             con.execute("SET VARIABLE span_to_ms = $at", {"at": span[1]})
             attribute.load_local_days(con, tz, *span)
-            for stage in ("70_cost_daily", "71_node_daily"):
+            for stage in ("80_cost_daily", "82_node_daily"):
                 run_stage(con, "gpucost.attribute", stage)
 
 

@@ -22,6 +22,7 @@ from gpucost.cli.app import app
 from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
 from tests.bill_table import change_bill_rows
+from tests.cell_tables import cell_tables
 from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, alone, sample, stored
 from tests.unit.billed import bill
 
@@ -214,11 +215,12 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(store: Path, m
         # what attribution makes of a bill that asks half
         bill(con, *({"key": f"i-{node}", "hour": 0, "length": 744.0, "cost": "10"} for node in (1, 2, 3, 4)))
         con.execute("UPDATE bills SET is_final = true")
-        for table in ("cost_hourly", "cost_daily"):
-            halves = ", ".join(f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost"))
-            con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
-        for table in ("node_hourly", "node_daily"):
-            con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
+        with cell_tables(con):
+            for table in ("cost_hourly", "cost_daily"):
+                halves = ", ".join(f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost"))
+                con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
+            for table in ("node_hourly", "node_daily"):
+                con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
     result = run(store, tmp_path)
     assert result.exit_code == 0, result.output
     after = manifest(tmp_path)

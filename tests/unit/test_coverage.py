@@ -33,6 +33,7 @@ from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.report.forecast import CostSeries, days_of
 from gpucost.store.connection import Store
+from tests.cell_tables import cell_tables
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
 from tests.unit.test_coverage_time import OwnStore
 from tests.unit.test_coverage_time import machines as silent_machines
@@ -467,13 +468,14 @@ def billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
             "SELECT DISTINCT cluster, $since::BIGINT, $ever::BIGINT, 'not_collected', $families, 'x', NULL, NULL FROM nodes",
             bound | {"ever": EVER[1], "families": FAMILIES},
         )
-        for table in ("cost_hourly", "cost_daily"):
-            con.execute(f"DELETE FROM {table} WHERE from_ms >= $since", bound)  # noqa: S608 - names of our own
-        con.execute(
-            "INSERT INTO cost_hourly SELECT 'not_collected', h.from_ms, h.to_ms, h.node_id, NULL, NULL, "
-            "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, h.capacity_gpu_ms, h.node_cost FROM node_hourly AS h WHERE h.from_ms >= $since",
-            bound,
-        )
+        with cell_tables(con):
+            for table in ("cost_hourly", "cost_daily"):
+                con.execute(f"DELETE FROM {table} WHERE from_ms >= $since", bound)  # noqa: S608 - names of our own
+            con.execute(
+                "INSERT INTO cost_hourly SELECT 'not_collected', h.from_ms, h.to_ms, h.node_id, NULL, NULL, "
+                "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, h.capacity_gpu_ms, h.node_cost FROM node_hourly AS h WHERE h.from_ms >= $since",
+                bound,
+            )
     return case
 
 

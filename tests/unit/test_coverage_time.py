@@ -495,7 +495,7 @@ def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path
     assert sum(answers.costs().values()) == pytest.approx(21.96 * 72)
     answers.load_bill(cur(described, lambda one: one.start < at(20)))
     assert sum(answers.costs().values()) == pytest.approx(21.96 * 20)
-    for table in ("attributed_days", "node_hourly", "cost_daily", "node_daily"):
+    for table in ("attributed_days", "node_runs", "cost_daily", "node_daily"):
         assert answers.query(f"SELECT max(from_ms) FROM {table}")[0][0] < at(DAY) * 1000  # noqa: S608
 
 

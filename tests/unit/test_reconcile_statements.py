@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gpucost.periods import MS_PER_HOUR
 from gpucost.report.reconcile import BASES, CENT, CLASSES, ClassRow, Reconciliation, Statement, in_cents, reconcile
 from tests.bill_table import bill_table
+from tests.cell_tables import cell_tables
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import DAY, NODE, START, empty_store, run
 
@@ -102,22 +103,23 @@ def account(
     end = START + 24 * MS_PER_HOUR
     con.execute("DELETE FROM collected")
     con.execute("INSERT INTO collected VALUES ('prod', $1, $2)", [START, end])
-    con.execute("DELETE FROM cost_hourly")
-    left = 1 - sum((held or {}).values())
-    for kind, team, part in [*(("allocated", *one) for one in (held or {}).items()), ("unallocated", None, left)]:
-        con.execute(
-            "INSERT INTO cost_hourly BY NAME SELECT $kind AS kind, from_ms, to_ms, 1 AS node_id, $team AS team, "
-            "0 AS allocated_gpu_ms, 0 AS active_gpu_ms, 0 AS idle_gpu_ms, 0 AS unmeasured_gpu_ms, 0 AS utilization_gpu_ms, "
-            "0 AS unallocated_gpu_ms, 0 AS unavailable_gpu_ms, 0 AS idle_cost, "
-            "CASE WHEN $kind = 'allocated' THEN cost ELSE 0 END AS cost, "
-            "CASE WHEN $kind = 'unallocated' THEN cost ELSE 0 END AS unallocated_cost, "
-            "0 AS not_collected_cost, 0 AS not_collected_gpu_ms, 0 AS estimated_cost FROM ("
-            "SELECT greatest(p.from_ms, h.from_ms) AS from_ms, least(p.to_ms, h.from_ms + 3600000) AS to_ms, "
-            "(p.price_per_hour * $part::DOUBLE)::DECIMAL(38, 9) AS cost "
-            "FROM node_prices AS p, (SELECT unnest(range($start, $end, 3600000)) AS from_ms) AS h "
-            "WHERE p.price_source = 'bill' AND p.from_ms <= h.from_ms AND h.from_ms < p.to_ms)",
-            {"kind": kind, "team": team, "part": part, "start": START, "end": end},
-        )
+    with cell_tables(con):
+        con.execute("DELETE FROM cost_hourly")
+        left = 1 - sum((held or {}).values())
+        for kind, team, part in [*(("allocated", *one) for one in (held or {}).items()), ("unallocated", None, left)]:
+            con.execute(
+                "INSERT INTO cost_hourly BY NAME SELECT $kind AS kind, from_ms, to_ms, 1 AS node_id, $team AS team, "
+                "0 AS allocated_gpu_ms, 0 AS active_gpu_ms, 0 AS idle_gpu_ms, 0 AS unmeasured_gpu_ms, 0 AS utilization_gpu_ms, "
+                "0 AS unallocated_gpu_ms, 0 AS unavailable_gpu_ms, 0 AS idle_cost, "
+                "CASE WHEN $kind = 'allocated' THEN cost ELSE 0 END AS cost, "
+                "CASE WHEN $kind = 'unallocated' THEN cost ELSE 0 END AS unallocated_cost, "
+                "0 AS not_collected_cost, 0 AS not_collected_gpu_ms, 0 AS estimated_cost FROM ("
+                "SELECT greatest(p.from_ms, h.from_ms) AS from_ms, least(p.to_ms, h.from_ms + 3600000) AS to_ms, "
+                "(p.price_per_hour * $part::DOUBLE)::DECIMAL(38, 9) AS cost "
+                "FROM node_prices AS p, (SELECT unnest(range($start, $end, 3600000)) AS from_ms) AS h "
+                "WHERE p.price_source = 'bill' AND p.from_ms <= h.from_ms AND h.from_ms < p.to_ms)",
+                {"kind": kind, "team": team, "part": part, "start": START, "end": end},
+            )
     return reconcile(con, MONTH, "USD")
 
 
@@ -221,7 +223,8 @@ def test_discounts_that_are_in_machines_cost_are_not_told_again(con: duckdb.Duck
     # as if a part of it had been spread over the machine's first hour
     con.execute("UPDATE billed_hours SET discount_cost = -1, price_per_hour = 9, effective_cost = 9 WHERE from_ms = $1", [START])
     con.execute("UPDATE billed_hours SET discount_cost = 0, price_per_hour = 10, effective_cost = 10 WHERE from_ms > $1", [START])
-    con.execute("UPDATE cost_hourly SET cost = CASE WHEN from_ms = $1 THEN 9 ELSE 10 END WHERE kind = 'allocated'", [START])
+    with cell_tables(con):
+        con.execute("UPDATE cost_hourly SET cost = CASE WHEN from_ms = $1 THEN 9 ELSE 10 END WHERE kind = 'allocated'", [START])
     found = reconcile(con, MONTH, "USD")
     check(found, 3)
     assert of(found, "billed") == {"a": (2, 20), "discounts": (1, -3)}
@@ -244,7 +247,8 @@ def test_a_fee_on_a_machine_is_the_machine_s(length: int, con: duckdb.DuckDBPyCo
         "effective_cost = CASE WHEN from_ms = $1 THEN 11 ELSE 10 END",
         [START],
     )
-    con.execute("UPDATE cost_hourly SET cost = CASE WHEN from_ms = $1 THEN 11 ELSE 10 END WHERE kind = 'allocated'", [START])
+    with cell_tables(con):
+        con.execute("UPDATE cost_hourly SET cost = CASE WHEN from_ms = $1 THEN 11 ELSE 10 END WHERE kind = 'allocated'", [START])
     found = reconcile(con, MONTH, "USD")
     check(found, 3)
     assert of(found, "billed") == of(found, "effective") == {"a": (3, 21)}

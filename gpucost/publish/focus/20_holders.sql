@@ -1,4 +1,4 @@
--- reads: focus_charges, billed_hours, billed_nodes, nodes, collected, cost_hourly, allocations
+-- reads: focus_charges, billed_hours, billed_nodes, nodes, collected, hourly_costs, allocations
 -- writes: focus_holders, one row per (machine, charge period, holder): its share of what the machine was charged, and its GPU-hours
 -- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, what was not collected, and time that no metrics saw, are holders of their own
 CREATE OR REPLACE TEMP TABLE focus_holders AS
@@ -41,7 +41,7 @@ cells AS (
     FROM machine_periods AS p
     JOIN billed_nodes AS m USING (instance_key)
     JOIN nodes AS n USING (node_id)
-    JOIN cost_hourly AS c ON c.node_id = n.node_id AND c.from_ms < p.to_ms AND p.from_ms < c.to_ms
+    JOIN hourly_costs((SELECT min(from_ms) - 3600000 FROM charged), (SELECT max(to_ms) + 3600000 FROM charged)) AS c ON c.node_id = n.node_id AND c.from_ms < p.to_ms AND p.from_ms < c.to_ms
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 ),
 summed AS (

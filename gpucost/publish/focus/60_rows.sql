@@ -1,4 +1,4 @@
--- reads: focus_charges, focus_splits, cost_hourly, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
+-- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
 -- writes: focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
 -- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP TABLE focus_rows AS
@@ -10,10 +10,10 @@ estimates AS (
         sum(c.estimated_cost)::DECIMAL(38, 12) AS cost,
         -- of a cell that a bill covers in part, the part that it does not
         sum(((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) * (c.estimated_cost / (c.cost + c.unallocated_cost + c.not_collected_cost)))::DECIMAL(38, 6)) / 3600000 AS gpu_hours
-    FROM cost_hourly AS c
+    FROM hourly_costs($from_ms, $to_ms) AS c
     JOIN nodes AS n USING (node_id)
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
-    WHERE c.from_ms >= $from_ms AND c.from_ms < $to_ms AND c.estimated_cost <> 0
+    WHERE c.estimated_cost <> 0
     GROUP BY ALL
 ),
 parts AS (

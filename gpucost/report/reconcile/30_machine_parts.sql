@@ -1,4 +1,4 @@
--- reads: cost_hourly, nodes, billed_nodes, machine_hours
+-- reads: hourly_costs, nodes, billed_nodes, machine_hours
 -- writes: machine_parts, where the effective cost of each machine hour went: what metrics attribute of it at the bill's prices, and what they do not, by line, UTC day, node and team
 -- invariant: estimates are no part of it; the parts of all machine hours add up to their effective cost
 CREATE OR REPLACE TEMP TABLE machine_parts AS
@@ -10,7 +10,7 @@ WITH covered AS (
 metric_parts AS (
     SELECT h.machine_hour, CASE c.kind WHEN 'allocated' THEN 'attributed' ELSE c.kind END AS line, epoch_ms(c.from_ms)::DATE AS day, n.node, c.team,
         sum(c.cost + c.unallocated_cost + c.not_collected_cost - c.estimated_cost) AS cost
-    FROM cost_hourly AS c
+    FROM hourly_costs((SELECT min(from_ms) - 3600000 FROM covered), (SELECT max(to_ms) + 3600000 FROM covered)) AS c
     JOIN nodes AS n USING (node_id)
     JOIN covered AS h ON h.node_id = c.node_id AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
     GROUP BY ALL

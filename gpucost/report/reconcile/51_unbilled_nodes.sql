@@ -1,11 +1,10 @@
--- reads: cost_hourly, nodes; $from_ms, $to_ms the billing period's days in UTC
+-- reads: hourly_costs, nodes; $from_ms, $to_ms the billing period's days in UTC
 -- writes: nothing; answers the nodes with hours that no bill covers, at their estimate, the dearest first
 -- invariant: cost is the part of theirs that is an estimate
 SELECT n.node AS name, n.instance_type,
     coalesce(sum((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) / n.gpu_count) FILTER (c.estimated_cost <> 0) / 3600000, 0) AS hours,
     sum(c.estimated_cost) AS cost
-FROM cost_hourly AS c JOIN nodes AS n USING (node_id)
-WHERE c.from_ms >= $from_ms AND c.from_ms < $to_ms
+FROM hourly_costs($from_ms, $to_ms) AS c JOIN nodes AS n USING (node_id)
 GROUP BY n.cluster, n.node, n.instance_type, n.machine_id
 HAVING sum(c.estimated_cost) <> 0
 ORDER BY cost DESC, n.cluster, n.node;

@@ -1,4 +1,4 @@
--- reads: cost_daily or cost_hourly, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: cost_daily or hourly_costs, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters filter (empty: all)
 -- writes: series_rows, one row per (moment, kind, place, holder) with the sums of time and money
 -- invariant: sums over series_rows are the sums over the cells of the period that pass the filters, as in cost_rows
 CREATE OR REPLACE TEMP TABLE series_rows AS
@@ -6,8 +6,7 @@ WITH cells AS (
     SELECT * FROM cost_daily
     WHERE $by_day AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
     UNION ALL BY NAME
-    SELECT * FROM cost_hourly
-    WHERE NOT $by_day AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+    FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT $by_day
 ),
 begun AS (
     SELECT c.from_ms, h.moment

@@ -1,9 +1,8 @@
--- reads: cost_hourly, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all), $each_team: of each team by itself, which `part` names
+-- reads: hourly_costs, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all), $each_team: of each team by itself, which `part` names
 -- writes: nothing; answers GPU-milliseconds by local weekday and hour
 -- invariant: sums are those over series_rows
 WITH cells AS (
-    SELECT * FROM cost_hourly
-    WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+    FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms'))
 ),
 begun AS (
     SELECT c.from_ms, h.weekday, h.hour

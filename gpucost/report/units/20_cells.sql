@@ -1,4 +1,4 @@
--- reads: cost_hourly, allocations, allocation_traits, unit_days; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $clusters filter (empty: all)
+-- reads: hourly_costs, allocations, allocation_traits, unit_days; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $clusters filter (empty: all)
 -- writes: unit_cells, the attributed cells of the period that pods held, with whom they belong to and whether they were asked for
 -- invariant: sum(cost) is what pods cost in the period; held_from_ms < held_to_ms: cost and hours accrue evenly between them
 CREATE OR REPLACE TEMP TABLE unit_cells AS
@@ -11,8 +11,8 @@ SELECT
     passes($teams, c.team) AND passes($namespaces, a.namespace) AND passes($clusters, a.cluster)
         AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], a.workload)
             OR list_contains($workloads::VARCHAR[], split_part(a.workload, '/', 2))) AS is_selected
-FROM cost_hourly AS c
+FROM hourly_costs($from_ms, $to_ms) AS c
 JOIN allocations AS a USING (allocation_id)
 LEFT JOIN allocation_traits AS t USING (allocation_id)
 JOIN unit_days AS d ON c.from_ms >= d.from_ms AND c.from_ms < d.to_ms
-WHERE c.kind = 'allocated' AND c.from_ms >= $from_ms AND c.from_ms < $to_ms;
+WHERE c.kind = 'allocated';

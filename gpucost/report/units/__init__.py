@@ -1,4 +1,4 @@
-"""Cost per unit of work: what workloads cost (cost_hourly) over what they did (progress_*). docs/units.md has the formulas."""
+"""Cost per unit of work: what workloads cost over what they did (progress_*). docs/units.md has the formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
--- reads: allocations, allocation_traits, cost_daily, cost_hourly, progress_series, progress_values; variables report_from_ms, report_to_ms bound the period; $forgotten_after_ms
+-- reads: allocations, allocation_traits, cost_runs, activity_hours, progress_series, progress_values; variables report_from_ms, report_to_ms bound the period; $forgotten_after_ms
 -- writes: waste_pods, one row per allocation of the period: its type, when it began to run, since when its pod's work is lost, since when its pod is forgotten
 -- invariant: held_from_ms <= started_ms; lost_from_ms is null but of failed training and batch pods, forgotten_from_ms but of development pods
 -- A failed training or batch pod has saved its work where the last epoch ended that is known of it: what came after that is lost.
@@ -54,17 +54,13 @@ pods AS (
     WHERE t.workload_type = 'development'
     QUALIFY bool_or(a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms) OVER (PARTITION BY a.cluster, a.uid)
 ),
-days AS (
-    SELECT allocation_id, max(from_ms) AS from_ms, max(to_ms) AS to_ms
-    FROM cost_daily SEMI JOIN pods USING (allocation_id)
-    WHERE active_gpu_ms > 0
-    GROUP BY ALL
-),
 -- of development pods that were ever active the end of the last active hour, in all of the store; a pod may have several allocations
 last_active AS (
-    SELECT p.cluster, p.uid, max(h.to_ms) AS active_to_ms
-    FROM cost_hourly AS h JOIN pods AS p USING (allocation_id) JOIN days AS d ON d.allocation_id = h.allocation_id AND h.from_ms >= d.from_ms AND h.to_ms <= d.to_ms
-    WHERE h.active_gpu_ms > 0
+    SELECT p.cluster, p.uid, max(h.from_ms + r.to_ms - r.from_ms) AS active_to_ms
+    FROM pods AS p
+    JOIN activity_hours AS h USING (allocation_id)
+    JOIN cost_runs AS r ON r.allocation_id = h.allocation_id AND r.from_ms = h.run_from_ms
+    WHERE h.measured_gpu_ms > h.idle_gpu_ms
     GROUP BY ALL
 ),
 starts AS (

@@ -211,16 +211,16 @@ _CELL_SLOTS = """
 CREATE OR REPLACE TEMP TABLE waste_cell_buckets AS
 SELECT c.from_ms, s.from_ms AS time_bucket
 FROM (
-    SELECT from_ms FROM node_hourly WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+    SELECT from_ms FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms'))
     UNION
     SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
 ) AS c
 JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
-# The cells of cost_hourly in the period (a view: they are many) with the part of the period that each lies in.
+# The cells of the period (a view: they are many) with the part of the period that each lies in.
 _CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_cells AS
-SELECT c.*, s.time_bucket FROM cost_hourly AS c JOIN waste_cell_buckets AS s USING (from_ms)
-WHERE c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
+SELECT c.*, s.time_bucket
+FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) AS c JOIN waste_cell_buckets AS s USING (from_ms)"""
 # One row per pod and local day of the period, empty where not whole days are asked for: whether its hours are to be looked at.
 # Hours of one day may differ in price: the day tells as much where its cost falls to idle time and to one other part.
 _DAYS = """

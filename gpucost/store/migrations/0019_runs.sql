@@ -1,5 +1,5 @@
--- reads: nothing
--- writes: cost_hourly, node_hourly (as tables no more), cost_runs, node_runs, activity_hours, hourly_costs, hourly_node_costs, cost_hourly, node_hourly, attributed_days, attribution_state: equal hours once, and hours as views of them
+-- reads: nodes, allocations, allocation_traits
+-- writes: cost_hourly, node_hourly (as tables no more), cost_runs, node_runs, activity_hours, hourly_costs, hourly_node_costs, costs, attributed_days, attribution_state: equal hours once, and hours as views of them
 -- invariant: per node and cell, sum(cost + unallocated_cost + not_collected_cost) = node cost, exactly
 DROP VIEW costs;
 DROP TABLE cost_hourly;
