@@ -1,9 +1,9 @@
--- reads: node_segments, billed_gpu_time
+-- reads: node_segments, billed_time
 -- writes: node_runs (stored), one row per (run, node): what each of its cells offers and costs, and where the price came from
 -- invariant: one row per (from_ms, node_id)
 INSERT INTO node_runs BY NAME
 WITH excess AS (
-    SELECT node_id, segment_from_ms, sum(gpu_ms - billed_gpu_ms) AS gpu_ms FROM billed_gpu_time GROUP BY ALL
+    SELECT node_id, segment_from_ms, sum(unit_ms - billed_unit_ms) AS gpu_ms FROM billed_time WHERE part = 'gpu' GROUP BY ALL
 )
 SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.hours, l.node_id,
     sum(CASE WHEN l.is_collected THEN l.capacity_gpu_ms ELSE 0 END) AS capacity_gpu_ms,

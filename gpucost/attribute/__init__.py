@@ -15,13 +15,35 @@ if TYPE_CHECKING:
 
 _DAYS = "gpucost.attribute.days"
 _BASIS = "gpucost.attribute.basis"
-# Stages that charge cores and memory: they have nothing to do where no price is split.
-_HOST_STAGES = ("23_over_requested", "24_billed_requests", "53_host_shares", "54_host_costs")
 # What costs anything lies in time that was collected, or that a bill tells of.
 _COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
+# Idle samples are counted anew where they were counted under another threshold; the samples themselves are untouched.
+_IDLE_THRESHOLD = """
+UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below
+FROM (
+    SELECT DISTINCT n.series_id,
+        c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
+    FROM node_devices AS n CROSS JOIN settings AS c
+) AS d
+WHERE blocks.series_id = d.series_id AND blocks.idle_threshold <> d.idle_below"""
+# One row per (node, stretch in which its price is split): the parts of GPU and CPU in it.
+_BASIS_SPANS = """
+CREATE OR REPLACE TEMP TABLE basis_spans (
+    node_id UBIGINT NOT NULL, from_ms BIGINT NOT NULL, to_ms BIGINT NOT NULL,
+    gpu_fraction DOUBLE NOT NULL, cpu_fraction DOUBLE NOT NULL)"""
+# All that was attributed of days that begin in [$start, $end).
+_CLEARED = [
+    f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
+    for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
+]
+_CHANGED = (
+    "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
+)
+_ATTRIBUTED = "INSERT INTO attributed_days BY NAME FROM day_fingerprints WHERE from_ms >= $start AND from_ms < $end"
 # Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
-_ROWS_AT_ONCE = 1_600_000
+_ROWS_AT_ONCE = 800_000
+_EVER = 2**62
 
 
 def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
@@ -37,50 +59,45 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     con.execute("SET preserve_insertion_order = false")
     # Otherwise pages of the store stay cached up to most of the machine's memory; beyond it, DuckDB spills beside the store.
     con.execute("SET memory_limit = '900MB'")
-    if everything:
-        con.execute(
-            "TRUNCATE attributed_days; TRUNCATE cost_runs; TRUNCATE node_runs; TRUNCATE activity_hours; "
-            "TRUNCATE cost_daily; TRUNCATE node_daily"
-        )
-    is_split = _split_prices(con)
-    run_stage(con, _DAYS, "10_idle_threshold")
+    _split_prices(con)
+    con.execute(_IDLE_THRESHOLD)
     run_stage(con, _DAYS, "15_unseen_time")
     run_stage(con, _DAYS, "17_absences")
-    load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
+    first, last = load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
     run_stage(con, _DAYS, "20_day_fingerprints")
-    run_stage(con, _DAYS, "25_uncovered_days")
-    changed = con.execute(
-        "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
-    ).fetchall()
-    for start, end in _spans(changed, _days_at_once(con)):
+    # what neither metrics nor a bill cover any more costs nothing
+    for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
+        _clear(con, start, end)
+    for start, end in _spans(con.execute(_CHANGED).fetchall(), _days_at_once(con)):
+        _clear(con, start, end)
         con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
         con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
-        run_stages(con, "gpucost.attribute", skip=() if is_split else _HOST_STAGES)
+        run_stages(con, "gpucost.attribute")
+        con.execute(_ATTRIBUTED, {"start": start, "end": end})
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
-    for name in (
-        "30_over_allocated_warnings",
-        "40_unproven_end_warnings",
-        "50_off_but_billed_warnings",
-        "60_billed_unseen_warnings",
-        "70_stopped_node_warnings",
-    ):
-        run_stage(con, _DAYS, name)
+    run_stage(con, _DAYS, "30_warnings")
 
 
-def _split_prices(con: DuckDBPyConnection) -> bool:
-    """Make basis_spans: how the price of each node is split, and when; returns whether any is."""
-    run_stage(con, _BASIS, "05_basis_spans")
-    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] == "node":
-        return False
-    load_components(con)
-    run_stages(con, _BASIS, skip=("05_basis_spans",))
-    return bool(con.execute("SELECT count(*) FROM basis_spans").fetchall()[0][0])
+def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
+    for statement in _CLEARED:
+        con.execute(statement, {"start": start, "end": end})
 
 
-def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> None:
-    """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; none where null."""
+def _split_prices(con: DuckDBPyConnection) -> None:
+    """Make basis_spans: how the price of each node is split, and when; none with the cost basis `node`."""
+    con.execute(_BASIS_SPANS)
+    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] != "node":
+        load_components(con)
+        run_stages(con, _BASIS)
+
+
+def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> tuple[int, int]:
+    """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; none where null.
+
+    Returns the first and the last of their midnights, (0, 0) where there are none.
+    """
     midnights: list[int] = []
     if start is not None and end is not None:
         days = list(local_days(Period(from_ms(start), from_ms(end)), tz))
@@ -89,6 +106,7 @@ def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, en
         "CREATE OR REPLACE TEMP TABLE local_days AS SELECT unnest($froms::BIGINT[]) AS from_ms, unnest($tos::BIGINT[]) AS to_ms",
         {"froms": midnights[:-1], "tos": midnights[1:]},
     )
+    return (midnights[0], midnights[-1]) if midnights else (0, 0)
 
 
 def _days_at_once(con: DuckDBPyConnection) -> int:

@@ -34,17 +34,15 @@ if TYPE_CHECKING:
 _STAGES = (
     ("always", "which pod has how many GPUs of which node, and when", "inventory/40_allocated.sql"),
     ("always", "the same by stretches of one price", "attribute/20_allocation_segments.sql"),
-    ("always", "when they were active, idle or unmeasured", "attribute/34_measures.sql"),
     ("discounted", "what discounts take off", "price/bill/14_discount_rates.sql"),
     ("billed", "what the bill says of each machine and hour", "price/bill/30_billed_hours.sql"),
     ("always", "what a node costs at each moment", "price/50_node_prices.sql"),
     ("split", "what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql"),
-    ("always", "each pod's share of what the node's GPUs cost", "attribute/50_shares.sql"),
+    ("always", "what of it each pod pays for", "attribute/22_billed_time.sql"),
+    ("always", "each pod's share of what the node costs", "attribute/50_shares.sql"),
     ("always", "that share's cost", "attribute/51_allocated_costs.sql"),
-    ("split", "which cores and memory each pod pays for", "attribute/24_billed_requests.sql"),
-    ("split", "its share of what those of the node cost", "attribute/53_host_shares.sql"),
-    ("split", "that share's cost", "attribute/54_host_costs.sql"),
-    ("always", "idle cost, and the team", "attribute/60_cell_costs.sql"),
+    ("always", "the team, and equal hours as one", "attribute/60_cost_runs.sql"),
+    ("always", "when they were active, idle or unmeasured, and idle cost", "attribute/74_activity_hours.sql"),
     ("always", "the sums of this period", "report/20_cost_rows.sql"),
 )
 

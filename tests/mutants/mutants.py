@@ -21,21 +21,21 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "whole hours are 2 % more idle",
-        "gpucost/attribute/34_measures.sql",
-        "weight * idle_ms, weight",
-        "weight * 1.02 * idle_ms, weight",
+        "gpucost/attribute/66_device_hours.sql",
+        "idle_samples * each_ms",
+        "idle_samples * 1.02 * each_ms",
         (f"{EXACT}::test_a_whole_hour_that_is_idle_in_part",),
     ),
     Mutant(
         "a sample speaks over 4.5 intervals",
-        "gpucost/attribute/33_sample_intervals.sql",
+        "gpucost/attribute/72_sample_intervals.sql",
         "<= 2.5 *",
         "<= 4.5 *",
         (f"{EXACT}::test_a_sample_before_a_gap_speaks_for_one_interval",),
     ),
     Mutant(
         "a holding that ends between even samples has part of their sum",
-        "gpucost/attribute/33_sample_intervals.sql",
+        "gpucost/attribute/72_sample_intervals.sql",
         "OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)",
         "OR (false)",
         (f"{EXACT}::test_a_pod_on_an_unlabeled_device_has_the_activity_of_its_own_minutes",),
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "labels are as of the cell, not of its hour",
-        "gpucost/attribute/60_cell_costs.sql",
+        "gpucost/attribute/60_cost_runs.sql",
         "t.from_ms <= s.from_ms // 3600000 * 3600000 AND s.from_ms // 3600000 * 3600000 < t.to_ms",
         "t.from_ms <= s.from_ms AND s.from_ms < t.to_ms",
         ("tests/services/test_hard_cases.py::test_a_report_of_an_odd_period_leaves_other_reports_as_they_are",),
@@ -64,8 +64,8 @@ MUTANTS = (
     Mutant(
         "a share is a fifth of a percent too small",
         "gpucost/attribute/50_shares.sql",
-        "greatest(h.capacity_gpu_ms, h.billed_gpu_ms) AS share",
-        "greatest(h.capacity_gpu_ms, h.billed_gpu_ms) * 0.998 AS share",
+        "greatest(h.capacity_unit_ms, h.held_unit_ms) AS share",
+        "greatest(h.capacity_unit_ms, h.held_unit_ms) * 0.998 AS share",
         (f"{EXACT}::test_a_whole_hour_that_is_idle_in_part", f"{EXACT}::test_more_held_than_there_is"),
     ),
     Mutant(

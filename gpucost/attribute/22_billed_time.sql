@@ -1,8 +1,10 @@
 -- reads: allocation_segments, allocation_hosts, over_requested
--- writes: billed_requests, one row per (holding, 'cpu' or 'memory'): cores or bytes x time that it pays for, less where more is requested than there is
--- invariant: 0 < billed_unit_ms <= units x time held
-CREATE OR REPLACE TEMP TABLE billed_requests AS
+-- writes: billed_time, one row per (holding, 'gpu', 'cpu' or 'memory'): GPUs, cores or bytes x time held, and what of it is paid for (less where more is held than there is)
+-- invariant: 0 < billed_unit_ms <= unit_ms
+CREATE OR REPLACE TEMP TABLE billed_time AS
 WITH requested AS (
+    SELECT allocation_id, uid, node_id, segment_from_ms, from_ms, to_ms, 'gpu' AS part, gpus AS units FROM allocation_segments
+    UNION ALL
     SELECT h.allocation_id, h.uid, h.node_id, h.segment_from_ms, h.from_ms, h.to_ms, r.part, r.units
     FROM allocation_segments AS h JOIN allocation_hosts AS r USING (allocation_id)
 ),
@@ -14,6 +16,7 @@ excess AS (
     GROUP BY ALL
 )
 SELECT h.allocation_id, h.uid, h.node_id, h.segment_from_ms, h.part,
+    h.units * (h.to_ms - h.from_ms) AS unit_ms,
     h.units * (h.to_ms - h.from_ms) - coalesce(e.unit_ms, 0) AS billed_unit_ms
 FROM requested AS h
 LEFT JOIN excess AS e USING (allocation_id, node_id, segment_from_ms, part);

@@ -1,0 +1,103 @@
+-- reads: billed_hours, billed_nodes, cost_runs, coverage_gaps, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
+-- writes: warnings (stored): nodes that held too much, pods without a proven end, what was billed and not seen, nodes that stopped
+-- invariant: each names what it is about and its time; hours and cost are those attributed
+-- one row per node that held more than it has, over all of the store; names the node and the time
+INSERT INTO warnings BY NAME
+SELECT 'over_allocated' AS code, n.cluster, n.node AS subject, min(h.from_ms) AS from_ms, max(h.to_ms + (h.hours - 1) * 3600000) AS to_ms,
+    'pods held more GPUs than node ' || n.node || ' has between ' || strftime(epoch_ms(min(h.from_ms)), '%Y-%m-%dT%H:%M') || 'Z and '
+        || strftime(epoch_ms(max(h.to_ms + (h.hours - 1) * 3600000)), '%Y-%m-%dT%H:%M') || 'Z: their cost is scaled to what the node costs' AS message,
+    NULL AS fix
+FROM node_runs AS h JOIN nodes AS n USING (node_id)
+WHERE h.over_allocated_gpu_ms > 0
+GROUP BY n.cluster, n.node;
+-- one row per cluster and month in which pods without phases may have been charged after they ended: at most how much; hours and cost are those in cost_runs
+INSERT INTO warnings BY NAME
+WITH cells AS (
+    SELECT allocation_id, from_ms + later_ms AS from_ms, to_ms + later_ms AS to_ms, gpu_ms, cost
+    FROM (SELECT *, unnest(range(hours)) * 3600000 AS later_ms FROM cost_runs SEMI JOIN unproven_ends USING (allocation_id))
+),
+parts AS (
+    SELECT u.cluster, u.allocation_id, date_trunc('month', epoch_ms(h.from_ms)) AS month,
+        greatest(h.from_ms, u.from_ms) AS from_ms, least(h.to_ms, u.to_ms) AS to_ms,
+        (least(h.to_ms, u.to_ms) - greatest(h.from_ms, u.from_ms)) / (h.to_ms - h.from_ms) AS part, h.gpu_ms, h.cost
+    FROM cells AS h JOIN unproven_ends AS u ON u.allocation_id = h.allocation_id AND u.from_ms < h.to_ms AND h.from_ms < u.to_ms
+)
+SELECT 'unproven_end' AS code, cluster, 'kube_pod_status_phase' AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
+    format('cluster {}: up to {:.1f} GPU-hours and {:.2f} {} between {}Z and {}Z may be charged too much: the phase of {} {} not scraped, '
+        'so they count as running until their requests are no longer listed',
+        cluster, sum(part * gpu_ms) / 3600000, sum(part * cost)::DOUBLE, any_value(c.currency),
+        strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M'),
+        count(DISTINCT allocation_id), CASE count(DISTINCT allocation_id) WHEN 1 THEN 'pod was' ELSE 'pods was' END) AS message,
+    'kube-state-metrics: keep kube_pod_status_phase in --metric-allowlist' AS fix
+FROM parts CROSS JOIN settings AS c
+GROUP BY cluster, month;
+-- one row per cluster and month in which machines were billed while [[clusters]] declares it off: how long, and at what cost; hours and cost are those in unseen_time; hours that are off because nothing was billed are no part of it
+INSERT INTO warnings BY NAME
+WITH unseen AS (
+    SELECT n.cluster, u.from_ms, u.to_ms, (u.to_ms - u.from_ms) * u.up_ratio / 3600000 AS hours, u.price_per_hour
+    FROM unseen_time AS u JOIN nodes AS n USING (node_id)
+),
+declared AS (
+    SELECT cluster, from_ms, to_ms FROM coverage_gaps WHERE kind = 'off' AND starts_with(reason, 'declared off')
+),
+parts AS (
+    SELECT u.*, date_trunc('month', epoch_ms(u.from_ms)) AS month
+    FROM unseen AS u ASOF JOIN declared AS d ON d.cluster = u.cluster AND u.from_ms >= d.from_ms
+    WHERE u.from_ms < d.to_ms
+)
+SELECT 'off_but_billed' AS code, cluster, cluster AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
+    format('cluster {} was declared off, but billed: {:.1f} hours of its machines and {:.2f} {} between {}Z and {}Z, of which no metrics tell who used them',
+        cluster, sum(hours), sum(hours * price_per_hour)::DOUBLE, any_value(c.currency),
+        strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M')) AS message,
+    'end machines that need not run; if they have to, declare those hours in [[clusters]]' AS fix
+FROM parts CROSS JOIN settings AS c
+GROUP BY cluster, month;
+-- one row per cluster and month: machines with GPUs of its accounts that are no node, and were billed only while nothing was collected of it; a machine that was billed for more than 10 minutes of collected time is not the cluster's: metrics would tell of it
+INSERT INTO warnings BY NAME
+WITH accounts AS (
+    SELECT DISTINCT n.cluster, h.provider, h.account
+    FROM billed_hours AS h JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id)
+),
+strangers AS (
+    SELECT a.cluster, h.instance_key, h.from_ms, h.to_ms, sum(h.instance_hours) AS hours, sum(h.effective_cost * h.rate) AS cost
+    FROM billed_hours AS h
+    JOIN accounts AS a ON a.provider = h.provider AND a.account IS NOT DISTINCT FROM h.account
+    ANTI JOIN billed_nodes AS b ON b.instance_key = h.instance_key
+    GROUP BY ALL
+),
+missed AS (
+    SELECT p.cluster, p.from_ms, p.to_ms, sum(least(p.to_ms, g.to_ms) - greatest(p.from_ms, g.from_ms)) AS missed_ms
+    FROM (SELECT DISTINCT cluster, from_ms, to_ms FROM strangers) AS p
+    JOIN coverage_gaps AS g ON g.cluster = p.cluster AND g.kind IN ('not_collected', 'off') AND g.from_ms < p.to_ms AND p.from_ms < g.to_ms
+    GROUP BY ALL
+),
+unseen AS (
+    SELECT s.*
+    FROM strangers AS s LEFT JOIN missed AS m USING (cluster, from_ms, to_ms)
+    QUALIFY bool_and(s.hours * 3600000 <= coalesce(m.missed_ms, 0) + 600000) OVER (PARTITION BY s.cluster, s.instance_key)
+)
+SELECT 'billed_unseen' AS code, cluster, cluster AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
+    format('{} with GPUs {} billed only while nothing was collected of cluster {}: {:.1f} hours and {:.2f} {} between {}Z and {}Z are in no row',
+        CASE count(DISTINCT instance_key) WHEN 1 THEN 'one machine' ELSE count(DISTINCT instance_key) || ' machines' END,
+        CASE count(DISTINCT instance_key) WHEN 1 THEN 'was' ELSE 'were' END,
+        cluster, sum(hours), coalesce(sum(cost), 0)::DOUBLE, any_value(c.currency),
+        strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M')) AS message,
+    'gpucost reconcile lists them: they may be the cluster''s' AS fix
+FROM unseen CROSS JOIN settings AS c
+GROUP BY cluster, date_trunc('month', epoch_ms(from_ms));
+-- one row per node and stretch of bridged time in which it did not run; stretches of one node and reason do not touch
+INSERT INTO warnings BY NAME
+WITH marked AS (
+    SELECT s.*, coalesce(s.from_ms > lag(s.to_ms) OVER (PARTITION BY s.node_id, s.reason ORDER BY s.from_ms), true) AS begins
+    FROM node_stops AS s
+),
+numbered AS (
+    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY node_id, reason ORDER BY from_ms) AS number FROM marked
+)
+SELECT 'stopped_node' AS code, n.cluster, n.node AS subject, min(s.from_ms) AS from_ms, max(s.to_ms) AS to_ms,
+    format('{:.1f} h of node {} are not charged: {}', (max(s.to_ms) - min(s.from_ms)) / 3600000, n.node,
+        CASE s.reason WHEN 'boot' THEN 'it was started again while nothing was collected, and nothing shows that it ran before'
+            ELSE 'nothing was collected then, and its bill has no such hours' END) AS message,
+    NULL AS fix
+FROM numbered AS s JOIN nodes AS n USING (node_id)
+GROUP BY n.cluster, n.node, s.node_id, s.reason, s.number;
