@@ -27,8 +27,8 @@ FROM (
     FROM node_devices AS n CROSS JOIN settings AS c
 ) AS d
 WHERE blocks.series_id = d.series_id AND blocks.idle_threshold <> d.idle_below"""
-# One row per (node, stretch in which its price is split): the parts of GPU and CPU in it.
-_BASIS_SPANS = """
+# The table that basis/ makes, where no price is split.
+_NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (
     node_id UBIGINT NOT NULL, from_ms BIGINT NOT NULL, to_ms BIGINT NOT NULL,
     gpu_fraction DOUBLE NOT NULL, cpu_fraction DOUBLE NOT NULL)"""
@@ -87,8 +87,9 @@ def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
 
 def _split_prices(con: DuckDBPyConnection) -> None:
     """Make basis_spans: how the price of each node is split, and when; none with the cost basis `node`."""
-    con.execute(_BASIS_SPANS)
-    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] != "node":
+    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] == "node":
+        con.execute(_NO_BASIS_SPANS)
+    else:
         load_components(con)
         run_stages(con, _BASIS)
 
