@@ -87,6 +87,13 @@ witnesses AS (
     FROM working AS w
     JOIN strangers AS s ON s.cluster = w.cluster AND s.namespace = w.namespace AND s.pod = w.pod AND s.first_ms <= w.last_ms AND w.first_ms < s.end_ms
 ),
+-- while kube-state-metrics was silent itself, others prove nothing of a family
+heard AS MATERIALIZED (
+    SELECT g.cluster, g.family, g.from_ms, greatest(g.from_ms, s.first_ms) + 600000 AS first_ms,
+        least(g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END, s.last_ms) AS last_ms
+    FROM gaps AS g JOIN family_spans AS s ON s.cluster = g.cluster AND s.family = 'state' AND s.first_ms < g.to_ms AND g.from_ms < s.last_ms
+    WHERE greatest(g.from_ms, s.first_ms) + 600000 < least(g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END, s.last_ms)
+),
 -- from when on pods were bound that were first seen long after
 unseen AS (
     SELECT p.cluster, (min(f.value) * 1000)::BIGINT AS from_ms, p.to_ms
@@ -98,11 +105,9 @@ SELECT DISTINCT g.cluster, g.family, g.from_ms, g.to_ms
 FROM gaps AS g
 WHERE EXISTS (FROM objects AS o WHERE g.ends AND o.cluster = g.cluster AND o.family = g.family AND o.first_ms < g.from_ms AND g.to_ms <= o.last_ms)
     OR EXISTS (
-        -- while kube-state-metrics was silent itself, others prove nothing of a family
-        FROM witnesses AS w JOIN family_spans AS s ON s.cluster = w.cluster AND s.family = 'state'
-        WHERE w.cluster = g.cluster AND w.family = g.family
-            AND greatest(w.first_ms, g.from_ms + 600000, s.first_ms + 600000)
-                < least(w.last_ms, g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END, s.last_ms))
+        FROM heard AS h JOIN witnesses AS w ON w.cluster = h.cluster AND w.family = h.family AND w.first_ms < w.last_ms
+            AND w.first_ms < h.last_ms AND h.first_ms < w.last_ms
+        WHERE h.cluster = g.cluster AND h.family = g.family AND h.from_ms = g.from_ms)
 UNION ALL
 SELECT g.cluster, g.family, min(greatest(g.from_ms, u.from_ms)), g.to_ms
 FROM gaps AS g JOIN unseen AS u ON u.cluster = g.cluster AND greatest(g.from_ms, u.from_ms) + 600000 < least(g.to_ms, u.to_ms)
