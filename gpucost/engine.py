@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from duckdb import DuckDBPyConnection
+
+
+@dataclass(slots=True)
+class StageCost:
+    """What a stage took in all its runs: seconds, seconds of CPU in all threads, and rows written, where it writes any."""
+
+    runs: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    rows: int | None = None
+
+
+_costs: dict[str, StageCost] | None = None
+
+
+@contextmanager
+def profiled() -> Iterator[dict[str, StageCost]]:
+    """What each stage that runs while the block lasts took, by its file in the package."""
+    global _costs
+    _costs = {}
+    try:
+        yield _costs
+    finally:
+        _costs = None
+
+
+def _measured(con: DuckDBPyConnection, statements: str, params: dict[str, Any] | None, cost: StageCost) -> DuckDBPyConnection:
+    began, began_cpu = time.perf_counter(), time.process_time()
+    result = con.execute(statements, params)
+    cost.runs += 1
+    cost.seconds += time.perf_counter() - began
+    cost.cpu_seconds += time.process_time() - began_cpu
+    # statements that write answer with the number of rows
+    if [column[0] for column in result.description or []] == ["Count"]:
+        cost.rows = (cost.rows or 0) + sum(count for (count,) in result.fetchall())
+    return result
 
 
 @cache
@@ -20,7 +59,11 @@ def text(package: str, name: str) -> str:
 
 def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
     """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from."""
-    return con.execute(text(package, name), dict(params) if params else None)
+    values = dict(params) if params else None
+    if _costs is None:
+        return con.execute(text(package, name), values)
+    path = f"{package.removeprefix('gpucost.').replace('.', '/')}/{name}.sql"
+    return _measured(con, text(package, name), values, _costs.setdefault(path, StageCost()))
 
 
 def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = (), until: str | None = None) -> None:

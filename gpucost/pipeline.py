@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, TypeVar
 
-from gpucost import __version__, catalog, price
 from gpucost import attribute as attribution
+from gpucost import catalog, price
 from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     Cheap when nothing changed; only local days whose inputs changed are attributed again. Cells are cut at the ends of
     `period`, so that a report on it is exact.
     """
-    inputs = _inputs_digest(config)
+    inputs = _inputs(config)
     with store.read() as con:
         if attribution.is_current(con, inputs, period):
             return
     _attribute(config, store, inputs, period)
 
 
-def _attribute(config: Config, store: Store, inputs: str, period: Period | None) -> None:
+def _attribute(config: Config, store: Store, inputs: attribution.Inputs, period: Period | None) -> None:
     from gpucost import inventory
     from gpucost.collect.prometheus.queries import stored_needs
 
@@ -104,7 +104,7 @@ def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnec
 
     Raises StoreError where others keep attributing it otherwise.
     """
-    inputs = _inputs_digest(config)
+    inputs = _inputs(config)
     for _ in range(_ATTEMPTS):
         with store.read() as con:
             # After this process attributed it, another may have done so with another configuration.
@@ -266,19 +266,24 @@ def unit_costs(
     return read_attributed(config, store, lambda con: build(con, ask), ask.period)
 
 
-def _inputs_digest(config: Config) -> str:
-    """A digest of all that decides the figures besides what was collected."""
-    # of what is collected the rest shows in the loads
-    decisive = {
-        "timezone", "currency", "idle", "activity", "mig", "hami", "coverage", "clusters", "team_labels", "teams",
-        "workload_types",
-    }  # fmt: skip
+# What days are cut by, and how activity is read; of other settings the days that they change tell.
+_OWN = {"timezone", "idle", "activity", "mig", "hami"}
+_DECISIVE = _OWN | {"currency", "coverage", "clusters", "team_labels", "teams", "workload_types"}
+
+
+def _inputs(config: Config) -> attribution.Inputs:
+    """Digests of all that decides the figures besides what was collected."""
+    from gpucost import inventory
+
+    own = [str(attribution.ALGORITHM), config.model_dump_json(include=_OWN, exclude={"activity": {"memory"}})]
     parts = [
-        __version__,
-        config.model_dump_json(include=decisive, exclude={"activity": {"memory"}}),
+        *own,
+        f"{inventory.ALGORITHM} {price.ALGORITHM}",
+        # of what is collected the rest shows in the loads
+        config.model_dump_json(include=_DECISIVE, exclude={"activity": {"memory"}}),
         # which clusters should be there
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),
         catalog.catalog_digest(),
     ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return attribution.Inputs(*(hashlib.sha256("\n".join(one).encode()).hexdigest() for one in (parts, own)))

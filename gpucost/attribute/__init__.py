@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -13,6 +14,8 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midn
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+# Rises when the same inputs give other figures than before: then every day is attributed anew.
+ALGORITHM = 1
 _DAYS = "gpucost.attribute.days"
 _BASIS = "gpucost.attribute.basis"
 # What costs anything lies in time that was collected, or that a bill tells of.
@@ -132,26 +135,38 @@ def _spans(days: list[tuple[int, int]], at_most: int) -> list[tuple[int, int]]:
 _UNFINISHED = -1  # as last_load_id: attribution began and did not end, or something else than a load changed its inputs
 
 
-def is_current(con: DuckDBPyConnection, inputs: str, period: Period | None) -> bool:
+# Of loads of work nothing is attributed.
+_NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progress'"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Digests of what decides the figures besides what was collected: of all of it, and of what no day's fingerprint shows."""
+
+    all: str
+    own: str
+
+
+def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
     """Whether the result was made from `inputs` and all loads there are, and its cells are cut at the ends of `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
-    newest = con.execute("SELECT coalesce(max(load_id), 0) FROM loads").fetchall()[0][0]
+    newest = con.execute(_NEWEST_LOAD).fetchall()[0][0]
     missing = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)}).fetchall()
-    return state == (inputs, newest) and not missing
+    return state == (inputs.all, newest) and not missing
 
 
-def begin(con: DuckDBPyConnection, inputs: str, period: Period | None) -> bool:
-    """Note that the result is being made from `inputs`; returns whether it was made from others before, or not at all."""
+def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
+    """Note that the result is being made from `inputs`; returns whether every day of it has to be made anew."""
     con.execute("INSERT INTO cuts SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)})
-    known = con.execute("SELECT inputs FROM attribution_state").fetchone()
+    known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
-    con.execute("INSERT INTO attribution_state VALUES ($inputs, $load)", {"inputs": inputs, "load": _UNFINISHED})
-    return known != (inputs,)
+    con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])
+    return known != (inputs.own,)
 
 
 def finish(con: DuckDBPyConnection) -> None:
     """Note that the result holds all loads."""
-    con.execute("UPDATE attribution_state SET last_load_id = (SELECT coalesce(max(load_id), 0) FROM loads)")
+    con.execute(f"UPDATE attribution_state SET last_load_id = ({_NEWEST_LOAD})")  # noqa: S608 - a text of our own
 
 
 def _cuts(period: Period | None) -> list[int]:

@@ -31,7 +31,8 @@ def commands_page() -> str:
         "Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 3 a budget or target is missed, 4 the period asked for is",
         "incomplete, 130 interrupted (Ctrl-C), 141 the reader of stdout went away (`gpucost … | head`).\n",
         "Dates: `2026-10-01` is midnight in the configured time zone; `--to` is exclusive.\n",
-        "`--config`, `--store`, `--quiet` and `--verbose` may stand before the command, too: `gpucost --store a.db report`.\n",
+        "`--config`, `--store`, `--quiet`, `--verbose` and `--profile` may stand before the command, too:\n"
+        "`gpucost --store a.db report`.\n",
     ]
     program = typer.main.get_command(app)
     context = program.make_context("gpucost", ["init"], resilient_parsing=True)

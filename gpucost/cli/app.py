@@ -281,6 +281,7 @@ def options(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Show what each stage took.")] = False,
 ) -> None:
     """What your GPUs cost, who used them, and what you could do about it."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -123,6 +124,11 @@ _SHARED: dict[str, tuple[Any, ...]] = {
         typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors.", rich_help_panel=EVERYWHERE),
         False,
     ),
+    "profile": (
+        bool,
+        typer.Option("--profile", help="Show on stderr what each stage of SQL took.", rich_help_panel=EVERYWHERE),
+        False,
+    ),
 }
 
 
@@ -137,7 +143,7 @@ def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Para
 
 SHARED = parameters(_SHARED)
 _WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
-_LAST = ("config", "store", "quiet", "verbose")
+_LAST = ("config", "store", "quiet", "verbose", "profile")
 # What options are called in a Call, where that is another name.
 _FIELDS = {
     "config": "config_file",
@@ -347,7 +353,8 @@ def command(
 
     `layout` has the options in the order of help: shared ones and those of `more`, `period` for --month to --last, `written` for
     --format and -o, and of the command's own those that it names; `*` are its other ones, which else come last. --config,
-    --store, --quiet and --verbose follow by themselves, less those in `without`; they may stand before the command's name, too.
+    --store, --quiet, --verbose and --profile follow by themselves, less those in `without`; they may stand before the command's
+    name, too.
     """
     extra = more or {}
     shared = {**SHARED, **extra}
@@ -367,7 +374,8 @@ def command(
                     raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
             common = {name: given.pop(name, shared[name].default) for name in used}
             others = {name: common.pop(name) for name in extra if name in common}
-            function(_call(common, others), **given)
+            with _profile() if common.pop("profile", False) else nullcontext():
+                function(_call(common, others), **given)
 
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
@@ -383,6 +391,27 @@ def command(
         return called
 
     return decorate
+
+
+@contextmanager
+def _profile() -> Iterator[None]:
+    """Shows what each stage of SQL took that runs while the block lasts, the longest first; also where it fails."""
+    from gpucost import engine
+    from gpucost.render.rows import render_rows
+
+    began = time.perf_counter()
+    with engine.profiled() as costs:
+        try:
+            yield
+        finally:
+            whole = time.perf_counter() - began
+            rows = [
+                (name, cost.runs, f"{cost.seconds:.3f}", f"{cost.seconds / whole:.1%}", f"{cost.cpu_seconds:.3f}", cost.rows)
+                for name, cost in sorted(costs.items(), key=lambda item: -item[1].seconds)
+            ]
+            inside = sum(cost.seconds for cost in costs.values())
+            rows.append(("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None))
+            note(render_rows(("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table))
 
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:

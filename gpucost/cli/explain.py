@@ -42,7 +42,7 @@ _STAGES = (
     ("always", "each pod's share of what the node costs", "attribute/50_shares.sql"),
     ("always", "that share's cost", "attribute/51_allocated_costs.sql"),
     ("always", "the team, and equal hours as one", "attribute/60_cost_runs.sql"),
-    ("always", "when they were active, idle or unmeasured, and idle cost", "attribute/74_activity_hours.sql"),
+    ("always", "when they were active, idle or unmeasured", "attribute/74_activity_hours.sql"),
     ("always", "the sums of this period", "report/20_cost_rows.sql"),
 )
 

@@ -31,6 +31,7 @@ _BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind =
     EXISTS (FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))"""
 
 __all__ = [
+    "ALGORITHM",
     "inputs_digest",
     "load_fx_rates",
     "load_offers",
@@ -40,6 +41,9 @@ __all__ = [
     "stage",
     "warn_of_unlisted",
 ]
+
+# Rises when the same inputs give other prices than before.
+ALGORITHM = 1
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:

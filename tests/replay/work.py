@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from gpucost import pipeline
@@ -65,19 +64,10 @@ def put(
         )
     span = (at(0) * 1000, at(hours) * 1000)
     with store.write() as con:
-        before = newest(con)
         run = runs.begin(con, "progress", source, span)
         loaded = load_values(con, source, span, batch)
         runs.log_load(con, run, "progress", source, span, rows=loaded.values)
         runs.finish(con, run)
-        # attribution reads nothing of work: what was current still is
-        con.execute("UPDATE attribution_state SET last_load_id = $1 WHERE last_load_id = $2", [newest(con), before])
-
-
-def newest(con: duckdb.DuckDBPyConnection) -> int:
-    """The number of the newest load."""
-    found: int = con.execute("SELECT coalesce(max(load_id), 0) FROM loads").fetchall()[0][0]
-    return found
 
 
 def counter(unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any) -> ProgressSeries:

@@ -1,4 +1,4 @@
--- reads: local_days, unseen_time, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -31,6 +31,9 @@ inputs AS (
     UNION ALL
     SELECT d.from_ms, hash('stop', s.node_id, greatest(s.from_ms, d.from_ms), least(s.to_ms, d.to_ms))
     FROM node_stops AS s JOIN local_days AS d ON s.from_ms < d.to_ms AND d.from_ms < s.to_ms
+    UNION ALL
+    SELECT d.from_ms, hash('absence', a.node_id, a.cause, a.gpus, greatest(a.from_ms, d.from_ms), least(a.to_ms, d.to_ms))
+    FROM absences AS a JOIN local_days AS d ON a.from_ms < d.to_ms AND d.from_ms < a.to_ms
     UNION ALL
     SELECT d.from_ms, hash('price', p.node_id, p.price_per_hour, p.price_source, p.price_as_of,
         greatest(p.from_ms, d.from_ms), least(p.to_ms, d.to_ms))

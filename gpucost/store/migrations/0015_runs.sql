@@ -96,6 +96,11 @@ JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = c.allocation_id;
 
--- What was attributed before is attributed again.
+-- What was attributed before is attributed again. Of what it was made from, all decides whether anything is looked at again;
+-- what no day's fingerprint shows, whether every day is made anew.
 DELETE FROM attributed_days;
-DELETE FROM attribution_state;
+CREATE OR REPLACE TABLE attribution_state (
+    inputs        VARCHAR NOT NULL,
+    own_inputs    VARCHAR NOT NULL,
+    last_load_id  BIGINT NOT NULL
+);

@@ -1,0 +1,61 @@
+"""`--profile`: what each stage took, beside an answer that stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import engine
+from gpucost.cli.app import app
+from tests.replay.cases.words import BOOK, HEADER, busy, fleet, node, pod
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+
+REPORT = ["report", "--from", "2026-03-10T00:00Z", "--to", "2026-03-10T04:00Z", "--format", "json"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    described = fleet(
+        4, [node("n1", "p4de.24xlarge", 0, 4)], [pod("trains", "n1", [0], 1, 4, "train")], busy("n1", [0], 1, 4, 50)
+    )
+    load(described, scrape(described, lean=True), write_config(described, tmp_path, tmp_path / "prices.csv"))
+    return tmp_path
+
+
+def stages(stderr: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split()[1:] for line in stderr.splitlines() if ".sql" in line}
+
+
+def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(folder: Path) -> None:
+    first = CliRunner().invoke(app, [*REPORT, "--profile"])
+    assert first.exit_code == 0, first.output
+    found = stages(first.stderr)
+    assert {"inventory/30_pods.sql", "price/50_node_prices.sql", "attribute/74_activity_hours.sql"} <= found.keys()
+    runs, *_, rows = found["attribute/74_activity_hours.sql"]
+    assert (runs, rows) == ("1", "3")
+    assert "everything else" in first.stderr
+    # also where the option stands before the command
+    second = CliRunner().invoke(app, ["--profile", *REPORT])
+    assert second.stdout == first.stdout
+    assert not any(name.startswith(("inventory/", "price/", "attribute/")) for name in stages(second.stderr))
+    assert "report/30_rows.sql" in stages(second.stderr)
+
+
+def test_nothing_is_measured_without_it_or_after_it(folder: Path) -> None:
+    assert CliRunner().invoke(app, [*REPORT, "--profile"]).exit_code == 0
+    plain = CliRunner().invoke(app, REPORT)
+    assert ".sql" not in plain.stderr
+    with engine.profiled() as costs:
+        pass
+    assert not costs
+
+
+def test_a_command_that_fails_tells_what_ran_before(folder: Path) -> None:
+    result = CliRunner().invoke(app, [*REPORT, "--team", "nobody", "--profile"])
+    assert result.exit_code != 0
+    assert "attribute/50_shares.sql" in stages(result.stderr)

@@ -1,0 +1,167 @@
+"""What is attributed again after a change: the days that it touches, and the figures are those of a store made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucost import attribute, inventory, pipeline, price
+from gpucost.config.model import Config
+from gpucost.periods import Period, from_ms
+from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.load import windows, write_config
+from tests.replay.scrape import scrape
+from tests.replay.work import put
+
+DAYS = 4
+TABLES = ("cost_hourly", "node_hourly", "cost_daily", "node_daily")
+# what can be changed, and into what
+CHANGES: dict[str, tuple[Any, ...]] = {
+    "timezone": ("UTC", "Asia/Kolkata"),
+    "teams": ((("one", "train"),), (), (("one", "t*"), ("two", "serve"))),
+    "threshold": (5, 60),
+    "step": (None, "2026-03-12"),
+    "mig_share": ("compute", "max_compute_memory"),
+}
+FIRST = {name: values[0] for name, values in CHANGES.items()}
+
+
+def described() -> dict[str, Any]:
+    nodes = [node("n1", "p4de.24xlarge", 0, DAYS * 24), node("n2", "p4de.24xlarge", 5.5, 60, "spot")]
+    pods = [
+        pod("stays", "n1", [0, 1], 1, DAYS * 24, "train"),
+        pod("short", "n1", [2], 30.25, 33.5, "serve"),
+        pod("spot", "n2", [0, 1, 2], 6, 59, "train"),
+    ]
+    return fleet(DAYS * 24, nodes, pods, busy("n1", [0], 1, DAYS * 24, 33) | busy("n2", [0], 6, 50, 71), scrape=300)
+
+
+def configured(folder: Path, chosen: dict[str, Any]) -> Config:
+    folder.mkdir(exist_ok=True)
+    step = [f",,,p4de.24xlarge,on_demand,50.00,USD,{chosen['step']}"] if chosen["step"] else []
+    (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK, *step]) + "\n")
+    teams = [{"name": name, "namespaces": [glob]} for name, glob in chosen["teams"]]
+    config = write_config(described() | {"timezone": chosen["timezone"], "teams": teams}, folder, folder / "prices.csv")
+    return config.model_copy(
+        update={
+            "idle": config.idle.model_copy(update={"threshold_percent": chosen["threshold"]}),
+            "mig": config.mig.model_copy(update={"share": chosen["mig_share"]}),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def loads() -> list[Any]:
+    told = described()
+    return list(windows(told, scrape(told, lean=True), Config(), hours=24))
+
+
+@pytest.fixture
+def redone(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """The stretches that are attributed, in hours since the fleet began."""
+    stretches: list[tuple[float, float]] = []
+    clear = attribute._clear
+
+    def noted(con: Any, start: int, end: int) -> None:
+        if start > 0 and end < 2**60:
+            stretches.append(((start / 1000 - at(0)) / 3600, (end / 1000 - at(0)) / 3600))
+        clear(con, start, end)
+
+    monkeypatch.setattr(attribute, "_clear", noted)
+    return stretches
+
+
+def made(folder: Path, chosen: dict[str, Any], loads: list[Any]) -> tuple[Config, Store]:
+    config = configured(folder, chosen)
+    store = Store(config.store)
+    with store.write() as con:
+        for window in loads:
+            load_window(con, window)
+    pipeline.attribute(config, store)
+    return config, store
+
+
+def figures(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    with store.read() as con:
+        return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES}
+
+
+def days(first: int, end: int = DAYS) -> list[tuple[float, float]]:
+    return [(first * 24.0, end * 24.0)]
+
+
+def test_a_change_redoes_the_days_that_it_touches(tmp_path: Path, loads: list[Any], redone: list[tuple[float, float]]) -> None:
+    _, store = made(tmp_path / "a", FIRST, loads)
+    assert redone == days(0)
+    for change, expected in (
+        # a price that holds from the third day on
+        ({"step": "2026-03-12"}, days(2)),
+        ({"step": None}, days(2)),
+        # of the pod that ran in the second day
+        ({"teams": (("one", "train"), ("two", "serve"))}, days(1, 2)),
+        ({}, days(1, 2)),
+        ({"threshold": 60}, days(0)),
+    ):
+        redone.clear()
+        pipeline.attribute(configured(tmp_path / "a", FIRST | change), store)
+        assert redone == expected, change
+
+
+def test_days_are_redone_where_figures_are_worked_out_otherwise(
+    tmp_path: Path, loads: list[Any], redone: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, store = made(tmp_path / "a", FIRST, loads)
+    redone.clear()
+    monkeypatch.setattr("gpucost.__version__", "99")
+    pipeline.attribute(config, store)
+    assert redone == []
+    runs: list[str] = []
+    whole = price.stage
+    monkeypatch.setattr(price, "stage", lambda *args: (runs.append("price"), whole(*args)))
+    for stage, expected in ((inventory, []), (price, []), (attribute, days(0))):
+        redone.clear()
+        monkeypatch.setattr(stage, "ALGORITHM", stage.ALGORITHM + 1)
+        pipeline.attribute(config, store)
+        assert redone == expected, stage.__name__
+    assert runs == ["price"] * 3
+
+
+def test_work_that_is_loaded_changes_nothing(tmp_path: Path, loads: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    config, store = made(tmp_path / "a", FIRST, loads)
+    monkeypatch.setattr(inventory, "stage", lambda *_: pytest.fail("inventory was made again"))
+    put(store, [])
+    pipeline.attribute(config, store)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    order=st.lists(
+        st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]), min_size=1, max_size=4
+    ),
+    late=st.integers(0, DAYS - 1),
+    cut=st.sampled_from([None, 30.5]),
+)
+def test_after_any_changes_figures_are_those_of_a_store_made_anew(
+    order: list[tuple[str, Any]], late: int, cut: float | None, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("changed")
+    chosen = dict(FIRST)
+    # a day that comes late, and a report that cuts an hour
+    config, store = made(folder / "a", chosen, [window for number, window in enumerate(loads) if number != late])
+    period = Period(from_ms(at(cut) * 1000), from_ms(at(DAYS * 24) * 1000)) if cut else None
+    for number, (name, value) in enumerate(order):
+        chosen[name] = value
+        config = configured(folder / "a", chosen)
+        if number == len(order) // 2:
+            with store.write() as con:
+                load_window(con, loads[late])
+        pipeline.attribute(config, store, period if number == 0 else None)
+    anew, other = made(folder / "b", chosen, loads)
+    pipeline.attribute(anew, other, period)
+    assert figures(store) == figures(other)
