@@ -405,7 +405,7 @@ def _profile() -> Iterator[None]:
             yield
         finally:
             whole = time.perf_counter() - began
-            rows = [
+            rows: list[tuple[Any, ...]] = [
                 (name, cost.runs, f"{cost.seconds:.3f}", f"{cost.seconds / whole:.1%}", f"{cost.cpu_seconds:.3f}", cost.rows)
                 for name, cost in sorted(costs.items(), key=lambda item: -item[1].seconds)
             ]
