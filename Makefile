@@ -25,8 +25,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run
-	$(BIN)/python -m pytest -s -m bench tests/bench $(PYTEST_ARGS)
+bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: docs/performance.md
+	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md $(PYTEST_ARGS)
 
 servers:  ## the Prometheus that tests collect from
 	@.ci/install-server prometheus

@@ -266,6 +266,9 @@ def unit_costs(
     return read_attributed(config, store, lambda con: build(con, ask), ask.period)
 
 
+# The number of a stage rises when it makes other figures of the same inputs than before: then it is run again, and days are
+# attributed anew whose inputs differ; after a change of attribution itself all of them.
+ALGORITHM = {"inventory": 1, "price": 1, "attribute": 1}
 # What days are cut by, and how activity is read; of other settings the days that they change tell.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "team_labels", "teams", "workload_types"}
@@ -273,12 +276,10 @@ _DECISIVE = _OWN | {"currency", "coverage", "clusters", "team_labels", "teams", 
 
 def _inputs(config: Config) -> attribution.Inputs:
     """Digests of all that decides the figures besides what was collected."""
-    from gpucost import inventory
-
-    own = [str(attribution.ALGORITHM), config.model_dump_json(include=_OWN, exclude={"activity": {"memory"}})]
+    own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude={"activity": {"memory"}})]
     parts = [
         *own,
-        f"{inventory.ALGORITHM} {price.ALGORITHM}",
+        str(ALGORITHM),
         # of what is collected the rest shows in the loads
         config.model_dump_json(include=_DECISIVE, exclude={"activity": {"memory"}}),
         # which clusters should be there

@@ -14,8 +14,6 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midn
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# Rises when the same inputs give other figures than before: then every day is attributed anew.
-ALGORITHM = 1
 _DAYS = "gpucost.attribute.days"
 _BASIS = "gpucost.attribute.basis"
 # What costs anything lies in time that was collected, or that a bill tells of.

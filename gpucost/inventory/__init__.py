@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-# Rises when the same samples give other nodes, pods, devices or teams than before.
-ALGORITHM = 1
 _INTERFACE = "interface"
 # What the configuration says of teams, types of workloads and time that may be missing; periods are half-open, in milliseconds.
 _CONFIGURED = """

@@ -31,7 +31,6 @@ _BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind =
     EXISTS (FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))"""
 
 __all__ = [
-    "ALGORITHM",
     "inputs_digest",
     "load_fx_rates",
     "load_offers",
@@ -41,9 +40,6 @@ __all__ = [
     "stage",
     "warn_of_unlisted",
 ]
-
-# Rises when the same inputs give other prices than before.
-ALGORITHM = 1
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:

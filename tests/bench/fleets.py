@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from gpucost.store.metrics import ReadAnswer, SampleWindow, Threshold
 
 START_S = 1_790_812_800  # 2026-10-01T00:00Z
 GPUS_PER_NODE = 8
+PRICE = {"on_demand": 32.0, "spot": 12.0}
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Fleet:
                 at += length
         return spans
 
-    def states(self) -> ReadAnswer:
-        """kube-state-metrics' series, first and last sample each."""
+    def states(self, *, with_pods: bool = True) -> ReadAnswer:
+        """kube-state-metrics' series, a sample every ten minutes."""
         series: list[dict[str, str]] = []
         rows: list[tuple[int, int, float]] = []
 
@@ -54,7 +56,7 @@ class Fleet:
             put("kube_node_created", name, START_S, START_S, end)
             put("kube_node_info", {**name, "provider_id": f"aws:///us-east-1a/i-{node:017x}"}, 1, START_S, end)
             put("kube_node_labels", {**name, **_labels(node)}, 1, START_S, end)
-        for number, (gpu, start, stop) in enumerate(self.pods()):
+        for number, (gpu, start, stop) in enumerate(self.pods() if with_pods else []):
             pod = {"namespace": f"team-{gpu % 40}", "pod": f"job-{number}", "uid": f"u{number}"}
             node = {"node": f"n{gpu // GPUS_PER_NODE}"}
             put(
@@ -92,12 +94,23 @@ class Fleet:
         return ReadAnswer(series, which, at, values), which
 
 
-def window(fleet: Fleet, answers: list[ReadAnswer]) -> SampleWindow:
-    """All of the fleet's time as one window."""
-    return SampleWindow(
-        source="bench", run_id=1, from_ms=START_S * 1000, to_ms=(START_S + fleet.days * 86_400) * 1000, cluster_label="cluster",
-        default_cluster="bench", activity={"DCGM_FI_DEV_GPU_UTIL": Threshold(5.0, 0.0, 100.0)}, answers=answers,
-    )  # fmt: skip
+def windows(fleet: Fleet, first: int, end: int, *, with_pods: bool = True) -> Iterator[SampleWindow]:
+    """The days from `first` to before `end`, a window each; without pods there is no activity either."""
+    answers = [fleet.states(with_pods=with_pods), *([fleet.activity()[0]] if with_pods else [])]
+    for day in range(first, end):
+        from_ms = (START_S + day * 86_400) * 1000
+        yield SampleWindow(
+            source="bench", run_id=1, from_ms=from_ms, to_ms=from_ms + 86_400_000, cluster_label="cluster",
+            default_cluster="bench", activity={"DCGM_FI_DEV_GPU_UTIL": Threshold(5.0, 0.0, 100.0)},
+            answers=[_between(answer, from_ms, from_ms + 86_400_000) for answer in answers],
+        )  # fmt: skip
+
+
+def _between(answer: ReadAnswer, from_ms: int, to_ms: int) -> ReadAnswer:
+    """What of the answer lies in [from_ms, to_ms), with the series that have samples there."""
+    inside = (answer.ts_ms >= from_ms) & (answer.ts_ms < to_ms)
+    there, index = np.unique(answer.series_index[inside], return_inverse=True)
+    return ReadAnswer([answer.series[at] for at in there], index.astype(np.int32), answer.ts_ms[inside], answer.values[inside])
 
 
 def _labels(node: int) -> dict[str, str]:

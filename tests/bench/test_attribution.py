@@ -1,110 +1,120 @@
-"""Attribution beside a careful user's pandas: merge_asof of samples with pods, then a groupby. CPU seconds of one run."""
+"""Inventory, prices and attribution: beside a careful user's pandas, beside a bare group by, day by day, and how they grow."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
+from pathlib import Path
+from statistics import median
+from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from gpucost import attribute as attribution
-from gpucost import pipeline
-from gpucost.config.model import Config, Prices
-from gpucost.store.connection import Store
-from gpucost.store.metrics import load_window
-from tests.bench.fleets import Fleet, window
+from tests.bench.measured import Page, step
 
 pytestmark = pytest.mark.bench
 
-FLEET = Fleet(gpus=4_000, days=7)
-# The targets: so many times as fast as the peer from nothing, and attribution alone so many times a bare group by.
-FROM_NOTHING, BARE = 10, 6
-PRICE = {"on_demand": 32.0, "spot": 12.0}
+GPUS, DAYS = 4_000, 7
+FLEET = f"{GPUS:,} GPUs × {DAYS} days"
+# The targets: so many times as fast as the peer from nothing; attribution alone so many times a bare group by; a day beside 28
+# stored ones so many times one beside 3; memory; the exponent of growth over a factor of 32.
+FROM_NOTHING, BARE, ONE_MORE_DAY, PEAK_MB, EXPONENT = 10, 6, 1.2, 1000, 1.05
+ROUNDS = 3
+GROWTH = ((500, 2), (2_000, 4), (4_000, 8))
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
-    home = tmp_path_factory.mktemp("bench")
-    book = home / "prices.csv"
-    book.write_text(
-        "instance_type,purchase_option,price_per_hour,currency\n"
-        + "".join(f"p4d.24xlarge,{k},{v},USD\n" for k, v in PRICE.items())
-    )
-    store = Store(home / "store.duckdb")
-    with store.write() as con:
-        load_window(con, window(FLEET, [FLEET.states(), FLEET.activity()[0]]))
-    return Config(prices=Prices(book=book)), store
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bench") / "store.duckdb"
+    step("fill", path, GPUS, DAYS)
+    return path
 
 
-def by_merge_asof() -> pd.Series:
-    """Idle cost per namespace, as a data frame user computes it."""
-    answer, which = FLEET.activity()
-    spans = FLEET.pods()
-    pods = pd.DataFrame(
-        {
-            "gpu": [gpu for gpu, _, _ in spans],
-            "start": [start * 1000 for _, start, _ in spans],
-            "stop": [stop * 1000 for _, _, stop in spans],
-            "namespace": [f"team-{gpu % 40}" for gpu, _, _ in spans],
-            "price": [PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8 for gpu, _, _ in spans],
+def attributed(path: Path, folder: Path) -> tuple[dict[str, Any], float]:
+    """CPU seconds of attributing a copy of the store, by part and statement, and the most memory."""
+    (folder / "prices.csv").write_bytes(path.with_name("prices.csv").read_bytes())
+    copy = folder / "copy.duckdb"
+    copy.write_bytes(path.read_bytes())
+    ran, told = step("attribute", copy)
+    return told, ran.peak_mb
+
+
+def parts(told: dict[str, Any]) -> str:
+    """Where the time goes."""
+    dearest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in told["dearest"].items())
+    whole = ", ".join(f"{name} {told[name]:.2f}" for name in ("inventory", "price", "attribute"))
+    return f"of {told['all']:.2f} s are {whole}; the dearest statements: {dearest}."
+
+
+@pytest.fixture(scope="module")
+def rounds(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[float, dict[str, Any], float, float]]:
+    """Of each round the peer's CPU seconds, ours by part, the most memory, and the bare group by's CPU seconds."""
+    found = []
+    for number in range(ROUNDS):
+        folder = tmp_path_factory.mktemp(f"round{number}")
+        peer = step("merge_asof", GPUS, DAYS)[1]
+        usual = peer.pop("cpu")
+        told, peak = attributed(store, folder)
+        limit = step("bare", folder / "copy.duckdb")[1]
+        found.append((usual, told, peak, limit.pop("cpu")))
+        assert limit == pytest.approx(peer, rel=0.005)
+    return found
+
+
+def test_from_nothing_beside_merge_asof(rounds: list[tuple[float, dict[str, Any], float, float]], page: Page) -> None:
+    usual, ours = median(one[0] for one in rounds), median(one[1]["all"] for one in rounds)
+    with page.row(f"inventory, prices and attribution from nothing, {FLEET}", f"≥ {FROM_NOTHING} ×", parts(rounds[0][1])) as told:
+        told |= {
+            "ours": f"{ours:.2f} s, {GPUS * DAYS * 1440 / 1e6 / ours:.0f} M samples/s",
+            "beside": f"pandas merge_asof {usual:.1f} s",
         }
-    ).sort_values("start")
-    gpu_of = np.array([gpu for gpu, _, _ in spans])
-    samples = pd.DataFrame({"gpu": gpu_of[which], "at": answer.ts_ms, "value": answer.values})
-    started = time.process_time()
-    joined = pd.merge_asof(samples.sort_values("at"), pods, left_on="at", right_on="start", by="gpu")
-    joined = joined[joined["at"] < joined["stop"]]
-    joined["hour"] = joined["at"] // 3_600_000
-    joined["cost"] = joined["price"] * FLEET.step_s / 3600
-    joined["idle_cost"] = joined["cost"].where(joined["value"] < 5, 0.0)
-    hourly = joined.groupby(["namespace", "gpu", "hour"])[["cost", "idle_cost"]].sum()
-    result = hourly.groupby("namespace")["idle_cost"].sum()
-    result.attrs["seconds"] = time.process_time() - started
-    return result
+        told["ratio"] = f"{usual / ours:.1f} ×"
+        assert usual >= FROM_NOTHING * ours
 
 
-class StageTime:
-    """A function, and the CPU seconds that it took."""
-
-    def __init__(self, stage: Callable[..., None]) -> None:
-        self.stage, self.seconds = stage, 0.0
-
-    def __call__(self, *args: object, **named: object) -> None:
-        started = time.process_time()
-        self.stage(*args, **named)
-        self.seconds += time.process_time() - started
+def test_its_memory(rounds: list[tuple[float, dict[str, Any], float, float]], page: Page) -> None:
+    peak = max(one[2] for one in rounds)
+    with page.row(f"memory of that, {FLEET}", f"≤ {PEAK_MB} MB") as told:
+        told["ours"] = f"{peak:,.0f} MB"
+        assert peak <= PEAK_MB
 
 
-def test_attribution_beats_merge_asof(
-    loaded: tuple[Config, Store], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, store = loaded
-    peer = by_merge_asof()
-    alone = StageTime(attribution.stage)
-    monkeypatch.setattr(attribution, "stage", alone)
-    started = time.process_time()
-    pipeline.attribute(config, store)
-    ours = time.process_time() - started
-    stage = alone.seconds
-    with store.read() as con:
-        started = time.process_time()
-        con.execute("CREATE TEMP TABLE bare AS SELECT series_id, hour, sum(samples), sum(value_sum) FROM blocks GROUP BY ALL")
-        bare = time.process_time() - started
-        idle = dict(
-            con.execute(
-                "SELECT namespace, sum(idle_cost)::DOUBLE FROM cost_hourly JOIN allocations USING (allocation_id) GROUP BY ALL"
-            ).fetchall()
-        )
-    ratio = peer.attrs["seconds"] / ours
-    millions = FLEET.samples / 1e6
-    with capsys.disabled():
-        print(
-            f"\nattribution: {millions / ours:.1f} M samples/s, merge_asof {millions / peer.attrs['seconds']:.2f},"
-            f" ratio {ratio:.1f}; of {ours:.2f} s of CPU attribution alone {stage:.2f}, {stage / bare:.1f} x the bare group by"
-        )
-    for namespace, value in peer.items():
-        assert idle[namespace] == pytest.approx(value, rel=0.005)
-    assert ratio >= FROM_NOTHING
-    assert stage <= BARE * bare
+def test_attribution_beside_a_bare_group_by(rounds: list[tuple[float, dict[str, Any], float, float]], page: Page) -> None:
+    alone, bare = median(one[1]["attribute"] for one in rounds), median(one[3] for one in rounds)
+    with page.row(f"attribution alone, {FLEET}", f"≤ {BARE} ×", parts(rounds[0][1])) as told:
+        told |= {"ours": f"{alone:.2f} s", "beside": f"bare group by {bare:.3f} s", "ratio": f"{alone / bare:.1f} ×"}
+        assert alone <= BARE * bare
+
+
+def test_one_more_day(tmp_path: Path, page: Page) -> None:
+    taken = {}
+    for stored in (3, 28):
+        folder = tmp_path / str(stored)
+        folder.mkdir()
+        path = folder / "store.duckdb"
+        step("fill", path, 1_000, stored + 1, 0, stored)
+        step("attribute", path)
+        step("fill", path, 1_000, stored + 1, stored, stored + 1)
+        taken[stored] = step("attribute", path)[1]
+    ours, usual = taken[28]["all"], taken[3]["all"]
+    why = (
+        f"{parts(taken[28])} Inventory and prices are made of all that is stored, attribution of the new day and the one before."
+    )
+    with page.row("one more day of 1,000 GPUs, with 28 days stored", f"≤ {ONE_MORE_DAY} ×", why) as told:
+        told |= {"ours": f"{ours:.2f} s", "beside": f"with 3 stored {usual:.2f} s", "ratio": f"{ours / usual:.2f} ×"}
+        assert ours <= ONE_MORE_DAY * usual
+
+
+def test_growth(tmp_path: Path, page: Page) -> None:
+    points = []
+    for gpus, days in GROWTH:
+        path = tmp_path / f"{gpus}.duckdb"
+        step("fill", path, gpus, days)
+        points.append((gpus * days, step("attribute", path)[1]["all"]))
+    # the slope of a line through the logarithms, by least squares
+    logs = [(math.log(size), math.log(seconds)) for size, seconds in points]
+    mean_size, mean_seconds = (sum(column) / len(logs) for column in zip(*logs, strict=True))
+    slope = sum((size - mean_size) * (seconds - mean_seconds) for size, seconds in logs)
+    slope /= sum((size - mean_size) ** 2 for size, _ in logs)
+    with page.row(f"growth from {points[0][0]:,} to {points[-1][0]:,} GPU-days", f"exponent ≤ {EXPONENT}") as told:
+        told |= {"ours": ", ".join(f"{seconds:.2f} s" for _, seconds in points), "ratio": f"exponent {slope:.2f}"}
+        assert slope <= EXPONENT

@@ -124,11 +124,11 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     runs: list[str] = []
     whole = price.stage
     monkeypatch.setattr(price, "stage", lambda *args: (runs.append("price"), whole(*args)))
-    for stage, expected in ((inventory, []), (price, []), (attribute, days(0))):
+    for stage, expected in (("inventory", []), ("price", []), ("attribute", days(0))):
         redone.clear()
-        monkeypatch.setattr(stage, "ALGORITHM", stage.ALGORITHM + 1)
+        monkeypatch.setitem(pipeline.ALGORITHM, stage, 2)
         pipeline.attribute(config, store)
-        assert redone == expected, stage.__name__
+        assert redone == expected, stage
     assert runs == ["price"] * 3
 
 

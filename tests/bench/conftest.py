@@ -1,0 +1,21 @@
+"""The page of what was measured, written when the last bench has ended: where --page names a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bench.measured import Page
+
+
+@pytest.fixture(scope="session")
+def page(pytestconfig: pytest.Config) -> Iterator[Page]:
+    measured = Page()
+    yield measured
+    target = pytestconfig.getoption("--page", None)
+    for row in measured.rows:
+        print(f"\n{row.step}: {row.ours}; {row.beside}; {row.ratio}; target {row.target}: {'met' if row.met else 'MISSED'}")
+    if target:
+        measured.write(Path(target))

@@ -1,0 +1,143 @@
+"""What benches run in processes of their own: `python -m tests.bench.steps STEP …`. Each prints what it has to tell as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from typer.testing import CliRunner
+
+from gpucost import attribute as attribution
+from gpucost import engine, inventory, pipeline, price
+from gpucost.cli.app import app
+from gpucost.config.model import Config, Prices
+from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
+from tests.bench.fleets import GPUS_PER_NODE, PRICE, START_S, Fleet, windows
+
+
+def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> None:
+    """Load the days from `first` to before `end` of a fleet that runs for `days`, and put its price book beside the store."""
+    book = Path(path).with_name("prices.csv")
+    rows = [f"p4d.24xlarge,{kind},{price},USD" for kind, price in PRICE.items()]
+    book.write_text("\n".join(["instance_type,purchase_option,price_per_hour,currency", *rows, ""]))
+    store = Store(Path(path))
+    for window in windows(Fleet(gpus=int(gpus), days=int(days)), int(first), int(end or days)):
+        with store.write() as con:
+            load_window(con, window)
+
+
+def billed(path: str, nodes: str, days: str) -> None:
+    """Load a fleet of empty nodes, and a Cost and Usage Report that bills each by the hour."""
+    fleet = Fleet(gpus=int(nodes) * GPUS_PER_NODE, days=int(days))
+    store = Store(Path(path))
+    for window in windows(fleet, 0, fleet.days, with_pods=False):
+        with store.write() as con:
+            load_window(con, window)
+    report = Path(path).with_suffix(".csv")
+    hour = f"make_timestamp({START_S * 1_000_000}::BIGINT) + to_hours((i // {nodes})::INTEGER)"
+    day = "'%Y-%m-%dT%H:%M:%SZ'"
+    columns = {
+        "identity/LineItemId": "md5(i::VARCHAR)", "bill/PayerAccountId": "'111122223333'", "bill/BillType": "'Anniversary'",
+        "bill/BillingPeriodStartDate": "'2026-10-01T00:00:00Z'", "bill/BillingPeriodEndDate": "'2026-11-01T00:00:00Z'",
+        "lineItem/UsageAccountId": "'444455556666'", "lineItem/LineItemType": "'Usage'", "lineItem/ProductCode": "'AmazonEC2'",
+        "lineItem/UsageStartDate": f"strftime({hour}, {day})",
+        "lineItem/UsageEndDate": f"strftime({hour} + INTERVAL 1 HOUR, {day})",
+        "lineItem/UsageType": "'BoxUsage:p4d.24xlarge'", "lineItem/Operation": "'RunInstances'",
+        "lineItem/ResourceId": f"printf('i-%017x', i % {nodes})", "lineItem/UsageAmount": "1", "lineItem/CurrencyCode": "'USD'",
+        "lineItem/UnblendedCost": f"CASE WHEN i % {nodes} % 3 > 0 THEN '12.0' ELSE '32.0' END",
+        "product/instanceType": "'p4d.24xlarge'", "product/region": "'us-east-1'", "pricing/term": "'OnDemand'",
+        "pricing/unit": "'Hrs'",
+    }  # fmt: skip
+    listed = ", ".join(f'{sql} AS "{name}"' for name, sql in columns.items())
+    duckdb.sql(f"COPY (SELECT {listed} FROM range({int(nodes) * int(days) * 24}) t(i)) TO '{report}' (HEADER)")  # noqa: S608
+    result = CliRunner().invoke(app, ["collect", "aws", str(report), "--store", path])
+    assert result.exit_code == 0, result.output
+
+
+def hourly_bill(path: str) -> dict[str, float]:
+    """What a plain group by of the bill's rows takes: cost by machine and hour."""
+    with Store(Path(path)).read() as con:
+        began = time.process_time()
+        con.execute(
+            "CREATE TEMP TABLE hourly AS SELECT resource_id, charge_period_start, sum(effective_cost) AS cost, "
+            "sum(instance_hours) AS hours FROM bill_rows GROUP BY ALL"
+        )
+        return {"cpu": time.process_time() - began, "rows": con.execute("SELECT count(*) FROM hourly").fetchall()[0][0]}
+
+
+def attribute(path: str) -> dict[str, Any]:
+    """Attribute a store: CPU seconds of all, of each part, and of the statements that took most."""
+    parts: dict[str, float] = {}
+
+    def timed(name: str, stage: Callable[..., None]) -> Callable[..., None]:
+        def run(*args: Any, **named: Any) -> None:
+            began = time.process_time()
+            stage(*args, **named)
+            parts[name] = time.process_time() - began
+
+        return run
+
+    for module in (inventory, price, attribution):
+        module.stage = timed(module.__name__.removeprefix("gpucost."), module.stage)
+    began = time.process_time()
+    with engine.profiled() as costs:
+        book = Path(path).with_name("prices.csv")
+        pipeline.attribute(Config(prices=Prices(book=book if book.exists() else None)), Store(Path(path)))
+    dearest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:5]
+    return {"all": time.process_time() - began, **parts, "dearest": {name: cost.cpu_seconds for name, cost in dearest}}
+
+
+def bare(path: str) -> dict[str, float]:
+    """A bare group by of the store's blocks: CPU seconds; and what idle time costs by namespace."""
+    with Store(Path(path)).read() as con:
+        began = time.process_time()
+        con.execute("CREATE TEMP TABLE bare AS SELECT series_id, hour, sum(samples), sum(value_sum) FROM blocks GROUP BY ALL")
+        cpu = time.process_time() - began
+        idle = con.execute(
+            "SELECT namespace, sum(idle_cost)::DOUBLE FROM cost_daily JOIN allocations USING (allocation_id) GROUP BY ALL"
+        )
+        return {"cpu": cpu, **dict(idle.fetchall())}
+
+
+def merge_asof(gpus: str, days: str) -> dict[str, float]:
+    """Idle cost by namespace as a user of data frames works it out: merge_asof of samples with pods, then a groupby."""
+    import pandas as pd
+
+    fleet = Fleet(gpus=int(gpus), days=int(days))
+    answer, which = fleet.activity()
+    spans = fleet.pods()
+    pods = pd.DataFrame(
+        {
+            "gpu": [gpu for gpu, _, _ in spans],
+            "start": [start * 1000 for _, start, _ in spans],
+            "stop": [stop * 1000 for _, _, stop in spans],
+            "namespace": [f"team-{gpu % 40}" for gpu, _, _ in spans],
+            "price": [PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8 for gpu, _, _ in spans],
+        }
+    ).sort_values("start")
+    gpu_of = np.array([gpu for gpu, _, _ in spans])
+    samples = pd.DataFrame({"gpu": gpu_of[which], "at": answer.ts_ms, "value": answer.values})
+    began = time.process_time()
+    joined = pd.merge_asof(samples.sort_values("at"), pods, left_on="at", right_on="start", by="gpu")
+    joined = joined[joined["at"] < joined["stop"]]
+    joined["hour"] = joined["at"] // 3_600_000
+    joined["cost"] = joined["price"] * fleet.step_s / 3600
+    joined["idle_cost"] = joined["cost"].where(joined["value"] < 5, 0.0)
+    hourly = joined.groupby(["namespace", "gpu", "hour"])[["cost", "idle_cost"]].sum()
+    idle = hourly.groupby("namespace")["idle_cost"].sum()
+    return {"cpu": time.process_time() - began, **idle.to_dict()}
+
+
+STEPS: dict[str, Callable[..., dict[str, Any] | None]] = {
+    "fill": fill, "billed": billed, "attribute": attribute, "bare": bare, "merge_asof": merge_asof, "hourly_bill": hourly_bill,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    print(json.dumps(STEPS[sys.argv[1]](*sys.argv[2:])))
