@@ -1,4 +1,8 @@
-"""Prices of nodes from an hourly bill, beside a plain GROUP BY of the bill's rows by machine and hour; CPU seconds of one run."""
+"""Prices of nodes from an hourly bill, beside a plain GROUP BY of the bill's rows by machine and hour, in CPU seconds.
+
+The limits are the targets: 0.4 s where the GROUP BY takes 0.05, and for the pooled plan 0.6 s, a third of what it took
+first, where the GROUP BY takes 0.02. Neither is met yet: 30 and 49 times the GROUP BY were measured.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +56,8 @@ def billed(home: Path, nodes: int, days: int, terms: dict[str, str]) -> Store:
 @pytest.mark.parametrize(
     ("nodes", "days", "terms", "most"),
     [
-        pytest.param(300, 30, {"plan_commitment": "100.00", "discount": "0.00"}, 12, id="300 nodes x 720 h"),
-        pytest.param(500, 7, {"plan_commitment": "1500.00"}, 30, id="4,000 GPUs x 7 days, pooled plan and discounts"),
+        pytest.param(300, 30, {"plan_commitment": "100.00", "discount": "0.00"}, 8, id="300 nodes x 720 h"),
+        pytest.param(500, 7, {"plan_commitment": "1500.00"}, 30, id="4000 GPUs x 7 days, pooled plan and discounts"),
     ],
 )
 def test_prices_from_a_bill_beside_a_group_by(
