@@ -1,38 +1,58 @@
 -- reads: billed_hours, billed_nodes, priced_nodes
--- writes: bill_candidates, what bills say of nodes, over the charge periods they cover; equal prices of one day that adjoin are one row
+-- writes: node_bill_hours, the price that bills say of each node in each charge period, text by numbers; bill_candidates, what bills say of nodes, over the charge periods they cover; equal prices of one day that adjoin are one row
 -- invariant: per node, half-open intervals that do not overlap
-CREATE OR REPLACE TEMP TABLE bill_candidates AS
-WITH node_hours AS (
-    SELECT l.node_id, h.from_ms, h.to_ms, h.price_per_hour, h.currency, h.provider, h.billing_period, n.is_scale_set,
-        greatest(sum(h.effective_cost) OVER w, 0) / nullif(sum(h.instance_hours) OVER w, 0) AS own_price,
-        sum(h.discount_cost) OVER w <> 0 AS is_discounted
+CREATE OR REPLACE TEMP TABLE node_bill_hours AS
+WITH bills AS (
+    SELECT DISTINCT bill_id, provider, billing_period,
+        dense_rank() OVER (ORDER BY billing_period, bill_id)::INTEGER AS bill, dense_rank() OVER (ORDER BY provider, billing_period)::INTEGER AS month
+    FROM (SELECT DISTINCT bill_id, provider, billing_period FROM billed_hours)
+),
+summed AS (
+    -- a later billing period's correction of an hour is in the price already
+    SELECT l.node_id, h.from_ms, arg_min(h.rowid, b.bill) AS first_row, any_value(n.is_scale_set) AS is_scale_set,
+        greatest(sum(h.effective_cost), 0) / nullif(sum(h.instance_hours), 0) AS own_price, coalesce(sum(h.discount_cost) <> 0, false) AS is_discounted
     FROM billed_hours AS h
+    JOIN bills AS b USING (bill_id)
     JOIN billed_nodes AS n USING (instance_key)
     JOIN priced_nodes AS l ON l.node_id = n.node_id AND h.from_ms < l.billed_to_ms AND l.up_from_ms < h.to_ms
     WHERE h.price_per_hour IS NOT NULL
-    WINDOW w AS (PARTITION BY l.node_id, h.from_ms)
-    -- a later billing period's correction of an hour is in the price already
-    QUALIFY row_number() OVER (PARTITION BY l.node_id, h.from_ms ORDER BY h.billing_period, h.bill_id) = 1
+    GROUP BY l.node_id, h.from_ms
+)
+SELECT s.node_id, h.from_ms, h.to_ms, h.price_per_hour, h.currency, h.from_ms // 86400000 AS day, b.month, h.bill_id, s.is_scale_set, s.is_discounted,
+    coalesce(abs(s.own_price - h.price_per_hour) > 1e-9, false) AS is_shared,
+    CASE WHEN h.to_ms - h.from_ms <= 3600000 THEN 0 WHEN h.to_ms - h.from_ms = 86400000 THEN 1 ELSE 2 END AS width
+FROM summed AS s
+JOIN billed_hours AS h ON h.rowid = s.first_row
+JOIN bills AS b USING (bill_id);
+
+CREATE OR REPLACE TEMP TABLE bill_candidates AS
+WITH alike AS (
+    SELECT node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id,
+        min(from_ms) AS from_ms, max(to_ms) AS to_ms, max(to_ms) - min(from_ms) = sum(to_ms - from_ms) AS adjoin
+    FROM node_bill_hours
+    GROUP BY node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width
 ),
-priced AS (
-    SELECT node_id, from_ms, to_ms, price_per_hour, currency, epoch_ms(from_ms)::DATE AS price_as_of,
-        'bill of ' || provider || ', ' || billing_period
-            || CASE WHEN is_scale_set THEN ', the scale set''s cost spread over its nodes' ELSE '' END
-            || CASE WHEN to_ms - from_ms <= 3600000 THEN '' WHEN to_ms - from_ms = 86400000 THEN ', spread over the day' ELSE ', spread over its charge period' END
-            || CASE WHEN is_discounted THEN ', less discounts' ELSE '' END
-            || CASE WHEN abs(own_price - price_per_hour) > 1e-9 THEN ', shared with machines of its kind' ELSE '' END
-            AS origin
-    FROM node_hours
-),
-changes AS (
-    SELECT *, coalesce((price_per_hour, currency, price_as_of, origin) IS DISTINCT FROM lag((price_per_hour, currency, price_as_of, origin)) OVER w
-        OR from_ms <> lag(to_ms) OVER w, true) AS changed
-    FROM priced
-    WINDOW w AS (PARTITION BY node_id ORDER BY from_ms)
+begun AS (
+    SELECT h.*, coalesce(h.from_ms <> lag(h.to_ms) OVER w, true) AS begins
+    FROM node_bill_hours AS h
+    SEMI JOIN (FROM alike WHERE NOT adjoin) AS a USING (node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width)
+    WINDOW w AS (PARTITION BY h.node_id, h.price_per_hour, h.currency, h.day, h.month, h.is_scale_set, h.is_discounted, h.is_shared, h.width ORDER BY h.from_ms)
 ),
 runs AS (
-    SELECT *, count(*) FILTER (changed) OVER (PARTITION BY node_id ORDER BY from_ms) AS run FROM changes
+    SELECT *, count(*) FILTER (begins) OVER (PARTITION BY node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width ORDER BY from_ms) AS run
+    FROM begun
+),
+priced AS (
+    SELECT * EXCLUDE (adjoin) FROM alike WHERE adjoin
+    UNION ALL BY NAME
+    SELECT node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms
+    FROM runs
+    GROUP BY node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width, run
 )
-SELECT node_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms, 2000000 AS rank, price_per_hour, currency, 'bill' AS price_source, price_as_of, origin
-FROM runs
-GROUP BY node_id, run, price_per_hour, currency, price_as_of, origin;
+SELECT p.node_id, p.from_ms, p.to_ms, 2000000 AS rank, p.price_per_hour, p.currency, 'bill' AS price_source, epoch_ms(p.from_ms)::DATE AS price_as_of,
+    'bill of ' || b.provider || ', ' || b.billing_period
+        || CASE WHEN p.is_scale_set THEN ', the scale set''s cost spread over its nodes' ELSE '' END
+        || CASE p.width WHEN 0 THEN '' WHEN 1 THEN ', spread over the day' ELSE ', spread over its charge period' END
+        || CASE WHEN p.is_discounted THEN ', less discounts' ELSE '' END
+        || CASE WHEN p.is_shared THEN ', shared with machines of its kind' ELSE '' END AS origin
+FROM priced AS p JOIN (SELECT DISTINCT bill_id, provider, billing_period FROM billed_hours) AS b USING (bill_id);

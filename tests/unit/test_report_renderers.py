@@ -225,6 +225,7 @@ def test_columns_of_views_are_documented(con: duckdb.DuckDBPyConnection) -> None
             "bill_rows",
             "machine_riders",
             "discounted_rows",
+            "discounted_details",
             "effective_rows",
         ):  # docs/billing.md describes those
             assert not [column for column in con.table(name).columns if f"`{column}`" not in page]

@@ -1,121 +1,149 @@
--- reads: bill_rows, discounted_rows, machine_riders, bills, billed_nodes, catalog_instances, discount_rates
--- writes: billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
--- invariant: charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
-CREATE OR REPLACE TEMP TABLE billed_rows AS
+-- reads: bill_details, bill_lines, discounted_details, machine_riders, billed_nodes, catalog_instances
+-- writes: billed_details, what rows on machines with GPUs are of, machines and all text by numbers; machine_lines, these rows as they are billed; billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
+-- invariant: numbers are in the order of what they stand for, null for null; charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
+CREATE OR REPLACE TEMP TABLE billed_details AS
 WITH gpu_types AS (
     SELECT DISTINCT lower(instance_type) AS instance_type FROM catalog_instances WHERE gpu_count > 0
 ),
 machines AS (
     SELECT instance_key FROM billed_nodes
     UNION
-    SELECT r.instance_key FROM bill_rows AS r
+    SELECT instance_key FROM bill_details
     -- Google bills a GPU that is attached to a machine beside it
-    WHERE r.kind = 'instance' AND (lower(r.instance_type) IN (FROM gpu_types) OR regexp_matches(r.sku_description, '\bgpu\b|nvidia', 'i'))
+    WHERE kind = 'instance' AND (lower(instance_type) IN (FROM gpu_types) OR regexp_matches(sku_description, '\bgpu\b|nvidia', 'i'))
 ),
 told AS (
-    SELECT row_number() OVER () AS row_id, r.bill_id, r.instance_key, r.provider, r.billing_period, r.format, r.load_id,
-        coalesce(r.sub_account_id, r.billing_account_id) AS account, lower(r.region) AS region, lower(r.instance_type) AS instance_type,
-        lower(r.operating_system) AS operating_system, r.tenancy, r.capacity_reservation_id AS reservation,
-        r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms,
-        r.instance_hours::DECIMAL(38, 12) AS instance_hours, r.effective_cost AS gross_cost,
-        r.discount_cost, r.rate_id,
-        coalesce(r.pricing_category = 'Dynamic', false) AS is_spot, r.capacity_reservation_id IS NOT NULL AS is_reserved,
-        coalesce(r.capacity_reservation_type = 'capacity_block', false) AS is_block,
-        coalesce(r.charge_class = 'Correction', false) AS is_correction,
-        -- one part of a machine without its cost, the cores whose commitment's fee is not there: the other parts alone are no price
-        r.cost_cause = 'fee_missing'
-            OR r.effective_cost = 0 AND r.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS lacks_cost,
-        r.effective_cost = 0 AND r.cost_cause = 'same' AS is_free
-    FROM discounted_rows AS r
-    WHERE r.kind = 'instance' AND r.instance_key IN (FROM machines) AND r.charge_period_start < r.charge_period_end
-        AND NOT (coalesce(r.instance_hours = 0, false) AND r.effective_cost = 0)
+    SELECT batch_id, detail_id, instance_key, kind, format, load_id, bill_id, provider, billing_period, billing_currency AS currency,
+        rate_id, discount_rate, cost_cause, coalesce(charge_class = 'Correction', false) AS is_correction,
+        coalesce(pricing_category = 'Dynamic', false) AS is_spot, capacity_reservation_id IS NOT NULL AS is_reserved,
+        coalesce(capacity_reservation_type = 'capacity_block', false) AS is_block,
+        -- what is charged on a machine besides what runs it, a fee, a discount, says nothing of the machine
+        CASE WHEN kind = 'instance' THEN {
+            'provider': provider, 'account': coalesce(sub_account_id, billing_account_id), 'region': lower(region), 'instance_type': lower(instance_type),
+            'operating_system': lower(operating_system), 'tenancy': tenancy, 'reservation': capacity_reservation_id} END AS place
+    FROM discounted_details
+    WHERE kind IN ('instance', 'node_fee', 'discount') AND instance_key IN (FROM machines)
+)
+SELECT * EXCLUDE (place, provider, billing_period, format), place.account, place.region, place.instance_type,
+    (row_number() OVER ())::INTEGER AS detail,
+    dense_rank() OVER (ORDER BY instance_key)::INTEGER AS machine,
+    dense_rank() OVER (ORDER BY billing_period, bill_id)::INTEGER AS bill,
+    dense_rank() OVER (ORDER BY billing_period, format) AS export,
+    dense_rank() OVER (ORDER BY format) AS format,
+    dense_rank() OVER (ORDER BY billing_period) AS billing_month,
+    CASE WHEN place.provider IS NOT NULL THEN dense_rank() OVER (ORDER BY place.provider) END AS provider_number,
+    CASE WHEN place.account IS NOT NULL THEN dense_rank() OVER (ORDER BY place.account) END AS account_number,
+    CASE WHEN place.region IS NOT NULL THEN dense_rank() OVER (ORDER BY place.region) END AS region_number,
+    CASE WHEN place.instance_type IS NOT NULL THEN dense_rank() OVER (ORDER BY place.instance_type) END AS type_number,
+    CASE WHEN place.operating_system IS NOT NULL THEN dense_rank() OVER (ORDER BY place.operating_system) END AS system_number,
+    CASE WHEN place.tenancy IS NOT NULL THEN dense_rank() OVER (ORDER BY place.tenancy) END AS tenancy_number,
+    CASE WHEN place.reservation IS NOT NULL THEN dense_rank() OVER (ORDER BY place.reservation) END AS reservation_number
+FROM told;
+
+CREATE OR REPLACE TEMP TABLE machine_lines AS
+SELECT d.detail, d.machine, d.is_correction, d.currency, epoch_ms(l.charge_period_start) AS start_ms, epoch_ms(l.charge_period_end) AS end_ms,
+    l.instance_hours::DECIMAL(38, 12) AS instance_hours, (l.effective_cost * d.discount_rate)::DECIMAL(38, 12) AS discount_cost,
+    l.effective_cost + discount_cost AS effective_cost, false AS is_rider,
+    -- one part of a machine without its cost, the cores whose commitment's fee is not there: the other parts alone are no price
+    d.cost_cause = 'fee_missing'
+        OR l.effective_cost = 0 AND d.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS lacks_cost,
+    l.effective_cost = 0 AND d.cost_cause = 'same' AS is_free
+FROM bill_lines AS l
+JOIN billed_details AS d USING (batch_id, detail_id)
+WHERE d.kind = 'instance' AND l.charge_period_start < l.charge_period_end AND NOT (coalesce(l.instance_hours = 0, false) AND l.effective_cost = 0)
+UNION ALL BY NAME
+-- as a correction of the price alone: it has no hours, and is no price by itself. A fee's product has discounts as any other
+SELECT d.detail, d.machine, true AS is_correction, d.currency, epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms,
+    NULL AS instance_hours, CASE WHEN d.kind = 'discount' THEN r.effective_cost ELSE (r.effective_cost * d.discount_rate)::DECIMAL(38, 12) END AS discount_cost,
+    CASE WHEN d.kind = 'discount' THEN r.effective_cost ELSE r.effective_cost + discount_cost END AS effective_cost, true AS is_rider, false AS lacks_cost, false AS is_free
+FROM machine_riders AS r
+JOIN billed_details AS d USING (batch_id, detail_id)
+WHERE r.effective_cost <> 0;
+
+CREATE OR REPLACE TEMP TABLE billed_rows AS
+WITH told AS (
+    SELECT rowid AS line, * FROM machine_lines
 ),
 twice AS (
-    SELECT instance_key, billing_period FROM told GROUP BY ALL HAVING count(DISTINCT format) > 1
+    SELECT machine, billing_month FROM billed_details SEMI JOIN (FROM told WHERE NOT is_rider) AS t USING (detail) GROUP BY ALL HAVING count(DISTINCT format) > 1
 ),
 days AS (
-    SELECT row_id, instance_key, billing_period, format, load_id, start_ms, end_ms, is_correction,
-        unnest(range(start_ms // 86400000, (end_ms - 1) // 86400000 + 1)) AS day
-    FROM told SEMI JOIN twice USING (instance_key, billing_period)
+    SELECT t.line, t.machine, t.start_ms, t.end_ms, t.is_correction, d.billing_month, d.format, d.load_id,
+        unnest(range(t.start_ms // 86400000, (t.end_ms - 1) // 86400000 + 1)) AS day
+    FROM told AS t
+    JOIN (FROM billed_details SEMI JOIN twice USING (machine, billing_month)) AS d USING (detail)
+    WHERE NOT t.is_rider
 ),
 superseded AS (
-    SELECT DISTINCT o.row_id
+    SELECT DISTINCT o.line
     FROM days AS o
-    JOIN days AS n ON n.instance_key = o.instance_key AND n.billing_period = o.billing_period AND n.day = o.day
+    JOIN days AS n ON n.machine = o.machine AND n.billing_month = o.billing_month AND n.day = o.day
         AND n.format <> o.format AND n.load_id > o.load_id AND n.start_ms < o.end_ms AND o.start_ms < n.end_ms
     WHERE NOT n.is_correction
 ),
 counted AS (
-    SELECT * FROM told ANTI JOIN superseded USING (row_id)
+    SELECT * FROM told ANTI JOIN superseded USING (line) WHERE NOT is_rider
+),
+-- periods of one length, each at a multiple of it, are equal or do not meet
+uneven AS (
+    SELECT machine FROM counted GROUP BY machine
+    HAVING min(end_ms - start_ms) < max(end_ms - start_ms) OR bool_or(start_ms % (end_ms - start_ms) <> 0)
 ),
 spans AS (
-    SELECT instance_key, start_ms, max(end_ms) AS end_ms FROM counted GROUP BY ALL
+    SELECT machine, start_ms, max(end_ms) AS end_ms FROM counted SEMI JOIN uneven USING (machine) GROUP BY ALL
 ),
 starts AS (
     -- charges that overlap in part, an hour's and a day's, are one period: the cost of both, over both
-    SELECT *, coalesce(start_ms >= max(end_ms) OVER (PARTITION BY instance_key ORDER BY start_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS opens
+    SELECT *, coalesce(start_ms >= max(end_ms) OVER (PARTITION BY machine ORDER BY start_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS opens
     FROM spans
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY instance_key ORDER BY start_ms) AS number FROM starts
+    SELECT *, count(*) FILTER (opens) OVER (PARTITION BY machine ORDER BY start_ms) AS number FROM starts
 ),
 periods AS (
-    SELECT instance_key, start_ms, min(start_ms) OVER w AS from_ms, max(end_ms) OVER w AS to_ms
+    SELECT machine, start_ms, min(start_ms) OVER w AS from_ms, max(end_ms) OVER w AS to_ms
     FROM numbered
-    WINDOW w AS (PARTITION BY instance_key, number)
+    WINDOW w AS (PARTITION BY machine, number)
 ),
 charged AS (
-    SELECT c.* EXCLUDE (row_id, load_id, start_ms, end_ms, gross_cost), c.gross_cost + c.discount_cost AS effective_cost, p.from_ms, p.to_ms, false AS is_rider
-    FROM counted AS c JOIN periods AS p USING (instance_key, start_ms)
+    SELECT c.*, coalesce(p.from_ms, c.start_ms) AS from_ms, coalesce(p.to_ms, c.end_ms) AS to_ms
+    FROM counted AS c LEFT JOIN periods AS p USING (machine, start_ms)
 ),
--- what is charged on a machine besides what runs it: a fee, a discount
 riders AS (
-    SELECT row_number() OVER () AS rider, r.bill_id, r.instance_key, b.provider, b.billing_period, b.format, r.billing_currency AS currency,
-        epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms, (r.effective_cost * coalesce(u.discount_cost / u.discounted_cost, 0))::DECIMAL(38, 12) AS discount_on_fee,
-        r.effective_cost + discount_on_fee AS effective_cost, CASE WHEN r.kind = 'discount' THEN r.effective_cost ELSE discount_on_fee END AS discount_cost, u.rate_id
-    FROM machine_riders AS r
-    JOIN bills AS b USING (bill_id)
-    -- a fee's product has discounts as any other
-    LEFT JOIN discount_rates AS u ON u.bill_id = CASE WHEN r.kind = 'node_fee' AND NOT coalesce(r.is_net, false) THEN r.bill_id END
-        AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
-        AND u.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id) AND u.sku_description IS NOT DISTINCT FROM r.sku_description
-    WHERE r.instance_key IN (FROM machines) AND r.effective_cost <> 0
+    SELECT t.*, d.export FROM told AS t JOIN billed_details AS d USING (detail) WHERE t.is_rider
 ),
 ridden AS (
-    SELECT instance_key, billing_period, format, currency, from_ms, to_ms, greatest(sum(effective_cost), 0) AS cost
-    FROM charged SEMI JOIN riders USING (instance_key)
+    SELECT c.machine, d.export, c.currency, c.from_ms, c.to_ms, greatest(sum(c.effective_cost), 0) AS cost
+    FROM charged AS c JOIN billed_details AS d USING (detail)
+    SEMI JOIN riders AS r ON r.machine = c.machine
     GROUP BY ALL
 ),
 fitting AS (
-    SELECT r.*, c.from_ms, c.to_ms
+    SELECT r.line, c.from_ms, c.to_ms
     FROM riders AS r
-    ASOF JOIN ridden AS c ON c.instance_key = r.instance_key AND c.billing_period = r.billing_period AND c.format = r.format AND c.currency = r.currency
-        AND r.start_ms >= c.from_ms
+    ASOF JOIN ridden AS c ON c.machine = r.machine AND c.export = r.export AND c.currency = r.currency AND r.start_ms >= c.from_ms
     WHERE r.start_ms < c.to_ms AND r.end_ms <= c.to_ms
 ),
 -- a day's or a month's is on the hours that it spans, by their cost
 overlapping AS (
-    SELECT r.*, c.from_ms, c.to_ms, c.cost, (least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS part
-    FROM (FROM riders ANTI JOIN fitting USING (rider)) AS r
-    JOIN ridden AS c ON c.instance_key = r.instance_key AND c.billing_period = r.billing_period AND c.format = r.format AND c.currency = r.currency
-        AND c.from_ms < r.end_ms AND r.start_ms < c.to_ms
+    SELECT r.line, c.from_ms, c.to_ms, c.cost, (least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS part
+    FROM (FROM riders ANTI JOIN fitting USING (line)) AS r
+    JOIN ridden AS c ON c.machine = r.machine AND c.export = r.export AND c.currency = r.currency AND c.from_ms < r.end_ms AND r.start_ms < c.to_ms
 ),
 -- one that spans none, on all of the bill
 outside AS MATERIALIZED (
-    FROM riders ANTI JOIN fitting USING (rider) ANTI JOIN overlapping USING (rider)
+    FROM riders ANTI JOIN fitting USING (line) ANTI JOIN overlapping USING (line)
 ),
 placed AS (
-    SELECT rider, from_ms, to_ms, 1 AS share FROM fitting
+    SELECT line, from_ms, to_ms, 1 AS share FROM fitting
     UNION ALL
-    SELECT rider, from_ms, to_ms, CASE WHEN sum(part * cost) OVER w > 0 THEN part * cost / sum(part * cost) OVER w ELSE part / sum(part) OVER w END
-    FROM (FROM overlapping UNION ALL SELECT r.*, c.from_ms, c.to_ms, c.cost, 1 FROM outside AS r JOIN ridden AS c USING (instance_key, billing_period, format, currency))
-    WINDOW w AS (PARTITION BY rider)
+    SELECT line, from_ms, to_ms, CASE WHEN sum(part * cost) OVER w > 0 THEN part * cost / sum(part * cost) OVER w ELSE part / sum(part) OVER w END
+    FROM (FROM overlapping UNION ALL SELECT r.line, c.from_ms, c.to_ms, c.cost, 1 FROM outside AS r JOIN ridden AS c USING (machine, export, currency))
+    WINDOW w AS (PARTITION BY line)
 )
-FROM (SELECT * EXCLUDE (format) FROM charged)
-UNION ALL BY NAME
-SELECT r.bill_id, r.instance_key, r.provider, r.billing_period, r.currency, (r.effective_cost * p.share)::DECIMAL(38, 12) AS effective_cost,
-    (r.discount_cost * p.share)::DECIMAL(38, 12) AS discount_cost, r.rate_id, p.from_ms, p.to_ms,
-    -- as a correction of the price alone: it has no hours, and is no price by itself
-    true AS is_correction, true AS is_rider, false AS lacks_cost, false AS is_free, false AS is_spot, false AS is_reserved, false AS is_block
-FROM placed AS p JOIN riders AS r USING (rider)
+SELECT detail, machine, currency, from_ms, to_ms, instance_hours, effective_cost, discount_cost, is_correction, is_rider, lacks_cost, is_free FROM charged
+UNION ALL
+SELECT r.detail, r.machine, r.currency, p.from_ms, p.to_ms, NULL, (r.effective_cost * p.share)::DECIMAL(38, 12), (r.discount_cost * p.share)::DECIMAL(38, 12),
+    r.is_correction, r.is_rider, r.lacks_cost, r.is_free
+FROM placed AS p JOIN riders AS r USING (line)
 WHERE p.share <> 0;

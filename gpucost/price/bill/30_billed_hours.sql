@@ -1,54 +1,67 @@
--- reads: billed_rows, billed_nodes, nodes, fx_rates, $is_pooled
--- writes: billed_periods, one row per (machine, charge period, currency), whichever bills tell of it: what it is, its hours and their cost; billed_hours (stored), what each bill says of each machine and charge period, with the price per hour: effective cost / billed hours, of the machine or of its pool
+-- reads: billed_rows, billed_details, billed_nodes, nodes, bills, fx_rates, $is_pooled
+-- writes: billed_parts, one row per (bill, machine, charge period, currency); billed_periods, one row per (machine, charge period, currency), whichever bills tell of it: what it is, its hours and their cost; billed_hours (stored), what each bill says of each machine and charge period, with the price per hour: effective cost / billed hours, of the machine or of its pool
 -- invariant: hours > 0; is_priced is false where a part of the cost is missing or it cost nothing, and nothing says why, and where only corrections of it are known; over a pool, sum(price x hours) = sum(effective cost), up to the price's twelfth decimal; a price is not negative
+CREATE OR REPLACE TEMP TABLE billed_parts AS
+SELECT d.bill, r.machine, r.currency, r.from_ms, r.to_ms, min(d.provider_number) AS provider_number, min(d.account_number) AS account_number, min(d.region_number) AS region_number,
+    min(d.type_number) AS type_number, min(d.system_number) AS system_number, min(d.tenancy_number) AS tenancy_number, min(d.reservation_number) AS reservation_number,
+    bool_or(d.is_spot AND NOT r.is_rider) AS is_spot, bool_or(d.is_block AND NOT r.is_rider) AS is_block, bool_or(d.is_reserved AND NOT r.is_rider) AS is_reserved,
+    -- a correction of the price repeats the hours, or has none; one that takes hours back has them below 0
+    sum(r.instance_hours) FILTER (NOT r.is_correction) AS told_hours,
+    sum(r.instance_hours) FILTER (r.is_correction) AS corrected_hours,
+    min(r.instance_hours) FILTER (r.is_correction) AS least_hours,
+    sum(r.effective_cost) AS cost, sum(r.discount_cost) AS discount_cost, sum(r.effective_cost - r.discount_cost) FILTER (NOT r.is_rider) AS charged_cost,
+    min(d.rate_id) AS rate_id, max(d.rate_id) AS last_rate_id,
+    bool_and(r.is_correction) AS is_correction_only, bool_or(r.lacks_cost) AS lacks_cost, bool_or(r.is_free) AS is_free
+FROM billed_rows AS r JOIN billed_details AS d USING (detail)
+GROUP BY d.bill, r.machine, r.currency, r.from_ms, r.to_ms;
+
 CREATE OR REPLACE TEMP TABLE billed_periods AS
 WITH summed AS (
-    SELECT instance_key, currency, from_ms, to_ms, min(provider) AS provider, min(account) AS account, min(region) AS region,
-        min(instance_type) AS instance_type, min(operating_system) AS operating_system, min(tenancy) AS tenancy,
+    SELECT machine, currency, from_ms, to_ms, min(provider_number) AS provider_number, min(account_number) AS account_number, min(region_number) AS region_number,
+        min(type_number) AS type_number, min(system_number) AS system_number, min(tenancy_number) AS tenancy_number,
         CASE WHEN bool_or(is_spot) THEN 'spot' WHEN bool_or(is_block) THEN 'capacity_block' WHEN bool_or(is_reserved) THEN 'reserved' ELSE 'on_demand' END AS capacity_type,
-        CASE WHEN NOT bool_or(is_spot) THEN min(reservation) END AS reservation,
-        -- a correction of the price repeats the hours, or has none; one that takes hours back has them below 0
-        sum(instance_hours) FILTER (NOT is_correction) AS told_hours,
-        sum(instance_hours) FILTER (is_correction) AS corrected_hours,
-        coalesce(min(instance_hours) FILTER (is_correction) < 0, false) AS takes_back,
-        sum(effective_cost) AS cost,
-        bool_and(is_correction) AS is_correction_only,
-        bool_or(lacks_cost) OR bool_or(is_free) AND sum(effective_cost - discount_cost) FILTER (NOT is_rider) = 0 AS is_unexplained
-    FROM billed_rows
-    GROUP BY instance_key, currency, from_ms, to_ms
+        CASE WHEN NOT bool_or(is_spot) THEN min(reservation_number) END AS reservation_number,
+        coalesce(sum(told_hours), 0) + CASE WHEN coalesce(min(least_hours) < 0, false) THEN sum(corrected_hours) ELSE 0 END AS hours,
+        sum(cost) AS cost, bool_and(is_correction_only) AS is_correction_only,
+        -- the hours stand once, in the first of the bills that does not only correct them
+        min(bill) FILTER (NOT is_correction_only) AS hours_bill,
+        bool_or(lacks_cost) OR bool_or(is_free) AND sum(charged_cost) = 0 AS is_unexplained
+    FROM billed_parts
+    GROUP BY machine, currency, from_ms, to_ms
 ),
-hours AS (
-    SELECT *, coalesce(told_hours, 0) + CASE WHEN takes_back THEN corrected_hours ELSE 0 END AS hours FROM summed
+machines AS (
+    SELECT machine, any_value(instance_key) AS instance_key FROM billed_details GROUP BY machine
 ),
 lived AS (
-    SELECT h.instance_key, h.from_ms, h.to_ms,
+    SELECT h.machine, h.from_ms, h.to_ms,
         sum(greatest(0, least(n.up_to_ms, h.to_ms) - greatest(n.up_from_ms, h.from_ms))) / 3600000::DECIMAL(38, 12) AS hours
-    FROM (SELECT DISTINCT instance_key, from_ms, to_ms FROM hours WHERE hours <= 0) AS h
+    FROM (SELECT DISTINCT machine, from_ms, to_ms FROM summed WHERE hours <= 0) AS h
+    JOIN machines AS m USING (machine)
     JOIN billed_nodes AS b USING (instance_key)
     JOIN nodes AS n USING (node_id)
     GROUP BY ALL
 ),
-spot_nodes AS (
-    SELECT DISTINCT b.instance_key FROM billed_nodes AS b JOIN nodes AS n USING (node_id) WHERE n.capacity_type = 'spot'
+spot_machines AS (
+    SELECT DISTINCT m.machine FROM machines AS m JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id) WHERE n.capacity_type = 'spot'
 )
-SELECT h.* EXCLUDE (told_hours, corrected_hours, takes_back, is_correction_only, hours),
+SELECT h.* EXCLUDE (hours, is_correction_only),
     -- a bill that tells no hours is of those that its nodes were up, or of the whole charge period
     CASE WHEN h.hours > 0 THEN h.hours WHEN l.hours > 0 THEN l.hours ELSE (h.to_ms - h.from_ms) / 3600000.0 END::DECIMAL(38, 12) AS hours,
     NOT h.is_unexplained AND NOT h.is_correction_only AS is_priced,
     -- no price of a machine that was launched otherwise may be that of a spot node
-    s.instance_key IS NOT NULL AND h.capacity_type <> 'spot' AS is_alone
-FROM hours AS h
-LEFT JOIN lived AS l USING (instance_key, from_ms, to_ms)
-LEFT JOIN spot_nodes AS s USING (instance_key);
+    s.machine IS NOT NULL AND h.capacity_type <> 'spot' AS is_alone
+FROM summed AS h
+LEFT JOIN lived AS l USING (machine, from_ms, to_ms)
+LEFT JOIN spot_machines AS s USING (machine);
 
 DELETE FROM billed_hours;
 INSERT INTO billed_hours BY NAME
 WITH pools AS (
     -- clouds assign a commitment's discounts to machines by lot: those of one kind share them, each block or reservation of capacity by itself
     SELECT *,
-        CASE WHEN $is_pooled AND NOT is_alone AND instance_type IS NOT NULL
-            THEN hash(provider, account, region, instance_type, operating_system, tenancy, capacity_type, reservation, currency, from_ms, to_ms)
-            ELSE hash(instance_key, currency, from_ms, to_ms) END AS pool
+        CASE WHEN $is_pooled AND NOT is_alone AND type_number IS NOT NULL
+            THEN hash(provider_number, account_number, region_number, type_number, system_number, tenancy_number, capacity_type, reservation_number, currency, from_ms, to_ms)
+            ELSE hash(machine, currency, from_ms, to_ms) END AS pool
     FROM billed_periods
 ),
 prices AS (
@@ -57,20 +70,24 @@ prices AS (
     WHERE is_priced
     GROUP BY pool
 ),
-told AS (
-    SELECT bill_id, instance_key, currency, from_ms, to_ms, min(billing_period) AS billing_period, min(provider) AS provider,
-        sum(effective_cost)::DECIMAL(38, 12) AS effective_cost, sum(discount_cost)::DECIMAL(38, 12) AS discount_cost,
-        list(DISTINCT rate_id) FILTER (rate_id IS NOT NULL) AS discount_rates,
-        -- the hours stand once, in the first of the bills that does not only correct them
-        NOT bool_and(is_correction) AND row_number() OVER (
-            PARTITION BY instance_key, currency, from_ms ORDER BY bool_and(is_correction), min(billing_period), bill_id) = 1 AS has_hours
-    FROM billed_rows
-    GROUP BY bill_id, instance_key, currency, from_ms, to_ms
+rates AS (
+    SELECT d.bill, r.machine, r.currency, r.from_ms, list(DISTINCT d.rate_id) AS discount_rates
+    FROM billed_rows AS r JOIN billed_details AS d USING (detail)
+    SEMI JOIN (FROM billed_parts WHERE rate_id < last_rate_id) AS p ON p.machine = r.machine AND p.from_ms = r.from_ms
+    WHERE d.rate_id IS NOT NULL
+    GROUP BY ALL
 )
-SELECT t.bill_id, t.instance_key, t.provider, t.billing_period, p.account, p.region, p.instance_type, p.capacity_type, t.from_ms, t.to_ms,
-    CASE WHEN t.has_hours THEN p.hours::DOUBLE ELSE 0 END AS instance_hours,
-    t.effective_cost, t.discount_cost, t.discount_rates, t.currency, p.pool, p.is_unexplained, r.rate, CASE WHEN p.is_priced THEN s.price_per_hour END AS price_per_hour
-FROM told AS t
-JOIN pools AS p USING (instance_key, currency, from_ms)
+SELECT b.bill_id, m.instance_key, b.provider, b.billing_period, a.account, g.region, k.instance_type, p.capacity_type, t.from_ms, t.to_ms,
+    CASE WHEN p.hours_bill = t.bill THEN p.hours::DOUBLE ELSE 0 END AS instance_hours, t.cost::DECIMAL(38, 12) AS effective_cost, t.discount_cost::DECIMAL(38, 12) AS discount_cost,
+    CASE WHEN t.rate_id < t.last_rate_id THEN l.discount_rates WHEN t.rate_id IS NOT NULL THEN [t.rate_id] END AS discount_rates,
+    t.currency, p.pool, p.is_unexplained, r.rate, CASE WHEN p.is_priced THEN s.price_per_hour END AS price_per_hour
+FROM billed_parts AS t
+JOIN pools AS p USING (machine, currency, from_ms)
+JOIN (SELECT DISTINCT bill, bill_id, provider, billing_period FROM billed_details JOIN bills USING (bill_id)) AS b USING (bill)
+JOIN (SELECT DISTINCT machine, instance_key FROM billed_details) AS m USING (machine)
+LEFT JOIN (SELECT DISTINCT account_number, account FROM billed_details) AS a ON a.account_number = p.account_number
+LEFT JOIN (SELECT DISTINCT region_number, region FROM billed_details) AS g ON g.region_number = p.region_number
+LEFT JOIN (SELECT DISTINCT type_number, instance_type FROM billed_details) AS k ON k.type_number = p.type_number
 LEFT JOIN prices AS s USING (pool)
+LEFT JOIN rates AS l USING (bill, machine, currency, from_ms)
 LEFT JOIN fx_rates AS r ON r.currency = t.currency AND r.from_ms <= t.from_ms AND t.from_ms < r.to_ms;

@@ -10,7 +10,7 @@ WITH charges AS (
     WHERE r.kind = 'instance'
     UNION ALL BY NAME
     -- discounts and fees on a machine have periods of their own: an hour, or the month
-    SELECT epoch_ms(r.charge_period_start) AS from_ms, epoch_ms(r.charge_period_end) AS to_ms, r.*
+    SELECT epoch_ms(r.charge_period_start) AS from_ms, epoch_ms(r.charge_period_end) AS to_ms, r.* EXCLUDE (batch_id, detail_id)
     FROM machine_riders AS r
     SEMI JOIN billed_hours AS h ON h.bill_id = r.bill_id AND h.instance_key = r.instance_key AND h.currency = r.billing_currency
         AND h.from_ms < epoch_ms(r.charge_period_end) AND epoch_ms(r.charge_period_start) < h.to_ms
