@@ -31,11 +31,13 @@ _LEAST_BYTES = 64 * 2**20
 
 def is_due(store: Store, month_ms: int) -> bool:
     """Whether the store is large, holds data of before the running month (it began at `month_ms`) and was not rewritten since."""
+    if not store.exists or store.path.stat().st_size < _LEAST_BYTES:
+        return False
     with store.read() as con:
         (older,), (newest,) = con.execute(
             "SELECT count(*) FROM loads WHERE from_ms < $1 UNION ALL SELECT coalesce(max(at_ms), 0) FROM compactions", [month_ms]
         ).fetchall()
-    return bool(older) and newest < month_ms and store.path.stat().st_size >= _LEAST_BYTES
+    return bool(older) and newest < month_ms
 
 
 def rewrite(store: Store) -> None:
