@@ -66,10 +66,10 @@ def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[
     return _measured(con, text(package, name), values, _costs.setdefault(path, StageCost()))
 
 
-def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = (), until: str | None = None) -> None:
-    """Run the .sql files of `package` in the order of their names, but those called as in `skip`, as far as `until`."""
+def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = (), after: str = "", until: str = "") -> None:
+    """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`."""
     for name in sorted(item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")):
-        if name in skip:
+        if name in skip or name <= after:
             continue
         run_stage(con, package, name)
         if name == until:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import attribute as attribution
 from gpucost import catalog, price
 from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
+from gpucost.periods import local_midnight, month_period, to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,19 +86,44 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     _attribute(config, store, inputs, period)
 
 
-def _attribute(config: Config, store: Store, inputs: attribution.Inputs, period: Period | None) -> None:
+def _attribute(
+    config: Config, store: Store, inputs: attribution.Inputs, period: Period | None, seal_until_ms: int | None = None
+) -> None:
     from gpucost import inventory
     from gpucost.collect.prometheus.queries import stored_needs
 
     with store.write() as con:
-        if attribution.is_current(con, inputs, period):
+        if seal_until_ms is None and attribution.is_current(con, inputs, period):
             return
-        everything = attribution.begin(con, inputs, period)
+        everything = attribution.begin(con, inputs, period, config.tz)
         inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)
         price.warn_of_unlisted(con, config)
-        attribution.stage(con, config.tz, everything=everything)
+        attribution.stage(con, config.tz, everything=everything, seal_until_ms=seal_until_ms or 0)
         attribution.finish(con)
+
+
+def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
+    """Drop what `[store] raw_retention_days` lets go, and write the store anew; its size in bytes before and after.
+
+    Raises StoreError where there is no store, or no room beside it.
+    """
+    from gpucost.store.upkeep import rewrite
+
+    before = store.info().size
+    if days := config.store_settings.raw_retention_days:
+        today = now.astimezone(config.tz).date()
+        _attribute(config, store, _inputs(config), None, to_ms(local_midnight(today - timedelta(days=days), config.tz)))
+    rewrite(store)
+    return before, store.info().size
+
+
+def compact_closed_month(config: Config, store: Store, now: datetime) -> tuple[int, int] | None:
+    """Compacts a large store once a month, when one has closed, as `compact` does; None where that is not due."""
+    from gpucost.store.upkeep import is_due
+
+    month = month_period(now.astimezone(config.tz).date(), config.tz)
+    return compact(config, store, now) if is_due(store, month.start_ms) else None
 
 
 def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnection], T], period: Period | None = None) -> T:
@@ -203,7 +230,6 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
     from datetime import UTC, date, datetime
     from zoneinfo import ZoneInfo
 
-    from gpucost.periods import month_period
     from gpucost.render.view import MissingTime
     from gpucost.report.coverage import gaps_of
     from gpucost.report.reconcile import reconcile as account

@@ -1,46 +1,23 @@
--- reads: device_holdings, device_hours, node_devices, blocks; the span [span_from_ms, span_to_ms)
+-- reads: partial_hours, device_readings, device_hours, blocks; the span [span_from_ms, span_to_ms)
 -- writes: sample_intervals, of devices in hours that aggregates alone don't explain: when a sample speaks, or an even run of them, and what they say
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour; no holding begins or ends within a run of several samples
 CREATE OR REPLACE TEMP TABLE sample_intervals AS
-WITH held AS MATERIALIZED (
-    -- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
-    SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
-    FROM device_holdings
-    WHERE NOT whole
-),
-wanted AS MATERIALIZED (
-    FROM device_hours SEMI JOIN held USING (device_id, hour)
-),
-readings AS MATERIALIZED (
-    SELECT w.device_id, w.hour, w.interval_ms, w.idle_below, w.full_scale, b.series_id, b.samples, b.value_sum, b.idle_samples,
-        b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value,
-        lead(b.first_offset_ms) OVER (PARTITION BY w.device_id, w.hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
-        coalesce(lead_offset_ms, w.next_offset_ms) AS next_offset_ms
-    FROM wanted AS w
-    JOIN node_devices AS d USING (device_id)
-    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
-        AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
-),
--- where samples are uneven, series speak at once, or a holding begins or ends between samples, each sample counts by itself
-uneven AS (
-    SELECT device_id, hour FROM readings WHERE (step_ms IS NULL AND samples > 1) OR lead_offset_ms <= last_offset_ms
-    UNION
-    SELECT device_id, hour
-    FROM readings AS r JOIN held AS h USING (device_id, hour)
-    WHERE (r.first_offset_ms < h.from_offset_ms AND h.from_offset_ms < r.last_offset_ms)
-        OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)
+WITH wanted AS MATERIALIZED (
+    FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)
 ),
 even AS (
     SELECT *, CASE WHEN step_ms > 2.5 * interval_ms THEN interval_ms ELSE step_ms END AS each_ms
-    FROM readings ANTI JOIN uneven USING (device_id, hour)
+    FROM device_readings
+    WHERE NOT is_uneven
 ),
 lists AS (
     SELECT r.device_id, r.hour,
         unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
         unnest(b.vals) AS value
-    FROM readings AS r SEMI JOIN uneven USING (device_id, hour)
+    FROM device_readings AS r
     JOIN blocks AS b ON b.series_id = r.series_id AND b.hour = r.hour
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
+    WHERE r.is_uneven
 ),
 -- series of one device that speak at the same moment repeat each other
 merged AS (

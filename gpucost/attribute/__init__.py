@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.catalog import load_components
 from gpucost.engine import run_stage, run_stages
+from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
 if TYPE_CHECKING:
@@ -20,14 +21,29 @@ _BASIS = "gpucost.attribute.basis"
 _COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
 # Idle samples are counted anew where they were counted under another threshold; the samples themselves are untouched.
-_IDLE_THRESHOLD = """
-UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below
-FROM (
+_OTHER_THRESHOLDS = """
+CREATE OR REPLACE TEMP TABLE other_thresholds AS
+SELECT b.series_id, b.hour, d.idle_below
+FROM blocks AS b
+JOIN (
     SELECT DISTINCT n.series_id,
         c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
     FROM node_devices AS n CROSS JOIN settings AS c
-) AS d
-WHERE blocks.series_id = d.series_id AND blocks.idle_threshold <> d.idle_below"""
+) AS d USING (series_id)
+WHERE b.idle_threshold <> d.idle_below"""
+_LOST_THRESHOLDS = """
+SELECT DISTINCT hour FROM other_thresholds SEMI JOIN (FROM blocks WHERE vals IS NULL) USING (series_id, hour) ORDER BY hour"""
+_IDLE_SAMPLES = """
+UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below
+FROM other_thresholds AS d
+WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
+# The stage that knows which lists of samples a span needs: they may be lost, and others may go.
+_READINGS = "71_device_readings"
+_LOST_READINGS = "SELECT DISTINCT hour FROM device_readings WHERE is_uneven AND is_dropped ORDER BY hour"
+_DROP_LISTS = """
+UPDATE blocks SET vals = NULL
+WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals IS NOT NULL
+    AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)"""
 # The table that basis/ makes, where no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (
@@ -38,17 +54,24 @@ _CLEARED = [
     f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
     for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
 ]
-_CHANGED = (
-    "SELECT from_ms, to_ms FROM day_fingerprints ANTI JOIN attributed_days USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
-)
-_ATTRIBUTED = "INSERT INTO attributed_days BY NAME FROM day_fingerprints WHERE from_ms >= $start AND from_ms < $end"
+_CHANGED = """
+SELECT from_ms, to_ms
+FROM day_fingerprints ANTI JOIN (FROM attributed_days WHERE is_sealed OR to_ms > $seal_until) USING (from_ms, to_ms, fingerprint)
+ORDER BY ALL"""
+_ATTRIBUTED = """
+INSERT INTO attributed_days BY NAME
+SELECT *, to_ms <= $seal_until AS is_sealed FROM day_fingerprints WHERE from_ms >= $start AND from_ms < $end"""
+_LOST_CUTS = "SELECT DISTINCT hour FROM blocks WHERE hour IN (SELECT unnest($hours::BIGINT[])) AND vals IS NULL ORDER BY hour"
 # Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
 _ROWS_AT_ONCE = 800_000
 _EVER = 2**62
 
 
-def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
+def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until_ms: int = 0) -> None:
     """Attribute the local days whose inputs changed, or `everything`.
+
+    Days that end by `seal_until_ms` are sealed: lists of samples that their figures don't need are dropped. Raises StoreError,
+    naming the days, where a change needs samples that are gone.
 
     Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
     has done whole days, and the next goes on with the others.
@@ -61,7 +84,9 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     # Otherwise pages of the store stay cached up to most of the machine's memory; beyond it, DuckDB spills beside the store.
     con.execute("SET memory_limit = '900MB'")
     _split_prices(con)
-    con.execute(_IDLE_THRESHOLD)
+    con.execute(_OTHER_THRESHOLDS)
+    _refuse_lost(con, _LOST_THRESHOLDS, tz, "the idle threshold cannot change for them")
+    con.execute(_IDLE_SAMPLES)
     run_stage(con, _DAYS, "15_unseen_time")
     run_stage(con, _DAYS, "17_absences")
     first, last = load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
@@ -69,16 +94,40 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool) -> None:
     # what neither metrics nor a bill cover any more costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
-    for start, end in _spans(con.execute(_CHANGED).fetchall(), _days_at_once(con)):
+    changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
+    for start, end in _spans(changed, _days_at_once(con), seal_until_ms):
         _clear(con, start, end)
         con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
         con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
-        run_stages(con, "gpucost.attribute")
-        con.execute(_ATTRIBUTED, {"start": start, "end": end})
+        run_stages(con, "gpucost.attribute", until=_READINGS)
+        _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
+        run_stages(con, "gpucost.attribute", after=_READINGS)
+        if end <= seal_until_ms:
+            con.execute(_DROP_LISTS, {"start": start, "end": end})
+        con.execute(_ATTRIBUTED, {"start": start, "end": end, "seal_until": seal_until_ms})
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
     run_stage(con, _DAYS, "30_warnings")
+
+
+def _refuse_lost(
+    con: DuckDBPyConnection, query: str, tz: ZoneInfo, reason: str, params: dict[str, list[int]] | None = None
+) -> None:
+    """Raise StoreError where `query` answers hours whose samples are gone though they are needed."""
+    spans: list[tuple[date, date]] = []
+    for (hour,) in con.execute(query, params).fetchall():
+        day = from_ms(hour * MS_PER_HOUR).astimezone(tz).date()
+        if spans and day - spans[-1][1] <= timedelta(days=1):
+            spans[-1] = (spans[-1][0], day)
+        else:
+            spans.append((day, day))
+    if spans:
+        days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans)
+        raise StoreError(
+            f"the samples of {days} are gone (store.raw_retention_days), so {reason}",
+            "undo the change, or go back to a copy of the store that has them",
+        )
 
 
 def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
@@ -116,12 +165,12 @@ def _days_at_once(con: DuckDBPyConnection) -> int:
     return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 
 
-def _spans(days: list[tuple[int, int]], at_most: int) -> list[tuple[int, int]]:
-    """Adjoining days as one span, up to `at_most` days long."""
+def _spans(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:
+    """Adjoining days as one span, up to `at_most` days long; none holds both days to be sealed and others."""
     spans: list[tuple[int, int]] = []
     count = 0
     for start, end in days:
-        if spans and spans[-1][1] == start and count < at_most:
+        if spans and spans[-1][1] == start != seal_until_ms and count < at_most:
             spans[-1] = (spans[-1][0], end)
             count += 1
         else:
@@ -153,9 +202,18 @@ def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -
     return state == (inputs.all, newest) and not missing
 
 
-def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
-    """Note that the result is being made from `inputs`; returns whether every day of it has to be made anew."""
-    con.execute("INSERT INTO cuts SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)})
+def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
+    """Note that the result is being made from `inputs`; returns whether every day of it has to be made anew.
+
+    Raises StoreError where `period` begins or ends within an hour whose samples are gone.
+    """
+    cuts = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)}).fetchall()
+    # before anything is committed that would ask for them again
+    _refuse_lost(
+        con, _LOST_CUTS, tz, "a period there begins and ends at full hours", {"hours": [at // MS_PER_HOUR for (at,) in cuts]}
+    )
+    for cut in cuts:
+        con.execute("INSERT INTO cuts VALUES ($1)", cut)
     known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
     con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])

@@ -152,7 +152,11 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
     ),
     "store": (
         "The store: one DuckDB file.",
-        {"info": ("setup", "What the store holds, by source, period and size.")},
+        {
+            "info": ("setup", "What the store holds, by source, period and size."),
+            "check": ("setup", "Read all of it, and hold it against what has to hold."),
+            "compact": ("setup", "Make the file small again; drop samples that are old enough."),
+        },
     ),
     "explain": (
         "Where a figure comes from.",

@@ -65,6 +65,10 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
         _print_run(call, result)
     for error in errors:
         print_error(error.message, error.fix)
+    if results and (sizes := pipeline.compact_closed_month(settings, call.store, call.now)):
+        from gpucost.cli.setup import size
+
+        call.note(f"a month has closed: the store was compacted from {size(sizes[0])} to {size(sizes[1])}")
     if errors or not all(result.ok for result in results):
         raise typer.Exit(1)
     if any(result.incomplete for result in results):

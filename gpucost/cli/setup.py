@@ -19,7 +19,7 @@ import typer
 
 from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option
 from gpucost.cli.output import put
-from gpucost.errors import ConfigError
+from gpucost.errors import ConfigError, StoreError
 from gpucost.periods import iso, name_of
 from gpucost.render.rows import RowFormat, render_rows
 
@@ -312,6 +312,51 @@ def store_info(call: Call) -> None:
         tables = [(one.name, one.rows) for one in answer.tables]
         text += "\n" + render_rows(("table", "rows"), tables, RowFormat.table)
     call.write(text)
+
+
+@command()
+def store_compact(call: Call) -> None:
+    """Make the store small again: write it anew, without the space that replaced rows left behind.
+
+    With `[store] raw_retention_days`, drops samples of older days that no figure needs; those days can still be reported,
+    and attributed again under other teams and prices, but not under another idle threshold (docs/store.md). The old file
+    stays as it is until the new one is whole.
+
+    \b
+    Examples:
+      gpucost store compact
+      gpucost store compact --store october.duckdb
+    """
+    from gpucost import pipeline
+
+    before, after = pipeline.compact(call.settings, call.store, call.now)
+    call.note(f"{call.store.path}: {size(before)} before, {size(after)} now")
+
+
+@command("written")
+def store_check(call: Call) -> None:
+    """Read all of the store, and hold it against what has to hold: sums, order, references.
+
+    Ends with 1 where anything is wrong. -q shows only that.
+
+    \b
+    Examples:
+      gpucost store check
+      gpucost store check -q --format json
+    """
+    from gpucost.store.upkeep import check
+
+    with call.store.read() as con:
+        checks = list(check(con))
+    wrong = [one for one in checks if one.wrong]
+    rows = [(one.what, "wrong" if one.wrong else "ok", one.wrong, one.example) for one in (wrong if call.quiet else checks)]
+    if rows:
+        call.write_rows(("check", "result", "wrong_rows", "first"), rows)
+    if wrong:
+        raise StoreError(
+            f"{len(wrong)} of {len(checks)} checks of the store {call.store.path} failed",
+            "restore a copy, or collect into a new store",
+        )
 
 
 def size(count: int) -> str:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from gpucost.config.model import Config, shown_url
+from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
 
@@ -27,12 +27,13 @@ PREFIX = "GPUCOST_"
 # Keys whose values are paths, taken relative to the file (or directory) they were written in.
 PATH_KEYS = frozenset(
     {
-        "store", "book", "fx_rates", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file",
+        "path", "book", "fx_rates", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file",
         "webhook_url_file", "url_file",
     }
 )  # fmt: skip
 
 Key = tuple[str | int, ...]
+_STORE: Key = ("store", "path")
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _ASSIGNMENT = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
@@ -78,6 +79,9 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
     settings = Settings(file, file.parent if file else cwd)
     if file:
         values, lines = _parse(file)
+        if isinstance(values.get("store"), str):
+            values["store"] = {"path": values["store"]}
+            lines["store", "path"] = lines.pop(("store",))
         settings.values = absolute(values, settings.base)
         is_one_server = isinstance(values.get("prometheus"), dict)
         if is_one_server:
@@ -181,11 +185,12 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
     if not text or not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG":
         return
     key: Key = tuple(name.removeprefix(PREFIX).lower().split("__"))
-    if key[0] not in Config.model_fields:
-        hint = did_you_mean(str(key[0]), Config.model_fields, cutoff=0.79, shown=lambda known: PREFIX + known.upper())
+    if key[0] not in fields_of(Config):
+        hint = did_you_mean(str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper())
         if hint:
             raise ConfigError(f"variable {name} is no setting", hint)
         return
+    key = _STORE if key == ("store",) else key
     if key[0] == "prometheus" and len(key) > 1:
         if not settings.values.get("prometheus"):
             settings.values["prometheus"] = [{}]
@@ -306,10 +311,11 @@ def load_config(
     """
     cwd = cwd or Path.cwd()
     settings = read(path, environ, cwd)
-    if store is not None:
-        settings.put(("store",), str(store), "option --store", cwd)
-    elif "store" not in settings.values:
-        settings.put(("store",), str(Config.model_fields["store"].default), "default", settings.base)
+    if isinstance(given := settings.values.setdefault("store", {}), dict):  # else it is wrong, as the model will say
+        if store is not None:
+            settings.put(_STORE, str(store), "option --store", cwd)
+        elif "path" not in given:
+            settings.put(_STORE, str(StoreSettings.model_fields["path"].default), "default", settings.base)
     try:
         config = Config.model_validate(settings.values)
     except ValidationError as error:

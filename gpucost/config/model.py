@@ -729,13 +729,27 @@ class Mlflow(Section):
         return self.name or self.url or "mlflow"
 
 
+class StoreSettings(Section):
+    """The store. `store = "FILE"` is short for its `path`."""
+
+    path: Path = setting(Path("gpucost.duckdb"), "A DuckDB file.")
+    raw_retention_days: int | None = setting(
+        None, "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", ge=1
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_path(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str | Path) else value
+
+
 _Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
 
 
 class Config(Section):
     """Everything a run depends on besides the store."""
 
-    store: Path = setting(Path("gpucost.duckdb"), "The store, a DuckDB file.")
+    store_settings: StoreSettings = Field(StoreSettings.model_construct(), alias="store")
     timezone: str = setting("UTC", "Where days and months begin: an IANA name such as `Europe/Berlin`.")
     currency: str = setting("USD", "Currency of prices and reports, ISO 4217.", pattern=r"^[A-Z]{3}$")
     prometheus: list[PrometheusSource] = [PrometheusSource.model_construct()]
@@ -785,6 +799,11 @@ class Config(Section):
             what = "two servers" if info.field_name == "prometheus" else "two"
             raise ValueError(f"{what} are called {twice[0]}; give each its own name")
         return value
+
+    @property
+    def store(self) -> Path:
+        """The store, a DuckDB file."""
+        return self.store_settings.path
 
     @property
     def path(self) -> Path | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
-from gpucost.errors import GpucostError
+from gpucost.errors import GpucostError, StoreError
+from gpucost.periods import MS_PER_HOUR, from_ms, iso
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -197,13 +198,28 @@ def read_idle(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period,
     Only devices that the exporter labels with their pod are known. Makes temporary tables.
     """
     load_devices(con, metrics, period)
+    _refuse_dropped(con)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> list[Row]:
     """One row per measured pod, as activity_levels.sql names its columns. Makes temporary tables."""
     load_devices(con, metrics, period)
+    _refuse_dropped(con)
     return dicts(sqlfiles.run(con, "activity_levels"))
+
+
+_DROPPED = """
+SELECT max(b.hour)
+FROM activity_devices AS d JOIN blocks AS b USING (series_id)
+WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000"""
+
+
+def _refuse_dropped(con: duckdb.DuckDBPyConnection) -> None:
+    """Raise StoreError where samples of activity_devices are gone."""
+    if (hour := con.execute(_DROPPED).fetchall()[0][0]) is not None:
+        until = iso(from_ms((hour + 1) * MS_PER_HOUR))
+        raise StoreError(f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on")
 
 
 def load_devices(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> None:

@@ -15,7 +15,7 @@ from gpucost.cli.app import app
 
 _PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 #: Neither offers formats; what they print is told in tests of their own, and the demo's figures in those of README and docs.
-ELSEWHERE = {"demo"}
+ELSEWHERE = {"demo", "store compact"}
 
 MARCH = "--month 2026-03"
 ESTIMATED = {
@@ -45,6 +45,7 @@ ESTIMATED = {
     "unit-requests": f"unit requests {MARCH}",
     "unit-tokens": f"unit tokens {MARCH}",
     "store-info": "store info",
+    "store-check": "store check",
     "config-show": "config show",
     "doctor": "doctor",
     "sql": "sql 'SELECT node, up_from_ms, gpu_count, capacity_type FROM nodes ORDER BY ALL'",

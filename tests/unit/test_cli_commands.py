@@ -75,7 +75,7 @@ def test_config_show_without_a_file_says_where_it_looked(work: Path) -> None:
 
 def test_config_show_as_json(work: Path) -> None:
     rows = json.loads(call("config", "show", "--format", "json", "-q", "--store", "x.duckdb")[0])
-    assert {"key": "store", "value": f'"{work}/x.duckdb"', "from": "option --store"} in rows
+    assert {"key": "store.path", "value": f'"{work}/x.duckdb"', "from": "option --store"} in rows
 
 
 def test_store_info(store: Path) -> None:

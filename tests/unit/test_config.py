@@ -280,7 +280,7 @@ def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path)
     rows = {key: (value, origin) for key, value, origin in resolved(config)}
     where = home / "work" / "gpucost.toml"
     assert rows["currency"] == ('"EUR"', f"{where}:1")
-    assert rows["store"] == (f'"{home}/work/x.duckdb"', "option --store")
+    assert rows["store.path"] == (f'"{home}/work/x.duckdb"', "option --store")
     assert rows["idle.threshold_percent"] == ("7.0", "variable GPUCOST_IDLE__THRESHOLD_PERCENT")
     assert rows["prometheus[0].headers.X-Team"] == ("(hidden)", f"{where}:3")
     assert rows["prometheus[0].bearer_token_env"] == ('"TOKEN"', f"{where}:4")
@@ -305,7 +305,7 @@ def test_line_numbers() -> None:
 
 
 def test_all_keys_names_nested_keys() -> None:
-    assert {"store", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
+    assert {"store.path", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
 
 
 def test_no_server_at_all(home: Path) -> None:

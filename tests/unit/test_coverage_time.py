@@ -21,7 +21,7 @@ from gpucost import inventory, pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
-from gpucost.config.model import ClusterHours, Config, hours_off
+from gpucost.config.model import ClusterHours, Config, StoreSettings, hours_off
 from gpucost.engine import run_stage
 from gpucost.store.connection import Store
 from tests.replay import bill_files
@@ -126,7 +126,7 @@ class OwnStore(Answers):
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         other = copy(self)
         other.folder, other.store = folder, Store(folder / self.store.path.name)
-        other.config = self.config.model_copy(update={"store": other.store.path})
+        other.config = self.config.model_copy(update={"store_settings": StoreSettings(path=other.store.path)})
         return other
 
     def load_bill(self, text: str, name: str = "cur.csv") -> None:

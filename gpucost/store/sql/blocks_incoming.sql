@@ -14,4 +14,4 @@ LEFT JOIN (SELECT * FROM blocks WHERE hour BETWEEN $from_hour AND $to_hour) b US
 WHERE b.series_id IS NULL
    OR (a.samples >= b.samples
        AND (a.samples <> b.samples OR a.idle_threshold <> b.idle_threshold OR a.first_offset_ms <> b.first_offset_ms
-            OR a.step_ms IS DISTINCT FROM b.step_ms OR a.offsets_ms IS DISTINCT FROM b.offsets_ms OR a.vals <> b.vals));
+            OR a.step_ms IS DISTINCT FROM b.step_ms OR a.offsets_ms IS DISTINCT FROM b.offsets_ms OR a.vals IS DISTINCT FROM b.vals));

@@ -1,0 +1,29 @@
+-- reads: device_holdings, device_hours, node_devices, blocks; the span [span_from_ms, span_to_ms)
+-- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours that aggregates alone don't explain: where each sample counts by itself, it is uneven
+-- invariant: samples are uneven, series speak at once, or a holding begins or ends between samples: in a device's hour all of its series are, or none; a day needs the lists of uneven ones, and no others
+CREATE OR REPLACE TEMP TABLE partial_hours AS
+-- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
+SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
+FROM device_holdings
+WHERE NOT whole;
+CREATE OR REPLACE TEMP TABLE device_readings AS
+WITH readings AS MATERIALIZED (
+    SELECT w.device_id, w.hour, w.interval_ms, w.idle_below, w.full_scale, b.series_id, b.samples, b.value_sum, b.idle_samples,
+        b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value, b.vals IS NULL AS is_dropped,
+        lead(b.first_offset_ms) OVER (PARTITION BY w.device_id, w.hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
+        coalesce(lead_offset_ms, w.next_offset_ms) AS next_offset_ms
+    FROM (FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)) AS w
+    JOIN node_devices AS d USING (device_id)
+    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
+        AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
+),
+uneven AS (
+    SELECT device_id, hour FROM readings WHERE (step_ms IS NULL AND samples > 1) OR lead_offset_ms <= last_offset_ms
+    UNION
+    SELECT device_id, hour
+    FROM readings AS r JOIN partial_hours AS h USING (device_id, hour)
+    WHERE (r.first_offset_ms < h.from_offset_ms AND h.from_offset_ms < r.last_offset_ms)
+        OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)
+)
+SELECT r.* EXCLUDE (lead_offset_ms), u.device_id IS NOT NULL AS is_uneven
+FROM readings AS r LEFT JOIN uneven AS u USING (device_id, hour);

@@ -1,0 +1,183 @@
+"""What keeps a store small and sound: writing it anew, and reading all of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpucost.errors import StoreError
+from gpucost.store.connection import STORAGE_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import duckdb
+
+    from gpucost.store.connection import Store
+
+# Rows lie as they are read: of a week, series by series. Other tables keep their order.
+_ORDER = {"blocks": "hour // 168, series_id, hour", "states": "series_id, first_ms"}
+_TABLES = """
+SELECT table_name FROM duckdb_tables() WHERE database_name = $1 AND NOT internal AND NOT temporary ORDER BY table_name"""
+
+
+# Below this a smaller file is not worth the work.
+_LEAST_BYTES = 64 * 2**20
+
+
+def is_due(store: Store, month_ms: int) -> bool:
+    """Whether the store is large, holds data of before the running month (it began at `month_ms`) and was not rewritten since."""
+    if not store.exists or store.path.stat().st_size < _LEAST_BYTES:
+        return False
+    with store.read() as con:
+        (older,), (newest,) = con.execute(
+            "SELECT count(*) FROM loads WHERE from_ms < $1 UNION ALL SELECT coalesce(max(at_ms), 0) FROM compactions", [month_ms]
+        ).fetchall()
+    return bool(older) and newest < month_ms
+
+
+def rewrite(store: Store) -> None:
+    """Write the store anew, each table in the order in which it is read, without the space that replaced rows left behind.
+
+    The new file takes the place of the old once it is whole and holds what that held; until then nothing can be written to the
+    store. Raises StoreError where there is no store, or no room for a second one beside it.
+    """
+    import duckdb
+
+    with store.write():  # merges what a killed process left in the log
+        pass
+    path = store.path.resolve()
+    part = path.with_name(f"{path.name}.compact")
+    size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
+    if free < size:
+        raise StoreError(
+            f"cannot compact the store {path}: it has {size:,} bytes, and {path.parent} has room for {free:,}",
+            "make room beside it",
+        )
+    part.unlink(missing_ok=True)
+    try:
+        con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
+        try:
+            _copy(con, path)
+            shutil.copymode(path, part)
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            part.replace(path)
+            _sync(path.parent)
+        finally:
+            con.close()
+    except duckdb.Error as error:
+        raise StoreError(f"cannot compact the store {path}: {error}", "gpucost store check says whether it is sound") from error
+    finally:
+        for leftover in (part, part.with_name(f"{part.name}.wal")):
+            leftover.unlink(missing_ok=True)
+
+
+def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Fill the database of `con` with what the store at `path` holds; nobody can write to that until it is detached."""
+    into = con.execute("SELECT current_database()").fetchall()[0][0]
+    quoted = str(path).replace("'", "''")
+    con.execute(f"ATTACH '{quoted}' AS old (READ_ONLY)")
+    con.execute(f'COPY FROM DATABASE old TO "{into}" (SCHEMA)')
+    con.execute("SET memory_limit = '900MB'")
+    for (table,) in con.execute(_TABLES, ["old"]).fetchall():
+        order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
+        con.execute(f'INSERT INTO "{table}" FROM old."{table}"{order}')
+        if _digest(con, f'"{table}"') != _digest(con, f'old."{table}"'):
+            raise StoreError(f"cannot compact the store {path}: its table {table} was not copied in full", "try again")
+    con.execute("INSERT INTO compactions VALUES (epoch_ms(now()))")
+    con.execute("CHECKPOINT")
+
+
+def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]:
+    return con.execute(f"SELECT count(*), bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608 - names of our own
+
+
+def _sync(folder: Path) -> None:
+    # some systems cannot open a folder
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, how many rows of it are wrong, and what the first of them is."""
+
+    what: str
+    wrong: int
+    example: str | None
+
+
+# What holds in every store, with the rows that break it, each as a text.
+_INVARIANTS = {
+    "an hour block holds what it says": """
+        SELECT format('series {}, hour {}', series_id, hour) FROM blocks
+        WHERE samples < 1 OR first_offset_ms > last_offset_ms OR last_offset_ms >= 3600000 OR idle_samples > samples
+            OR len(vals) <> samples OR vals[-1] <> last_value OR len(offsets_ms) <> samples
+            OR abs(list_sum(vals) - value_sum) > 1e-9 * greatest(1, abs(value_sum))
+            OR len(list_filter(vals[:-2], lambda v: v < idle_threshold)) <> idle_samples""",
+    "a series has one block an hour": """
+        SELECT format('series {}, hour {}', series_id, hour) FROM blocks GROUP BY series_id, hour HAVING count(*) > 1""",
+    "a series is known once": "SELECT format('key {}', key) FROM series GROUP BY key HAVING count(*) > 1",
+    "samples are of known series": """
+        SELECT format('series {}', series_id)
+        FROM (SELECT series_id FROM blocks UNION SELECT series_id FROM states) ANTI JOIN series USING (series_id)""",
+    "states follow each other": """
+        SELECT format('series {} at {}', series_id, epoch_ms(first_ms)) FROM states
+        QUALIFY last_ms < first_ms OR first_ms <= lag(last_ms) OVER (PARTITION BY series_id ORDER BY first_ms)""",
+    "a bill has the rows it was loaded with": """
+        SELECT format('{} of {}', b.source, b.billing_period)
+        FROM bills AS b
+        LEFT JOIN (SELECT bill_id, count(*) AS rows FROM bill_rows GROUP BY bill_id) AS r USING (bill_id)
+        WHERE b.rows <> coalesce(r.rows, 0)""",
+    "what is charged of a node's hour is its cost, exactly": """
+        SELECT format('node {} at {}', n.node_id, epoch_ms(n.from_ms))
+        FROM node_runs AS n
+        FULL JOIN (SELECT node_id, from_ms, hours, sum(cost) AS cost FROM cost_runs GROUP BY ALL) AS c
+            USING (node_id, from_ms, hours)
+        WHERE n.node_cost IS DISTINCT FROM c.cost""",
+    "nobody is busy for longer than they hold": """
+        SELECT format('allocation {} at {}', a.allocation_id, epoch_ms(a.from_ms))
+        FROM activity_hours AS a
+        LEFT JOIN cost_runs AS c ON c.allocation_id = a.allocation_id AND c.from_ms = a.run_from_ms
+        WHERE (a.idle_gpu_ms <= a.measured_gpu_ms AND a.measured_gpu_ms <= c.gpu_ms + 1e-3
+            AND a.idle_cost <= c.cost) IS NOT TRUE""",
+    "days are the sums of their hours, exactly": """
+        SELECT format('node {} on {}', d.node_id, epoch_ms(d.from_ms))
+        FROM (
+            SELECT from_ms, to_ms, node_id, sum(cost + unallocated_cost + not_collected_cost) AS cost FROM cost_daily GROUP BY ALL
+        ) AS d
+        JOIN attributed_days AS a USING (from_ms, to_ms)
+        LEFT JOIN cost_runs AS c ON c.node_id = d.node_id AND c.from_ms >= d.from_ms AND c.from_ms < d.to_ms
+        GROUP BY d.node_id, d.from_ms, d.cost
+        HAVING d.cost IS DISTINCT FROM sum(c.hours * c.cost)""",
+    "costs are of known nodes and pods": """
+        SELECT format('node {} at {}', c.node_id, epoch_ms(c.from_ms))
+        FROM cost_runs AS c
+        LEFT JOIN nodes AS n USING (node_id)
+        LEFT JOIN allocations AS a USING (allocation_id)
+        WHERE n.node_id IS NULL OR (c.allocation_id IS NOT NULL AND a.allocation_id IS NULL)""",
+}
+
+
+def check(con: duckdb.DuckDBPyConnection) -> Iterator[Check]:
+    """Read every page of the store, a table at a time, then hold its rows against what has to hold in every store.
+
+    Raises duckdb.Error where a page is damaged, which an open store tells as a StoreError.
+    """
+    database = con.execute("SELECT current_database()").fetchall()[0][0]
+    for (table,) in con.execute(_TABLES, [database]).fetchall():
+        # DuckDB compares the checksum of each block that it reads
+        _digest(con, f'"{table}"')
+    yield Check("every page can be read", 0, None)
+    for what, statement in _INVARIANTS.items():
+        wrong, example = con.execute(f"SELECT count(*), min(row) FROM ({statement}) AS t (row)").fetchall()[0]  # noqa: S608
+        yield Check(what, wrong, example)

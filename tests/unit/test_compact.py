@@ -1,0 +1,278 @@
+"""A store that was compacted: smaller, with the same figures, and what it can no longer tell is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.config.model import Config, StoreSettings
+from gpucost.errors import StoreError
+from gpucost.periods import Period, from_ms
+from gpucost.store import upkeep
+from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
+from gpucost.store.usage import read_idle, read_levels
+from tests.property.fleets import books, fleets
+from tests.replay.cases.words import HEADER, at
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+from tests.unit.test_redone import CHANGES, DAYS, FIRST, configured, figures, loads, made
+
+__all__ = ["loads"]
+
+FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
+#: Of the fleet's four days the last is younger than two days then.
+NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
+
+
+def keeping(config: Config, days: int | None) -> Config:
+    return config.model_copy(update={"store_settings": StoreSettings(path=config.store, raw_retention_days=days)})
+
+
+def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    tables = [name for (name,) in store.query("SELECT table_name FROM duckdb_tables() WHERE NOT internal")[1]]
+    return {name: store.query(f"SELECT * FROM {name} ORDER BY ALL")[1] for name in tables if name != "compactions"}  # noqa: S608
+
+
+@pytest.fixture
+def whole(tmp_path: Path, loads: list[Any]) -> tuple[Config, Store]:
+    return made(tmp_path / "a", FIRST, loads)
+
+
+@pytest.fixture
+def sealed(whole: tuple[Config, Store]) -> tuple[Config, Store]:
+    config, store = whole
+    pipeline.compact(keeping(config, 2), store, NOW)
+    return config, store
+
+
+def test_a_store_written_anew_holds_the_same_in_less_space(whole: tuple[Config, Store], loads: list[Any]) -> None:
+    config, store = whole
+    before = rows(store)
+    store.path.chmod(0o640)
+    with store.write() as con:  # replaced rows leave holes
+        con.execute("CREATE TABLE large AS SELECT hash(i) AS h FROM range(500_000) AS t (i)")
+    with store.write() as con:
+        con.execute("DROP TABLE large")
+    was, now = pipeline.compact(config, store, NOW)
+    assert now < was
+    assert (rows(store), store.path.stat().st_mode & 0o777) == (before, 0o640)
+    assert [path.name for path in store.path.parent.iterdir() if "compact" in path.name] == []
+    # it is written to as before
+    with store.write() as con:
+        load_window(con, loads[-1])
+    assert rows(store)["blocks"] == before["blocks"]
+
+
+def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: tuple[Config, Store]) -> None:
+    _, store = sealed
+    day = f"(hour * 3600 - {at(0)}) // 86400"
+    assert store.query(f"SELECT DISTINCT {day}, vals IS NULL FROM blocks ORDER BY ALL")[1] == [  # noqa: S608
+        (0, True), (1, True), (2, False), (3, False)
+    ]  # fmt: skip
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@given(data=st.data(), fleet=fleets(), zone=st.sampled_from(["UTC", "Asia/Kolkata"]))
+def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, fleet: Fleet, zone: str) -> None:
+    with TemporaryDirectory() as folder:
+        book = Path(folder) / "prices.csv"
+        book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        config = write_config(fleet | {"timezone": zone}, Path(folder), book)
+        store = load(fleet, scrape(fleet, lean=True), config)
+        pipeline.attribute(config, store)
+        copy = Store(Path(folder) / "copy.duckdb")
+        shutil.copyfile(store.path, copy.path)
+        pipeline.compact(keeping(config, 1), store, datetime(2126, 1, 1, tzinfo=UTC))
+        assert figures(store) == figures(copy)
+        ((dropped, kept),) = store.query("SELECT count(*) - count(vals), count(vals) FROM blocks")[1]
+        event(f"lists dropped: {dropped > 0}, kept: {kept > 0}")
+        other = config.model_copy(update={"teams": [], "mig": config.mig.model_copy(update={"share": "max_compute_memory"})})
+        book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        for one in (store, copy):
+            pipeline.attribute(other, one)
+        assert figures(store) == figures(copy)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    order=st.lists(
+        st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]),
+        min_size=1,
+        max_size=3,
+    ),
+    at_once=st.booleans(),
+)
+def test_figures_of_sealed_days_follow_teams_and_prices(
+    order: list[tuple[str, Any]], at_once: bool, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("sealed")
+    chosen = dict(FIRST)
+    config, store = made(folder / "a", chosen, loads if at_once else loads[:2])
+    before = figures(store)
+    pipeline.compact(keeping(config, 2), store, NOW)
+    assert figures(store) == before
+    if not at_once:
+        with store.write() as con:
+            for window in loads[2:]:
+                load_window(con, window)
+    for name, value in order:
+        chosen[name] = value
+        pipeline.attribute(configured(folder / "a", chosen), store)
+    assert figures(store) == figures(made(folder / "b", chosen, loads)[1])
+
+
+def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
+    sealed: tuple[Config, Store], loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, store = sealed
+    before = figures(store)
+    for stage in pipeline.ALGORITHM:
+        monkeypatch.setitem(pipeline.ALGORITHM, stage, 99)
+    pipeline.attribute(config, store)
+    assert figures(store) == before
+    # and day by day, as they come
+    monkeypatch.setattr("gpucost.attribute._ROWS_AT_ONCE", 1)
+    monkeypatch.setitem(pipeline.ALGORITHM, "attribute", 100)
+    pipeline.attribute(config, store)
+    assert figures(store) == before
+
+
+def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[Config, Store], tmp_path: Path) -> None:
+    config, store = sealed
+    before = figures(store)
+    days = "the samples of 2026-03-10 to 2026-03-11 are gone"
+    with pytest.raises(StoreError, match=f"{days}.* idle threshold cannot change"):
+        pipeline.attribute(configured(tmp_path / "a", FIRST | {"threshold": 60}), store)
+    with pytest.raises(StoreError, match=f"{days}.* cannot be attributed"):
+        pipeline.attribute(configured(tmp_path / "a", FIRST | {"timezone": "Asia/Kolkata"}), store)
+    odd = Period(from_ms(at(10.5) * 1000), FLEET.end)
+    with pytest.raises(StoreError, match=r"2026-03-10 are gone.* full hours"):
+        pipeline.attribute(config, store, odd)
+    # nothing of it stays behind
+    pipeline.attribute(config, store)
+    assert figures(store) == before
+    with store.read() as con:
+        for read in (lambda: read_levels(con, config.activity, FLEET), lambda: read_idle(con, config.activity, FLEET, 3_600_000)):
+            with pytest.raises(StoreError, match="samples before 2026-03-1") as caught:
+                read()
+            assert caught.value.fix == "name a period from 2026-03-12T00:00:00Z on"
+        assert read_levels(con, config.activity, Period(from_ms(at(48) * 1000), FLEET.end))
+
+
+def test_samples_that_come_again_are_kept_until_the_next_time(
+    sealed: tuple[Config, Store], loads: list[Any], tmp_path: Path
+) -> None:
+    config, store = sealed
+    lists = "SELECT count(vals), count(*) FROM blocks"
+    sealed_lists = store.query(lists)[1]
+    with store.write() as con:
+        for window in loads:
+            load_window(con, window)
+    ((has, count),) = store.query(lists)[1]
+    assert has == count
+    pipeline.attribute(configured(tmp_path / "a", FIRST | {"threshold": 60}), store)
+    pipeline.compact(keeping(config, 2), store, NOW)
+    assert store.query(lists)[1] == sealed_lists
+
+
+def test_a_run_that_fails_leaves_the_store_as_it_was(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    config, store = whole
+    before = store.path.read_bytes()
+    # what a killed run left
+    store.path.with_name(f"{store.path.name}.compact").write_bytes(b"half")
+    digests = iter(range(1000))
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "_digest", lambda *_: next(digests))
+        with pytest.raises(StoreError, match="was not copied in full"):
+            pipeline.compact(config, store, NOW)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+        with pytest.raises(StoreError, match="has room for 1,000"):
+            pipeline.compact(config, store, NOW)
+    assert store.path.read_bytes() == before
+    assert [path.name for path in store.path.parent.iterdir() if "compact" in path.name] == []
+
+
+def test_a_large_store_is_compacted_once_when_a_month_has_closed(
+    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, store = whole
+    april = datetime(2026, 4, 2, tzinfo=UTC)
+    assert pipeline.compact_closed_month(config, store, april) is None  # it is small
+    monkeypatch.setattr(upkeep, "_LEAST_BYTES", 1)
+    assert pipeline.compact_closed_month(config, store, datetime(2026, 3, 31, 23, tzinfo=UTC)) is None  # its month runs
+    assert pipeline.compact_closed_month(config, store, april) is not None
+    assert pipeline.compact_closed_month(config, store, april) is None
+
+
+def check(store: Store, *words: str) -> tuple[int, list[dict[str, Any]], str]:
+    command = ["store", "check", "--store", str(store.path), "--format", "json", *words]
+    result = CliRunner().invoke(app, command)
+    return result.exit_code, json.loads(result.stdout or "[]"), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0", "an hour block holds what it says"),
+        ("INSERT INTO blocks FROM blocks LIMIT 1", "a series has one block an hour"),
+        ("INSERT INTO series FROM series LIMIT 1", "a series is known once"),
+        ("DELETE FROM series WHERE metric = 'kube_pod_info'", "samples are of known series"),
+        ("UPDATE states SET last_ms = first_ms - 1", "states follow each other"),
+        ("UPDATE node_runs SET node_cost = node_cost + 0.000000001", "what is charged of a node's hour is its cost, exactly"),
+        ("UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1", "nobody is busy for longer than they hold"),
+        ("UPDATE cost_daily SET cost = cost + 0.000000001", "days are the sums of their hours, exactly"),
+        ("DELETE FROM allocations", "costs are of known nodes and pods"),
+    ],
+)
+def test_check_names_what_is_wrong(whole: tuple[Config, Store], damage: str, named: str) -> None:
+    _, store = whole
+    code, checks, _ = check(store)
+    assert (code, {one["result"] for one in checks}) == (0, {"ok"})
+    with store.write() as con:
+        con.execute(damage)
+    code, checks, error = check(store, "-q")
+    assert code == 1
+    assert [one["check"] for one in checks] == [named]
+    assert checks[0]["wrong_rows"] > 0
+    assert checks[0]["first"]
+    assert "1 of 11 checks of the store" in error
+
+
+def test_check_reads_every_page(whole: tuple[Config, Store]) -> None:
+    _, store = whole
+    data = bytearray(store.path.read_bytes())
+    blocks = range(3 * 4096, len(data), 262_144)
+    for start in blocks[len(blocks) // 2 :]:
+        data[start + 2000] ^= 1
+    store.path.write_bytes(data)
+    code, _, error = check(store)
+    assert code == 1
+    assert "damaged" in error
+
+
+def test_the_commands_say_what_they_did(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, store = whole
+    monkeypatch.chdir(store.path.parent)
+    for name in [name for name in os.environ if name.startswith("GPUCOST_")]:
+        monkeypatch.delenv(name)
+    result = CliRunner().invoke(app, ["store", "compact", "--store", str(store.path)])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert " before, " in result.stderr
+    assert CliRunner().invoke(app, ["store", "compact", "--store", "none.duckdb"]).exit_code == 1
+    assert not Path("none.duckdb").exists()
