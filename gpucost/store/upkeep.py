@@ -80,14 +80,14 @@ def rewrite(store: Store) -> None:
 def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Fill the database of `con` with what the store at `path` holds; nobody can write to that until it is detached."""
     into = con.execute("SELECT current_database()").fetchall()[0][0]
-    quoted = str(path).replace("'", "''")
-    con.execute(f"ATTACH '{quoted}' AS old (READ_ONLY)")
-    con.execute(f'COPY FROM DATABASE old TO "{into}" (SCHEMA)')
+    old, quoted = f"{into}_before", str(path).replace("'", "''")
+    con.execute(f"ATTACH '{quoted}' AS \"{old}\" (READ_ONLY)")
+    con.execute(f'COPY FROM DATABASE "{old}" TO "{into}" (SCHEMA)')
     con.execute("SET memory_limit = '900MB'")
-    for (table,) in con.execute(_TABLES, ["old"]).fetchall():
+    for (table,) in con.execute(_TABLES, [old]).fetchall():
         order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
-        con.execute(f'INSERT INTO "{table}" FROM old."{table}"{order}')
-        if _digest(con, f'"{table}"') != _digest(con, f'old."{table}"'):
+        con.execute(f'INSERT INTO "{table}" FROM "{old}"."{table}"{order}')
+        if _digest(con, f'"{table}"') != _digest(con, f'"{old}"."{table}"'):
             raise StoreError(f"cannot compact the store {path}: its table {table} was not copied in full", "try again")
     con.execute("INSERT INTO compactions VALUES (epoch_ms(now()))")
     con.execute("CHECKPOINT")

@@ -1,0 +1,75 @@
+"""Stores of earlier versions, one of each schema since 8, kept as they were: they tell what a store made today tells."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.config.model import Config
+from gpucost.store import upkeep
+from gpucost.store.connection import Store
+from gpucost.store.schema import latest_version
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+
+#: Each holds the fleet of the case mig-mixed and the bill cur.csv, attributed by the version that wrote it.
+STORES = Path(__file__).parents[1] / "stores"
+CASE = Path(__file__).parents[1] / "replay" / "cases" / "mig-mixed"
+OLD = sorted(STORES.glob("schema-*.duckdb.xz"))
+TABLES = ("cost_hourly", "node_hourly", "cost_daily", "node_daily", "charges", "effective_rows", "warnings")
+#: What an earlier version says less of, until the bill is loaded again.
+RELOADED = ("charges", "effective_rows", "warnings")
+
+pytestmark = pytest.mark.usefixtures("own_migrations")
+
+
+def figures(config: Config, store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    pipeline.attribute(config, store)
+    left_out = {"source_file", "bill_id", "batch_id", "detail_id", "source", "load_id"}
+    told = {}
+    for table in TABLES:
+        kept = ", ".join(f'"{name}"' for name in store.query(f"FROM {table} LIMIT 0")[0] if name not in left_out)
+        rows = store.query(f"SELECT {kept} FROM {table} ORDER BY ALL")[1]  # noqa: S608
+        # sums of milliseconds depend on their order
+        told[table] = [tuple(round(value, 3) if isinstance(value, float) else value for value in row) for row in rows]
+    return told
+
+
+@pytest.fixture(scope="module")
+def today(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, dict[str, list[tuple[Any, ...]]]]:
+    folder = tmp_path_factory.mktemp("today")
+    fleet = json.loads((CASE / "fleet.json").read_text())
+    config = write_config(fleet, folder, CASE / "prices.csv")
+    store = load(fleet, scrape(fleet), config)
+    collect_bills(store, [LocalTree(STORES / "cur.csv")], "aws")
+    return config, figures(config, store)
+
+
+def test_a_store_of_every_schema_is_kept() -> None:
+    assert [int(path.name[7:9]) for path in OLD] == [*range(8, latest_version())]
+
+
+@pytest.mark.parametrize("old", OLD, ids=lambda path: path.name.partition(".")[0])
+def test_a_store_of_an_earlier_schema_tells_what_one_made_today_tells(
+    old: Path, today: tuple[Config, dict[str, list[tuple[Any, ...]]]], tmp_path: Path
+) -> None:
+    config, told = today
+    store = Store(tmp_path / "old.duckdb")
+    with lzma.open(old) as packed, store.path.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    before = figures(config, store)
+    assert [before[table] for table in TABLES if table not in RELOADED] == [told[t] for t in TABLES if t not in RELOADED]
+    with store.read() as con:
+        assert [one for one in upkeep.check(con) if one.wrong] == []
+    upkeep.rewrite(store)
+    assert figures(config, store) == before
+    collect_bills(store, [LocalTree(STORES / "cur.csv")], "aws")
+    assert figures(config, store) == told
