@@ -1,0 +1,76 @@
+"""In whatever order a fleet's time is loaded, with attributions in between: the store ends as if made from nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from gpucost import pipeline
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+from gpucost.store.metrics import SampleWindow, load_window
+from tests.property.fleets import books, fleets
+from tests.replay.cases.words import HEADER
+from tests.replay.fleet import Fleet
+from tests.replay.load import windows, write_config
+from tests.replay.scrape import scrape
+
+TABLES = (
+    "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_prices",
+    "warnings", "cost_hourly", "node_hourly", "cost_daily", "node_daily",
+)  # fmt: skip
+FEW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+@FEW
+@given(data=st.data(), fleet=fleets())
+def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObject, fleet: Fleet) -> None:
+    _compare(data, fleet)
+
+
+@pytest.mark.slow
+@settings(FEW, max_examples=60)
+@given(data=st.data(), fleet=fleets())
+def test_many_more_orders(data: st.DataObject, fleet: Fleet) -> None:
+    _compare(data, fleet)
+
+
+def _compare(data: st.DataObject, fleet: Fleet) -> None:
+    with tempfile.TemporaryDirectory(prefix="orders-") as folder:
+        prices = Path(folder) / "prices.csv"
+        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        config = write_config(fleet, Path(folder), prices)
+        hourly = list(windows(fleet, scrape(fleet, lean=True), config, 1))
+        assume(len(hourly) > 1)
+        grown = Store(Path(folder) / "grown.duckdb")
+        # by number: a failure then prints the order, not the samples
+        *first, last = data.draw(st.permutations(range(len(hourly))))
+        for number in first:
+            _load(grown, hourly[number])
+            # none: the next window is loaded before anything is attributed
+            if threshold := data.draw(st.sampled_from([None, 5, 60])):
+                idle = config.idle.model_copy(update={"threshold_percent": threshold})
+                pipeline.attribute(config.model_copy(update={"idle": idle}), grown)
+        # A changed threshold makes every day anew: without a change, the last window alone has to.
+        pipeline.attribute(config, grown)
+        _load(grown, hourly[last])
+        anew = Store(Path(folder) / "anew.duckdb")
+        for window in hourly:
+            _load(anew, window)
+        assert _stored(config, grown) == _stored(config, anew)
+
+
+def _load(store: Store, window: SampleWindow) -> None:
+    with store.write() as con:
+        load_window(con, window)
+
+
+def _stored(config: Config, store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    pipeline.attribute(config, store)
+    with store.read() as con:
+        return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES}
