@@ -1,4 +1,4 @@
-"""In whatever order a fleet's time is loaded, with attributions in between: the store ends as if made from nothing."""
+"""In whatever order a fleet's time is loaded, with attributions and compactions in between: the store ends as if made anew."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpucost import pipeline
 from gpucost.config.model import Config
+from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
 from tests.property.fleets import books, fleets
@@ -55,7 +56,10 @@ def _compare(data: st.DataObject, fleet: Fleet) -> None:
             # none: the next window is loaded before anything is attributed
             if threshold := data.draw(st.sampled_from([None, 5, 60])):
                 idle = config.idle.model_copy(update={"threshold_percent": threshold})
-                pipeline.attribute(config.model_copy(update={"idle": idle}), grown)
+                teams = data.draw(st.sampled_from([config.teams, []]))
+                pipeline.attribute(config.model_copy(update={"idle": idle, "teams": teams}), grown)
+            if data.draw(st.integers(0, 9)) == 0:
+                upkeep.rewrite(grown)
         # A changed threshold makes every day anew: without a change, the last window alone has to.
         pipeline.attribute(config, grown)
         _load(grown, hourly[last])
