@@ -7,12 +7,15 @@ SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_m
 FROM device_holdings
 WHERE NOT whole;
 CREATE OR REPLACE TEMP TABLE device_readings AS
-WITH readings AS MATERIALIZED (
+WITH wanted AS MATERIALIZED (
+    FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)
+),
+readings AS MATERIALIZED (
     SELECT w.device_id, w.hour, w.interval_ms, w.idle_below, w.full_scale, b.series_id, b.samples, b.value_sum, b.idle_samples,
-        b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value, b.vals IS NULL AS is_dropped,
+        b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value,
         lead(b.first_offset_ms) OVER (PARTITION BY w.device_id, w.hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
         coalesce(lead_offset_ms, w.next_offset_ms) AS next_offset_ms
-    FROM (FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)) AS w
+    FROM wanted AS w
     JOIN node_devices AS d USING (device_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1

@@ -39,7 +39,8 @@ FROM other_thresholds AS d
 WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
 # The stage that knows which lists of samples a span needs: they may be lost, and others may go.
 _READINGS = "71_device_readings"
-_LOST_READINGS = "SELECT DISTINCT hour FROM device_readings WHERE is_uneven AND is_dropped ORDER BY hour"
+_LOST_READINGS = """
+SELECT DISTINCT hour FROM device_readings JOIN blocks USING (series_id, hour) WHERE is_uneven AND vals IS NULL ORDER BY hour"""
 _DROP_LISTS = """
 UPDATE blocks SET vals = NULL
 WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals IS NOT NULL
@@ -94,13 +95,17 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     # what neither metrics nor a bill cover any more costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
+    if seal_until_ms:
+        con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
+    sealed_ms = con.execute("SELECT coalesce(max(sealed_until_ms), 0) FROM compactions").fetchall()[0][0]
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
     for start, end in _spans(changed, _days_at_once(con), seal_until_ms):
         _clear(con, start, end)
         con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
         con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
         run_stages(con, "gpucost.attribute", until=_READINGS)
-        _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
+        if start < sealed_ms:
+            _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
         run_stages(con, "gpucost.attribute", after=_READINGS)
         if end <= seal_until_ms:
             con.execute(_DROP_LISTS, {"start": start, "end": end})

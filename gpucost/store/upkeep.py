@@ -27,6 +27,8 @@ SELECT table_name FROM duckdb_tables() WHERE database_name = $1 AND NOT internal
 
 # Below this a smaller file is not worth the work.
 _LEAST_BYTES = 64 * 2**20
+_COMPACTED = """
+SELECT (SELECT count(*) FROM loads WHERE from_ms < $1), coalesce(max(at_ms), 0) FROM compactions WHERE sealed_until_ms IS NULL"""
 
 
 def is_due(store: Store, month_ms: int) -> bool:
@@ -34,9 +36,7 @@ def is_due(store: Store, month_ms: int) -> bool:
     if not store.exists or store.path.stat().st_size < _LEAST_BYTES:
         return False
     with store.read() as con:
-        (older,), (newest,) = con.execute(
-            "SELECT count(*) FROM loads WHERE from_ms < $1 UNION ALL SELECT coalesce(max(at_ms), 0) FROM compactions", [month_ms]
-        ).fetchall()
+        older, newest = con.execute(_COMPACTED, [month_ms]).fetchall()[0]
     return bool(older) and newest < month_ms
 
 
@@ -89,7 +89,7 @@ def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> None:
         con.execute(f'INSERT INTO "{table}" FROM "{old}"."{table}"{order}')
         if _digest(con, f'"{table}"') != _digest(con, f'"{old}"."{table}"'):
             raise StoreError(f"cannot compact the store {path}: its table {table} was not copied in full", "try again")
-    con.execute("INSERT INTO compactions VALUES (epoch_ms(now()))")
+    con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), NULL)")
     con.execute("CHECKPOINT")
 
 

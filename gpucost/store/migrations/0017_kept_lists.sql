@@ -4,7 +4,8 @@
 ALTER TABLE blocks ALTER COLUMN vals DROP NOT NULL;        -- null: dropped, and no figure of its day needs it
 ALTER TABLE attributed_days ADD COLUMN is_sealed BOOLEAN DEFAULT false;   -- lists that its figures don't need are dropped
 
--- When the store was written anew.
+-- When the store was written anew, and before that until when its days were sealed.
 CREATE TABLE compactions (
-    at_ms  BIGINT NOT NULL
+    at_ms            BIGINT NOT NULL,
+    sealed_until_ms  BIGINT                        -- null: written anew
 );
