@@ -17,6 +17,7 @@ from gpucost import attribute as attribution
 from gpucost import engine, inventory, pipeline, price
 from gpucost.cli.app import app
 from gpucost.config.model import Config, Prices
+from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from tests.bench.fleets import GPUS_PER_NODE, PRICE, START_S, Fleet, windows
@@ -24,13 +25,33 @@ from tests.bench.fleets import GPUS_PER_NODE, PRICE, START_S, Fleet, windows
 
 def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> None:
     """Load the days from `first` to before `end` of a fleet that runs for `days`, and put its price book beside the store."""
-    book = Path(path).with_name("prices.csv")
-    rows = [f"p4d.24xlarge,{kind},{price},USD" for kind, price in PRICE.items()]
-    book.write_text("\n".join(["instance_type,purchase_option,price_per_hour,currency", *rows, ""]))
-    store = Store(Path(path))
+    store = _priced(path)
     for window in windows(Fleet(gpus=int(gpus), days=int(days)), int(first), int(end or days)):
         with store.write() as con:
             load_window(con, window)
+
+
+def _priced(path: str) -> Store:
+    rows = [f"p4d.24xlarge,{kind},{price},USD" for kind, price in PRICE.items()]
+    Path(path).with_name("prices.csv").write_text("\n".join(["instance_type,purchase_option,price_per_hour,currency", *rows, ""]))
+    return Store(Path(path))
+
+
+def large(path: str, gpus: str, days: str) -> None:
+    """Fill a store with what loading such a fleet would have left there, by SQL, and put its price book beside it."""
+    values = {"gpus": int(gpus), "days": int(days), "start_s": START_S, "end_s": START_S + int(days) * 86_400}
+    with _priced(path).write() as con:
+        for statement in con.extract_statements((Path(__file__).parent / "large_fleet.sql").read_text()):
+            con.execute(statement, {name: values[name] for name in statement.named_parameters})
+
+
+def compact(path: str) -> dict[str, float]:
+    """Write a store anew: bytes per sample before and after."""
+    store = Store(Path(path))
+    samples = store.info().samples
+    before = store.info().size / samples
+    upkeep.rewrite(store)
+    return {"before": before, "after": store.info().size / samples}
 
 
 def billed(path: str, nodes: str, days: str) -> None:
@@ -136,7 +157,8 @@ def merge_asof(gpus: str, days: str) -> dict[str, float]:
 
 
 STEPS: dict[str, Callable[..., dict[str, Any] | None]] = {
-    "fill": fill, "billed": billed, "attribute": attribute, "bare": bare, "merge_asof": merge_asof, "hourly_bill": hourly_bill,
+    "fill": fill, "large": large, "billed": billed, "attribute": attribute, "compact": compact, "bare": bare,
+    "merge_asof": merge_asof, "hourly_bill": hourly_bill,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ FLEET = f"{GPUS:,} GPUs × {DAYS} days"
 # The targets: so many times as fast as the peer from nothing; attribution alone so many times a bare group by; a day beside 28
 # stored ones so many times one beside 3; memory; the exponent of growth over a factor of 32.
 FROM_NOTHING, BARE, ONE_MORE_DAY, PEAK_MB, EXPONENT = 10, 6, 1.2, 1000, 1.05
+LARGE, BARE_LARGE, BYTES = (10_000, 30), 4, 1
 ROUNDS = 3
 GROWTH = ((500, 2), (2_000, 4), (4_000, 8))
 
@@ -83,6 +84,33 @@ def test_attribution_beside_a_bare_group_by(rounds: list[tuple[float, dict[str, 
     with page.row(f"attribution alone, {FLEET}", f"≤ {BARE} ×", parts(rounds[0][1])) as told:
         told |= {"ours": f"{alone:.2f} s", "beside": f"bare group by {bare:.3f} s", "ratio": f"{alone / bare:.1f} ×"}
         assert alone <= BARE * bare
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "store.duckdb"
+    step("large", path, *LARGE)
+    return path
+
+
+def test_a_month_of_a_large_fleet(large: Path, page: Page) -> None:
+    ran, told = step("attribute", large)
+    bare = step("bare", large)[1]["cpu"]
+    fleet = f"{LARGE[0]:,} GPUs × {LARGE[1]} days"
+    ratio = told["attribute"] / bare
+    with page.row(f"attribution alone, {fleet}", f"≤ {BARE_LARGE} ×", parts(told)) as row:
+        row |= {"ours": f"{told['attribute']:.1f} s", "beside": f"bare group by {bare:.2f} s", "ratio": f"{ratio:.1f} ×"}
+        assert ratio <= BARE_LARGE
+    with page.row(f"memory, {fleet}", f"≤ {PEAK_MB} MB") as row:
+        row["ours"] = f"{ran.peak_mb:,.0f} MB"
+        assert ran.peak_mb <= PEAK_MB
+
+
+def test_bytes_of_a_sample(large: Path, page: Page) -> None:
+    told = step("compact", large)[1]
+    with page.row("bytes a sample after `store compact`", f"≤ {BYTES}") as row:
+        row |= {"ours": f"{told['after']:.2f}", "beside": f"{told['before']:.2f} before"}
+        assert told["after"] <= BYTES
 
 
 def test_one_more_day(tmp_path: Path, page: Page) -> None:
