@@ -51,21 +51,24 @@ def rewrite(store: Store) -> None:
     with store.write():  # merges what a killed process left in the log
         pass
     path = store.path.resolve()
-    part = path.with_name(f"{path.name}.compact")
+    for leftover in path.parent.glob(f"{path.name}.compact-*"):
+        _remove_of_killed(leftover)
+    part = path.with_name(f"{path.name}.compact-{os.getpid()}")
     size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
     if free < size:
         raise StoreError(
             f"cannot compact the store {path}: it has {size:,} bytes, and {path.parent} has room for {free:,}",
             "make room beside it",
         )
-    part.unlink(missing_ok=True)
     try:
         con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
         try:
-            _copy(con, path)
+            inode = _copy(con, path)
             shutil.copymode(path, part)
             with part.open("rb") as file:
                 os.fsync(file.fileno())
+            if path.stat().st_ino != inode:
+                raise StoreError(f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again")
             part.replace(path)
             _sync(path.parent)
         finally:
@@ -73,15 +76,35 @@ def rewrite(store: Store) -> None:
     except duckdb.Error as error:
         raise StoreError(f"cannot compact the store {path}: {error}", "gpucost store check says whether it is sound") from error
     finally:
-        for leftover in (part, part.with_name(f"{part.name}.wal")):
-            leftover.unlink(missing_ok=True)
+        _remove(part)
 
 
-def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Fill the database of `con` with what the store at `path` holds; nobody can write to that until it is detached."""
+def _remove_of_killed(leftover: Path) -> None:
+    """Remove what a run left that was killed: of any that still goes on, the process is there."""
+    try:
+        os.kill(int(leftover.name.rpartition("-")[2].partition(".")[0]), 0)
+    except ProcessLookupError:
+        _remove(leftover)
+    except (ValueError, PermissionError):
+        return
+
+
+def _remove(part: Path) -> None:
+    """Remove a database with its log and what DuckDB spilled beside it."""
+    for leftover in (part, part.with_name(f"{part.name}.wal")):
+        leftover.unlink(missing_ok=True)
+    shutil.rmtree(part.with_name(f"{part.name}.tmp"), ignore_errors=True)
+
+
+def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
+    """Fill the database of `con` with what the store at `path` holds, and return that file's number on its disk.
+
+    Nobody can write to that file until it is detached.
+    """
     into = con.execute("SELECT current_database()").fetchall()[0][0]
     old, quoted = f"{into}_before", str(path).replace("'", "''")
     con.execute(f"ATTACH '{quoted}' AS \"{old}\" (READ_ONLY)")
+    inode = path.stat().st_ino
     con.execute(f'COPY FROM DATABASE "{old}" TO "{into}" (SCHEMA)')
     con.execute("SET memory_limit = '900MB'")
     for (table,) in con.execute(_TABLES, [old]).fetchall():
@@ -91,6 +114,7 @@ def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> None:
             raise StoreError(f"cannot compact the store {path}: its table {table} was not copied in full", "try again")
     con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), NULL)")
     con.execute("CHECKPOINT")
+    return inode
 
 
 def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]:

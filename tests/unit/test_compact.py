@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -193,8 +195,9 @@ def test_samples_that_come_again_are_kept_until_the_next_time(
 def test_a_run_that_fails_leaves_the_store_as_it_was(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     before = store.path.read_bytes()
-    # what a killed run left
-    store.path.with_name(f"{store.path.name}.compact").write_bytes(b"half")
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    for left in ("", ".wal"):
+        store.path.with_name(f"{store.path.name}.compact-{dead.stdout.strip()}{left}").write_bytes(b"half")
     digests = iter(range(1000))
     with monkeypatch.context() as patch:
         patch.setattr(upkeep, "_digest", lambda *_: next(digests))
@@ -203,6 +206,10 @@ def test_a_run_that_fails_leaves_the_store_as_it_was(whole: tuple[Config, Store]
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
         with pytest.raises(StoreError, match="has room for 1,000"):
+            pipeline.compact(config, store, NOW)
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "_copy", lambda *_: -1)
+        with pytest.raises(StoreError, match="was replaced meanwhile"):
             pipeline.compact(config, store, NOW)
     assert store.path.read_bytes() == before
     assert [path.name for path in store.path.parent.iterdir() if "compact" in path.name] == []
