@@ -22,46 +22,24 @@ INFO = {"UsageType": "ComputeHR", "ServiceType": "Standard_NC24ads_A100_v4", "VM
 def row(**changed: str) -> dict[str, str]:
     """A row of an Enterprise agreement's export: a machine of an AKS node pool for a day."""
     made = {
-        "SubscriptionId": SUB.rpartition("/")[2],
-        "SubscriptionName": "ml",
-        "ResourceLocation": "US East",
-        "Date": "03/05/2026",
-        "ProductName": "",
-        "MeterCategory": "Virtual Machines",
-        "MeterSubCategory": "NCads A100 v4 Series",
-        "MeterId": "m-1",
-        "MeterName": "NC24ads A100 v4",
-        "UnitOfMeasure": "10 Hours",
-        "Quantity": "24",
-        "EffectivePrice": "3.673",
-        "CostInBillingCurrency": "88.152",
-        "ConsumedService": "Microsoft.Compute",
-        "ResourceId": SET,
-        "Tags": '{"aks-managed-poolName": "gpu"}',
-        "AdditionalInfo": json.dumps(INFO),
-        "ReservationId": "",
-        "ReservationName": "",
-        "ChargeType": "Usage",
-        "PricingModel": "OnDemand",
-        "Frequency": "UsageBased",
-        "BillingAccountId": "4711",
-        "BillingCurrencyCode": "USD",
-        "BillingPeriodStartDate": "03/01/2026",
-        "BillingPeriodEndDate": "03/31/2026",
-    }
+        "SubscriptionId": SUB.rpartition("/")[2], "SubscriptionName": "ml", "ResourceLocation": "US East",
+        "Date": "03/05/2026", "ProductName": "", "MeterCategory": "Virtual Machines",
+        "MeterSubCategory": "NCads A100 v4 Series", "MeterId": "m-1", "MeterName": "NC24ads A100 v4",
+        "UnitOfMeasure": "10 Hours", "Quantity": "24", "EffectivePrice": "3.673", "CostInBillingCurrency": "88.152",
+        "ConsumedService": "Microsoft.Compute", "ResourceId": SET, "Tags": '{"aks-managed-poolName": "gpu"}',
+        "AdditionalInfo": json.dumps(INFO), "ReservationId": "", "ReservationName": "", "ChargeType": "Usage",
+        "PricingModel": "OnDemand", "Frequency": "UsageBased", "BillingAccountId": "4711", "BillingCurrencyCode": "USD",
+        "BillingPeriodStartDate": "03/01/2026", "BillingPeriodEndDate": "03/31/2026",
+    }  # fmt: skip
     assert changed.keys() <= made.keys() | {"benefitId", "benefitName", "ServiceFamily"}
     return made | changed
 
 
 COVERED = {"PricingModel": "Reservation", "ReservationId": "ri-1"}
 PURCHASE = {
-    "ChargeType": "Purchase",
-    "MeterCategory": "",
-    "ResourceId": "",
-    "Quantity": "1",
-    "AdditionalInfo": "",
+    "ChargeType": "Purchase", "MeterCategory": "", "ResourceId": "", "Quantity": "1", "AdditionalInfo": "",
     "MeterName": "RI",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -149,12 +149,9 @@ def telling(way: str, off: str = "uneven", backward: bool = False, parts: bool =
 
 TELLINGS = [
     *(telling("rows", backward=backward, parts=parts) for backward in (False, True) for parts in (False, True)),
-    telling("net columns"),
-    telling("net columns, blank discounts"),
-    telling("rows", "0"),
-    telling("spread", "0.08"),
+    telling("net columns"), telling("net columns, blank discounts"), telling("rows", "0"), telling("spread", "0.08"),
     telling("net columns", "0.08"),
-]
+]  # fmt: skip
 #: What is loaded, and after it was priced what comes later.
 LOADS: dict[Told | str, tuple[list[Row], list[Row]]] = {}
 for way, off, backward, parts in TELLINGS:

@@ -131,12 +131,9 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     collapsed = {day: cost for day, cost in steady.items() if day != gone}
     costs = {
         CostSeries("team", "research"): {day: D(900) if day != gone else D(300) for day in every},
-        work("Deployment/serve"): collapsed,
-        work("Job/train"): collapsed,
-        work("Deployment/other"): steady,
-        CostSeries("unallocated"): collapsed,
-        CostSeries("team", "vision"): steady,
-    }
+        work("Deployment/serve"): collapsed, work("Job/train"): collapsed, work("Deployment/other"): steady,
+        CostSeries("unallocated"): collapsed, CostSeries("team", "vision"): steady,
+    }  # fmt: skip
     found = anomalies(Days(tuple(every), tuple(every), costs), OCTOBER_DAYS, D(50))
     assert [(one.series, one.excess) for one in found] == [
         (CostSeries("team", "research"), -600),

@@ -46,16 +46,10 @@ AZURE = {
     "Standard_ND96isr_MI300X_v5": "eastus2 westus3 swedencentral francecentral centralus northeurope",
 }
 ANYWHERE = {
-    "coreweave": "gd-8xh100ib-i128",
-    "lambda": "gpu_8x_h100_sxm5",
-    "nebius": "gpu-h100-sxm_8gpu-128vcpu-1600gb",
-    "runpod": "1x_H100-SXM_SECURE",
-    "crusoe": "h100-80gb-sxm-ib.8x",
-    "together": "8x_H100-SXM",
-    "hyperstack": "1x_H100-SXM",
-    "vast": "1x_H100-SXM",
-    "oci": "BM.GPU.H100.8",
-}
+    "coreweave": "gd-8xh100ib-i128", "lambda": "gpu_8x_h100_sxm5", "nebius": "gpu-h100-sxm_8gpu-128vcpu-1600gb",
+    "runpod": "1x_H100-SXM_SECURE", "crusoe": "h100-80gb-sxm-ib.8x", "together": "8x_H100-SXM", "hyperstack": "1x_H100-SXM",
+    "vast": "1x_H100-SXM", "oci": "BM.GPU.H100.8",
+}  # fmt: skip
 ASKED = [
     *((name, region) for group in (AWS, GCP, AZURE) for name, regions in group.items() for region in regions.split()),
     *((name, "") for name in ANYWHERE.values()),

@@ -27,22 +27,9 @@ from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, alone, 
 from tests.unit.billed import bill
 
 HOSTILE = [
-    "<script>alert(1)</script>",
-    "=cmd|' /C calc'!A0",
-    "+1",
-    "@sum",
-    "-2",
-    "a|b",
-    "../../etc/passwd",
-    "..",
-    "Research",
-    "research",
-    "שלום\u202edrow",
-    "x" * 253,
-    "[click](javascript:alert(1))",
-    "con\nnewline",
-    '"quoted", comma',
-]
+    "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "+1", "@sum", "-2", "a|b", "../../etc/passwd", "..", "Research",
+    "research", "שלום\u202edrow", "x" * 253, "[click](javascript:alert(1))", "con\nnewline", '"quoted", comma',
+]  # fmt: skip
 
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")

@@ -111,16 +111,11 @@ def test_sql(store: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "delete from loads",
-        "create table x as select 1",
-        "copy loads to 'stolen.csv'",
-        "from 'gpucost.toml'",
-        "select * from read_text('gpucost.toml')",
-        "attach 'other.duckdb'",
-        "set enable_external_access = true",
+        "delete from loads", "create table x as select 1", "copy loads to 'stolen.csv'", "from 'gpucost.toml'",
+        "select * from read_text('gpucost.toml')", "attach 'other.duckdb'", "set enable_external_access = true",
         "select nonsense",
     ],
-)
+)  # fmt: skip
 def test_sql_neither_writes_nor_reads_other_files(store: Path, statement: str) -> None:
     Path("gpucost.toml").write_text('currency = "USD"')
     out, err = call("sql", statement, code=1)

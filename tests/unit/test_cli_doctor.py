@@ -36,13 +36,10 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
 HEALTHY: dict[str, set[str]] = {
-    REQUESTS: {"namespace", "pod", "uid", "resource"},
-    **{need.metric: set(need.labels) for need in NEEDS},
-    "kube_pod_info": {"node", "uid"},
-    "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS},
-    POD_LABELS: {"label_app"},
+    REQUESTS: {"namespace", "pod", "uid", "resource"}, **{need.metric: set(need.labels) for need in NEEDS},
+    "kube_pod_info": {"node", "uid"}, "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS}, POD_LABELS: {"label_app"},
     UTIL: {"gpu", "UUID", "exported_pod"},
-}
+}  # fmt: skip
 
 
 def without(metric: str) -> dict[str, set[str]]:

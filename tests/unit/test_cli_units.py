@@ -19,14 +19,10 @@ from tests.replay.work import counter, put, stored, training
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 TOKENS = {
-    "namespace": "inference",
-    "workload": "Deployment/a-chat-api-with-a-long-name",
-    "model": "llama-3-8b-instruct",
-    "prompt_tokens": 3012918480,
-    "generation_tokens": 826621224,
-    "cost": Decimal("2624.98"),
+    "namespace": "inference", "workload": "Deployment/a-chat-api-with-a-long-name", "model": "llama-3-8b-instruct",
+    "prompt_tokens": 3012918480, "generation_tokens": 826621224, "cost": Decimal("2624.98"),
     "cost_per_million_tokens": Decimal("0.683663"),
-}
+}  # fmt: skip
 
 
 def table(view: UnitView, width: int | None = None, most: int | None = None) -> str:

@@ -236,17 +236,12 @@ def test_of_an_error_only_the_beginning_is_read(ask: Ask, beginning: bytes, open
 
 
 GARBLED = [
-    b'{"status":"success","data":',
-    b'{"status":"success","data":"\xff"}',
-    b'{"status":"suc\x00cess","data":[]}',
+    b'{"status":"success","data":', b'{"status":"success","data":"\xff"}', b'{"status":"suc\x00cess","data":[]}',
     b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}',
     b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"\xc3"},"values":[[1,"1"]]}]}}',
-    b'{"status":"error","error":"no"}',
-    b'{"status":"success","data":' + b"[" * 100_000,
-    b'{"status":"success","data":5}',
-    b"{",
-    b"",
-]
+    b'{"status":"error","error":"no"}', b'{"status":"success","data":' + b"[" * 100_000, b'{"status":"success","data":5}',
+    b"{", b"",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("ask", ASKS[:2])

@@ -293,15 +293,9 @@ def test_line_numbers() -> None:
     text = '# comment\na = 1\n[b.c]\n"d e".f = 2\n[[g]]\nh = 1\n[[g]]\n[g.i]\nj = 2  # x\n'
     tomllib.loads(text)
     assert line_numbers(text) == {
-        ("a",): 2,
-        ("b", "c"): 3,
-        ("b", "c", "d e", "f"): 4,
-        ("g", 0): 5,
-        ("g", 0, "h"): 6,
-        ("g", 1): 7,
-        ("g", 1, "i"): 8,
+        ("a",): 2, ("b", "c"): 3, ("b", "c", "d e", "f"): 4, ("g", 0): 5, ("g", 0, "h"): 6, ("g", 1): 7, ("g", 1, "i"): 8,
         ("g", 1, "i", "j"): 9,
-    }
+    }  # fmt: skip
 
 
 def test_all_keys_names_nested_keys() -> None:

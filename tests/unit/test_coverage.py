@@ -138,15 +138,9 @@ def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
     payload = json.loads(to_json(view))["coverage"]
     assert payload["not_collected"][0] == {
-        "cluster": "prod",
-        "from": "2026-10-01T00:00:00Z",
-        "to": "2026-10-11T00:00:00Z",
-        "hours": 240.0,
-        "families": FAMILIES,
-        "reason": "before its first sample",
-        "accepted_by": None,
-        "accepted_why": None,
-    }
+        "cluster": "prod", "from": "2026-10-01T00:00:00Z", "to": "2026-10-11T00:00:00Z", "hours": 240.0,
+        "families": FAMILIES, "reason": "before its first sample", "accepted_by": None, "accepted_why": None,
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("as_filled")
@@ -178,16 +172,10 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -
 @pytest.mark.parametrize(
     "words",
     [
-        "report --format csv",
-        "report --format parquet -o r.parquet",
-        "report --format focus",
-        "waste --format csv",
-        "findings",
-        "unit tokens",
-        "explain team research",
-        "whatif schedule --empty-minutes 10 --format json",
+        "report --format csv", "report --format parquet -o r.parquet", "report --format focus", "waste --format csv",
+        "findings", "unit tokens", "explain team research", "whatif schedule --empty-minutes 10 --format json",
     ],
-)
+)  # fmt: skip
 def test_what_was_not_collected_is_noted_beside_every_answer(words: str, holed: Path) -> None:
     line = "note: 10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
     payload = ask(holed, *words.split(), "--month", "2026-10")
@@ -504,14 +492,9 @@ def test_the_bill_of_time_that_nobody_saw_is_a_line(billed: Billed, monkeypatch:
 def test_reconcile_ends_with_4_until_it_is_signed(billed: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     _reads_as_it_is(monkeypatch)
     words = [
-        "reconcile",
-        "--month",
-        "2026-03",
-        "--store",
-        str(billed.store.path),
-        "--config",
+        "reconcile", "--month", "2026-03", "--store", str(billed.store.path), "--config",
         str(billed.folder / "gpucost.toml"),
-    ]
+    ]  # fmt: skip
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 4, result.output
     assert "2026-03 is incomplete" in result.stderr

@@ -319,6 +319,8 @@ def test_waste_lists_the_dearest(run: Run, findings: Findings) -> None:
     text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
     assert "What to do about it" in text
     assert f"${findings.findings[0].saving_per_month:,.2f}" in text
+    listed = json.loads(run("waste", "--month", "2026-02", "--findings", "2", "--format", "json").stdout)
+    assert [one["rank"] for one in listed["findings"]] == [1, 2]
 
 
 def test_a_period_without_data_is_no_good_news(run: Run) -> None:

@@ -31,13 +31,9 @@ def _levels(kind: str, dice: random.Random, noise: float) -> list[float]:
     for day in range(DAYS):
         stray = dice.gauss(0, noise) + (0.8 * stray if kind == "alike" else 0.0)
         level = {
-            "walks": level * math.exp(dice.gauss(0, 0.04)),
-            "grows": 1 + growth * day,
-            "shrinks": max(0.0, 3 - 0.02 * day),
-            "jumps": jump if day >= jump_at else 1.0,
-            "stops": 0.0 if day >= jump_at else 1.0,
-            "jobs": jobs[day],
-        }.get(kind, 1.0)
+            "walks": level * math.exp(dice.gauss(0, 0.04)), "grows": 1 + growth * day, "shrinks": max(0.0, 3 - 0.02 * day),
+            "jumps": jump if day >= jump_at else 1.0, "stops": 0.0 if day >= jump_at else 1.0, "jobs": jobs[day],
+        }.get(kind, 1.0)  # fmt: skip
         far = 5 * noise * dice.choice([-1, 1]) if kind == "outliers" and dice.random() < 0.05 else 0.0
         found.append(max(0.0, level * (1 + stray + far)) if kind != "jobs" else level)
     return found
