@@ -6,7 +6,6 @@ import io
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -151,11 +150,6 @@ KINDS: list[tuple[str, Row]] = [
     ("instance", {"UsageType": "DedicatedUsage:p4d.24xlarge"}),
     ("reserved_unused", {"UsageType": "USE2-UnusedBox:p5.48xlarge", "ResourceId": CR_ARN}),
 ]
-
-
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
 
 
 @pytest.fixture(scope="module")

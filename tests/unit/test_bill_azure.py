@@ -42,11 +42,6 @@ PURCHASE = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
 def load(bills: Bills, rows: list[dict[str, str]], name: str = "cost.csv") -> list[dict[str, Any]]:
     """Loads rows as CSV, which must load, and answers all charges."""
     run = bills.load(bills.write(name, csv_text(rows)), provider="azure")

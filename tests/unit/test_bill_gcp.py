@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,11 +53,6 @@ def credit(kind: str, amount: float, name: str = "") -> dict[str, Any]:
 def fee(sku: str, cost: float, units: float, hour: int = 0, **changed: Any) -> dict[str, Any]:
     usage = {"amount": units * 3600, "unit": "seconds", "amount_in_pricing_units": units, "pricing_unit": "hour"}
     return row(sku, cost, hour, **({"usage": usage, "resource": None, "system_labels": [], "labels": []} | changed))
-
-
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
 
 
 def load(bills: Bills, rows: list[dict[str, Any]], name: str = "export.json") -> list[dict[str, Any]]:

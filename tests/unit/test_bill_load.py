@@ -28,11 +28,6 @@ FINAL = [row | {"bill/InvoiceId": "INV1"} for row in ROWS]
 Row = dict[str, str]
 
 
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
 def of_month(row: Row, month: str) -> Row:
     return {name: value.replace("2026-03", month) for name, value in row.items()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,6 @@ import pytest
 from tests.unit.bills import Bills, csv_text
 
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
-
-
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
 
 
 def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:

@@ -21,11 +21,6 @@ from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, own_rows, own_text, s
 from tests.unit.test_bill_load import AN_HOUR, ELSEWHERE, LINES, ONE, TWO, line
 
 
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
 def repeated(run: BillRun) -> list[str]:
     assert not run.errors, run.errors
     return [finding.message for finding in run.findings if finding.code == "repeated_rows"]

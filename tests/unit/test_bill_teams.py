@@ -5,9 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
-from pydantic import ValidationError
-
 from gpucost import pipeline
 from gpucost.config.model import Team
 from tests.replay import bill_files
@@ -29,8 +26,3 @@ def test_pods_on_a_categorys_nodes_are_the_teams(tmp_path: Path) -> None:
     pipeline.attribute(billed.config.model_copy(update={"teams": teams}), billed.store)
     found = billed.store.query("SELECT DISTINCT node, namespace, team FROM costs WHERE kind = 'allocated' ORDER BY ALL")[1]
     assert found == [("n1", "serve", "front"), ("n1", "train", "nlp"), ("n2", "train", "unassigned")]
-
-
-def test_a_team_is_told_by_something() -> None:
-    with pytest.raises(ValidationError, match="needs namespaces or labels, or cost_categories"):
-        Team(name="nlp")

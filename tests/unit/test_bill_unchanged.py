@@ -18,11 +18,6 @@ ROWS = [usage(hour) for hour in range(6)]
 
 
 @pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
-@pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are opened from here on."""
     names: list[str] = []

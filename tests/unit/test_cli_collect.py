@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period
 from gpucost.store.connection import Store
+from tests.unit.command import call
 
 HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
 
@@ -50,10 +52,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return fake
 
 
-def collect(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["collect", "prometheus", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
+collect = partial(call, "collect", "prometheus")
 
 
 def test_all_servers_and_no_period_by_default(fake: Fake) -> None:

@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import __version__
-from gpucost.cli.app import app
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import stored
+from tests.unit.command import call
 
 fleet = stored(hours=48)
 
@@ -27,12 +26,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def call(*words: str, code: int = 0, stdin: str | None = None) -> tuple[str, str]:
-    result = CliRunner().invoke(app, list(words), input=stdin)
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import discover
-from gpucost.cli.app import app
 from gpucost.config.load import load_config
+from tests.unit.command import call
 
 PAGES: dict[str, object] = {
     "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},
@@ -60,15 +59,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def init(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["init", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
 def test_what_is_found_is_written(work: Path, prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROMETHEUS_URL", prometheus + "/")
-    out, err = init()
+    out, err = call("init")
     assert out == "wrote gpucost.toml\n"
     assert f"found {prometheus}, version 3.1.0" in err
     assert "forgets after 15d" in err
@@ -81,38 +74,38 @@ def test_what_is_found_is_written(work: Path, prometheus: str, monkeypatch: pyte
 
 
 def test_yes_takes_the_default_where_nothing_is_found(work: Path) -> None:
-    _, err = init("--yes")
+    _, err = call("init", "--yes")
     assert "found no Prometheus" in err
     assert "by default after 15 days" in err
     assert load_config(environ={}, cwd=work).prometheus[0].url == discover.LOCAL
 
 
 def test_a_given_url_and_store_and_file(work: Path) -> None:
-    init("--url", "https://prometheus.example.invalid/", "--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
+    call("init", "--url", "https://prometheus.example.invalid/", "--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
     config = load_config(Path("etc/costs.toml"), environ={}, cwd=work)
     assert config.prometheus[0].url == "https://prometheus.example.invalid"
     assert config.store == work / "etc" / 'odd "name".duckdb'
 
 
 def test_a_server_that_wants_a_login_counts_as_found(work: Path, locked: str) -> None:
-    assert "wants a login" in init("--url", locked)[1]
+    assert "wants a login" in call("init", "--url", locked)[1]
 
 
 def test_nothing_is_overwritten_without_force(work: Path) -> None:
     (work / "gpucost.toml").write_text("# mine")
-    assert "--force" in init("--yes", code=1)[1]
+    assert "--force" in call("init", "--yes", code=1)[1]
     assert (work / "gpucost.toml").read_text() == "# mine"
-    init("--yes", "--force")
+    call("init", "--yes", "--force")
     assert (work / "gpucost.toml").read_text() != "# mine"
 
 
 def test_a_url_that_cannot_be_used_is_refused(work: Path) -> None:
-    assert "http://" in init("--url", "prometheus:9090", code=1)[1]
+    assert "http://" in call("init", "--url", "prometheus:9090", code=1)[1]
     assert not (work / "gpucost.toml").exists()
 
 
 def test_a_password_in_the_url_is_not_told(work: Path) -> None:
-    out, err = init("--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
+    out, err = call("init", "--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
     assert "http://***@127.0.0.1:1 cannot be used" in err
     assert "sek" not in out + err and "r@et" not in out + err
 
