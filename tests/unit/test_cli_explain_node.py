@@ -31,13 +31,9 @@ gpu_model = "H200"
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    # nodes are put into the store by hand here: inventory would find none
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
+@pytest.fixture
+def folder(in_an_empty_folder: Path, tmp_path: Path) -> Path:
+    """Nodes are put into the store by hand here: inventory would find none."""
     (tmp_path / "gpucost.toml").write_text(CONFIG)
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
     spot = NODE | {"node_id": 2, "node": "s1", "capacity_type": "spot"}

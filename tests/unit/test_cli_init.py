@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from gpucost import discover
 from gpucost.config.load import load_config
 from tests.unit.command import call
+from tests.unit.test_collect_http import Fake, Question, Reply, fake, fakes
+
+__all__ = ["fake", "fakes"]  # fixtures
 
 PAGES: dict[str, object] = {
     "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},
@@ -22,31 +20,13 @@ PAGES: dict[str, object] = {
 }
 
 
-def serve(pages: dict[str, object], status: int = 200) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = urlsplit(self.path).path
-            self.send_response(status if path in pages else 404)
-            self.end_headers()
-            self.wfile.write(json.dumps({"status": "success", "data": pages.get(path)}).encode())
+def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
+    def page(question: Question) -> Reply:
+        data = next((data for path, data in pages.items() if question.path.partition("?")[0].endswith(path)), None)
+        return Reply(status if data else 404, {"status": "success", "data": data})
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep the test's output clean."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-
-
-@pytest.fixture
-def prometheus() -> Iterator[str]:
-    yield from serve(PAGES)
-
-
-@pytest.fixture
-def locked() -> Iterator[str]:
-    yield from serve(PAGES, 401)
+    fake.trick = page
+    return fake.url
 
 
 @pytest.fixture
@@ -59,7 +39,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_is_found_is_written(work: Path, prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_is_written(work: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    prometheus = serve(fake, PAGES)
     monkeypatch.setenv("PROMETHEUS_URL", prometheus + "/")
     out, err = call("init")
     assert out == "wrote gpucost.toml\n"
@@ -87,8 +68,8 @@ def test_a_given_url_and_store_and_file(work: Path) -> None:
     assert config.store == work / "etc" / 'odd "name".duckdb'
 
 
-def test_a_server_that_wants_a_login_counts_as_found(work: Path, locked: str) -> None:
-    assert "wants a login" in call("init", "--url", locked)[1]
+def test_a_server_that_wants_a_login_counts_as_found(work: Path, fake: Fake) -> None:
+    assert "wants a login" in call("init", "--url", serve(fake, PAGES, 401))[1]
 
 
 def test_nothing_is_overwritten_without_force(work: Path) -> None:
@@ -117,9 +98,8 @@ def test_candidates() -> None:
     assert discover.candidates({}) == [discover.LOCAL]
 
 
-def test_something_else_on_the_port_is_no_prometheus() -> None:
-    for url in serve({"/api/v1/query": "hello"}):
-        assert discover.probe(url) is None
+def test_something_else_on_the_port_is_no_prometheus(fake: Fake) -> None:
+    assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None
 
 
 def test_timezone(tmp_path: Path) -> None:
