@@ -292,18 +292,6 @@ def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills)
     )
 
 
-@pytest.mark.slow
-def test_loading_twice_and_in_any_order_is_loading_once(bills: Bills) -> None:
-    days = [bills.write(f"{day}.json", json.dumps(row(CORE, 0.36, hour=day)) + "\n") for day in range(3)]
-    for path in (days[2], days[0], days[1], days[0]):
-        assert not bills.load(path, provider="gcp").errors
-    (bills.directory / "other").mkdir()
-    other = Bills(bills.directory / "other")
-    assert not other.load(*days, provider="gcp").errors
-    cells = "SELECT billing_period, charge_period_start, billed_cost, kind, instance_key FROM charges ORDER BY ALL"
-    assert bills.store.query(cells)[1] == other.store.query(cells)[1]
-
-
 def test_unknown_columns_and_fields_that_come_late_are_read(bills: Bills) -> None:
     rows = [row(CORE, 0.36, hour=hour, brand_new={"x": 1}) for hour in range(2)]
     rows += [dict(row(CORE, 0.36, hour=3)) for _ in range(1100)]

@@ -43,7 +43,7 @@ def weekly(day: date) -> Decimal:
     return D(40) if day.weekday() >= 5 else D(100)
 
 
-def test_missing_days_cost_what_their_weekday_costs() -> None:
+def test_neither_an_odd_day_nor_one_that_is_missed_moves_what_others_of_its_weekday_cost() -> None:
     known = {day: weekly(day) for day in month_of(SEPTEMBER, 40)}  # up to October 10
     told = forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     assert told.to_date == sum(weekly(day) for day in OCTOBER_DAYS[:10])
@@ -51,13 +51,14 @@ def test_missing_days_cost_what_their_weekday_costs() -> None:
     assert told.low == pytest.approx(told.expected)  # no day ever strayed
     assert told.high == pytest.approx(told.expected)
     assert (told.open_days, told.history_days) == (21, 40)
-
-
-def test_one_odd_day_moves_nothing() -> None:
     known = {day: weekly(day) for day in month_of(SEPTEMBER, 40)} | {date(2026, 9, 22): D(90_000)}
     assert forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS).expected == pytest.approx(
         sum(map(weekly, OCTOBER_DAYS))
     )
+    known = {day: weekly(day) for day in month_of(SEPTEMBER, 61) if day.day not in (13, 14)}
+    told = forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
+    assert told.expected == pytest.approx(sum(map(weekly, OCTOBER_DAYS)))
+    assert told.open_days == 2
 
 
 def test_a_day_partly_known_costs_at_least_what_is_known_of_it() -> None:
@@ -80,13 +81,6 @@ def test_a_month_that_is_known_is_no_forecast_and_two_days_tell_nothing() -> Non
     assert (few.to_date, few.expected, few.low, few.high) == (200, None, None, None)
 
 
-def test_a_day_that_was_not_collected_is_unknown_and_not_nothing() -> None:
-    known = {day: weekly(day) for day in month_of(SEPTEMBER, 61) if day.day not in (13, 14)}
-    told = forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
-    assert told.expected == pytest.approx(sum(map(weekly, OCTOBER_DAYS)))
-    assert told.open_days == 2
-
-
 def test_a_day_missed_before_a_team_had_anything_costs_it_nothing() -> None:
     """Collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th."""
     known = {day: Decimal(100 if day.day >= 15 else 0) for day in OCTOBER_DAYS if day.day != 3}
@@ -94,15 +88,12 @@ def test_a_day_missed_before_a_team_had_anything_costs_it_nothing() -> None:
     assert (told.to_date, told.expected, told.high, told.open_days) == (1700, 1700, 1700, 1)
 
 
-def test_a_fleet_that_stopped_goes_on_costing_nothing() -> None:
+def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow() -> None:
     stopped = {day: weekly(day) if day.day < 10 or day.month == 9 else D(0) for day in month_of(SEPTEMBER, 50)}
     told = forecast(days(stopped, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     assert told.to_date == sum(weekly(day) for day in OCTOBER_DAYS[:9])
     assert told.expected is not None
     assert told.expected - told.to_date < 20
-
-
-def test_a_fleet_that_grows_is_expected_to_grow() -> None:
     grown = {day: D(100 + 2 * index) for index, day in enumerate(month_of(SEPTEMBER, 61))}
     told = forecast(days(dict(list(grown.items())[:40]), month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     true = sum(grown[day] for day in OCTOBER_DAYS)
@@ -154,14 +145,11 @@ def test_a_new_level_is_news_for_a_week() -> None:
     assert max(told) <= date(2026, 10, 12)
 
 
-def test_a_few_percent_above_what_never_changed_are_no_news_and_the_first_days_have_no_pattern() -> None:
+def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
     known = {day: D(1000) for day in month_of(SEPTEMBER, 61)} | {date(2026, 10, 24): D(1100)}
     assert anomalies(days(known, month_of(SEPTEMBER, 61)), OCTOBER_DAYS, D(1)) == []
     new = dict.fromkeys(OCTOBER_DAYS[:3], D(10)) | {OCTOBER_DAYS[3]: D(10_000)}
     assert anomalies(days(new, OCTOBER_DAYS), OCTOBER_DAYS, D(1)) == []
-
-
-def test_a_job_that_runs_now_and_then_has_no_pattern() -> None:
     every = month_of(SEPTEMBER, 61)
     job = CostSeries("workload", "research", ("research", "prod", "ml", "Job/eval"))
     costs = {day: D(500) for day in (every[0], every[20], every[50])}
@@ -281,7 +269,7 @@ def run(store: Path, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--store", str(store)])
 
 
-def test_exit_codes_of_budget_check(store: Path, in_an_empty_folder: Path) -> None:
+def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(store: Path, in_an_empty_folder: Path) -> None:
     config = in_an_empty_folder / "gpucost.toml"
     assert run(store, "budget", "check").exit_code == 1
     config.write_text('[[budgets]]\nname = "Fleet"\namount = 1000000\n')
@@ -301,9 +289,6 @@ def test_exit_codes_of_budget_check(store: Path, in_an_empty_folder: Path) -> No
     assert run(store, "budget", "check", "--month", "2026-10", "--fail-on", "never").exit_code == 0
     config.write_text('[[budgets]]\nname = "Nothing"\n')
     assert "needs one of amount, efficiency" in run(store, "budget", "check").stderr
-
-
-def test_a_budget_of_a_team_that_is_not_there(store: Path, in_an_empty_folder: Path) -> None:
     (in_an_empty_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n')
     result = run(store, "budget", "check", "--month", "2026-10")
     assert result.exit_code == 0

@@ -89,7 +89,7 @@ def test_ctrl_c_while_the_program_is_read(tmp_path: Path) -> None:
         "sys.meta_path.insert(0, Interrupted())\nfrom gpucost.cli.main import main\nmain()\n"
     )
     said = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, check=False)
-    assert (said.returncode, said.stderr) == (130, bINTERRUPTED)
+    assert (said.returncode, said.stderr) == (130, b"error: interrupted\n")
 
 
 def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request() -> None:
@@ -142,15 +142,12 @@ def test_rows_in_every_format(tmp_path: Path) -> None:
     assert second["cost"] is None
 
 
-def test_infinity_and_bytes(tmp_path: Path) -> None:
+def test_infinity_bytes_and_a_directory_that_is_not_there(tmp_path: Path) -> None:
     rows = [(float("inf"), float("-inf"), b"ab\xff")]
     for written_as, expected in ((RowFormat.csv, "a,b,c\ninf,-inf,6162ff\n"), (RowFormat.json, None)):
         write_rows(("a", "b", "c"), rows, written_as, tmp_path / "out")
         text = (tmp_path / "out").read_text()
         assert text == expected if expected else json.loads(text) == [{"a": "Infinity", "b": "-Infinity", "c": "6162ff"}]
-
-
-def test_rows_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(GpucostError, match="cannot write"):
         write_rows(COLUMNS, ROWS, RowFormat.csv, tmp_path / "none" / "out")
 
@@ -165,9 +162,6 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     assert os.read(reader, 100_000).startswith(b"PAR1")
     os.close(reader)
     assert pipe.is_fifo()
-
-
-def test_a_pipe_without_a_name_is_written_into() -> None:
     reader, writer = os.pipe()
     write_text("nothing to see", Path(f"/dev/fd/{writer}"))
     assert os.read(reader, 100) == b"nothing to see"

@@ -102,13 +102,11 @@ def problems(server: Any, config: Config | None = None) -> dict[str, Check]:
     return checks
 
 
-def test_a_healthy_server() -> None:
+def test_a_healthy_server_and_one_that_does_not_answer() -> None:
     checks = examine(Server(HEALTHY))
     assert {check.status for check in checks} == {Status.ok}
     assert checks[0].found == "answers, version 3.1.0, keeps 15d"
 
-
-def test_a_server_that_does_not_answer_is_one_failure() -> None:
     def down(path: str, params: Mapping[str, str]) -> Any:
         raise SourceError("nothing answers", "start it")
 
@@ -149,8 +147,13 @@ def test_what_a_server_lacks(server: Server, subject: str, status: Status, text:
     assert subject != "kube_node_labels" or check.fix == NODE_LABELS_FIX
 
 
-def test_mig_instances_have_their_own_metric() -> None:
+def test_mig_instances_have_a_metric_and_reservations_annotations_of_their_own() -> None:
     assert problems(Server(HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}, MIG: {"GPU_I_ID"}})) == {}
+    reserved = {**HEALTHY, RESERVATIONS: {"namespace", "resource"}}
+    assert problems(Server(reserved))["kube_pod_annotations"].fix == (
+        "kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
+    )
+    assert not problems(Server({**reserved, "kube_pod_annotations": {"annotation_gpu_memory"}}))
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 12, 200])
@@ -226,15 +229,12 @@ def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
     assert list(problems(Server(HEALTHY | {"kube_node_labels": left}))) == missing
 
 
-def test_the_facts_name_every_node_label_that_is_read() -> None:
+def test_what_labels_are_read_is_known() -> None:
     package = Path(__file__).parents[2] / "gpucost"
     files = [file for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
     texts = [file.read_text() for file in files if file.stem not in {"41_allocation_devices", "43_workload_types"}]
     read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)}
     assert read == {label for fact in NODE_FACTS for label in fact.labels}
-
-
-def test_labels_that_tell_what_workloads_are_for() -> None:
     text = (Path(__file__).parents[2] / "gpucost" / "inventory" / "43_workload_types.sql").read_text()
     read = set(re.findall(r"labels\['(label_\w+)'\]", text))
     assert read <= {label_name(label) for label in TYPE_LABELS}
@@ -242,14 +242,6 @@ def test_labels_that_tell_what_workloads_are_for() -> None:
     (check,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
     assert check.status is Status.warn and check.subject == "kube_pod_labels: workload type"
     assert check.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
-
-
-def test_fractions_that_are_not_exported_where_gpus_are_reserved() -> None:
-    reserved = {**HEALTHY, RESERVATIONS: {"namespace", "resource"}}
-    assert problems(Server(reserved))["kube_pod_annotations"].fix == (
-        "kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
-    )
-    assert not problems(Server({**reserved, "kube_pod_annotations": {"annotation_gpu_memory"}}))
 
 
 def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,30 +80,24 @@ def test_nothing_is_overwritten_without_force(work: Path) -> None:
     assert (work / "gpucost.toml").read_text() != "# mine"
 
 
-def test_a_url_that_cannot_be_used_is_refused(work: Path) -> None:
+def test_a_url_that_cannot_be_used_is_refused_and_no_password_told(work: Path) -> None:
     assert "http://" in call("init", "--url", "prometheus:9090", code=1)[1]
     assert not (work / "gpucost.toml").exists()
-
-
-def test_a_password_in_the_url_is_not_told(work: Path) -> None:
     out, err = call("init", "--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
     assert "http://***@127.0.0.1:1 cannot be used" in err
     assert "sek" not in out + err and "r@et" not in out + err
 
 
-def test_candidates() -> None:
+def test_candidates_and_time_zones_of_the_surroundings(tmp_path: Path) -> None:
     found = discover.candidates({"PROMETHEUS_URL": "prom:9090/", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert found[:2] == ["http://prom:9090", discover.LOCAL]
     assert set(discover.IN_CLUSTER) < set(found)
     assert discover.candidates({}) == [discover.LOCAL]
-
-
-def test_something_else_on_the_port_is_no_prometheus(fake: Fake) -> None:
-    assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None
-
-
-def test_timezone(tmp_path: Path) -> None:
     assert discover.timezone({"TZ": ":Asia/Tokyo"}, tmp_path) == "Asia/Tokyo"
     assert discover.timezone({"TZ": "CET-1CEST"}, tmp_path) == "UTC"
     (tmp_path / "timezone").write_text("Europe/Paris\n")
     assert discover.timezone({}, tmp_path) == "Europe/Paris"
+
+
+def test_something_else_on_the_port_is_no_prometheus(fake: Fake) -> None:
+    assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None

@@ -73,7 +73,7 @@ def test_quick_numbers_refuse_other_shapes(odd: str) -> None:
         assert samples(text.encode()) is None
 
 
-def test_nan_in_any_spelling() -> None:
+def test_nan_in_any_spelling_and_an_empty_answer() -> None:
     for spelling in ('"NaN"', "null"):
         text = body([{"metric": {"a": "1"}, "values": [[1_700_000_000, "X"], [1_700_000_060.5, "2"]]}]).replace(
             b'"X"', spelling.encode()
@@ -81,9 +81,6 @@ def test_nan_in_any_spelling() -> None:
         answer = read(text)
         assert math.isnan(answer.values[0]) and answer.values[1] == 2
         assert answer.ts_ms.tolist() == [1_700_000_000_000, 1_700_000_060_500]
-
-
-def test_an_empty_answer() -> None:
     for text in (body([]), b'{"status":"success","data":{"resultType":"matrix","result":null}}'):
         answer = read(text)
         assert not answer.series and answer.values.dtype == np.float64 and answer.series_index.dtype == np.int32
@@ -119,15 +116,12 @@ def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[s
         assert reader.is_partial is is_partial
 
 
-def test_more_samples_than_can_be_meant_are_too_much() -> None:
+def test_more_than_can_be_meant_is_too_much() -> None:
     for most, fits in ((101, False), (102, True)):
         reader = MatrixReader("m", LabelCache(), most_samples=most)
         reader.feed(body(SERIES_OF_TWO))
         with nullcontext() if fits else pytest.raises(TooMuch, match="2 samples of 2 series"):
             reader.finish()
-
-
-def test_one_series_without_end_is_too_much() -> None:
     for opening in (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"', b'{"a":"'):
         reader = MatrixReader("m", LabelCache())
         reader.feed(opening)
@@ -135,11 +129,6 @@ def test_one_series_without_end_is_too_much() -> None:
             reader.feed(b"x" * ((1 << 20) - 4))
         with pytest.raises(TooMuch, match="more than 32 MiB"):
             reader.feed(b"x" * (1 << 20))
-
-
-def test_json_that_was_laid_out_anew() -> None:
-    text = json.dumps(json.loads(body(SERIES_OF_TWO)), indent=2).encode()
-    assert flat(read(text, 16)) == plain(SERIES_OF_TWO)
 
 
 def test_native_histograms_beside_values() -> None:

@@ -93,7 +93,7 @@ def test_units_tiers_and_free_skus_of_google() -> None:
     assert price(unit="GiBy") is None
 
 
-def test_names_of_families_and_components() -> None:
+def test_names_of_families_components_regions_and_machines() -> None:
     assert [family_of(name) for name in ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")] == [
         "a3plus",
         "a3ultra",
@@ -103,6 +103,14 @@ def test_names_of_families_and_components() -> None:
     units = {"a2/cpu": ("cpu", "a2"), "a2/memory_gib": ("memory_gib", "a2"), "gpu/L4": ("gpu", "L4")}
     assert [PriceUnit(*unit).component for unit in units.values()] == list(units)
     assert PriceUnit("local_ssd_gib", "").component == "local_ssd_gib"
+    spelled = {"us-east-1": "aws", "us-gov-west-1": "aws", "ap-southeast-7": "aws", "us-central1": "gcp", "africa-south1": "gcp"}
+    spelled |= {"northamerica-northeast1": "gcp", "eastus": "azure", "westus3": "azure", "germanywestcentral": "azure"}
+    for region, owner in spelled.items():
+        assert [name for name in ("aws", "gcp", "azure") if is_region_of(name, region)] == [owner], region
+    ultra = known_types("gcp")["a2-ultragpu-2g"]
+    assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", Decimal(2), Decimal(24))
+    assert (ultra.memory_gib, ultra.local_ssd_gib) == (Decimal(340), Decimal(750))
+    assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
 
 
 def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
@@ -189,20 +197,6 @@ def test_spot_at_the_price_on_demand_is_a_placeholder_of_azure() -> None:
         ("eastus2", "spot", 25.44),
         ("westus3", "on_demand", 84.8),
     ]
-
-
-def test_regions_say_whose_they_are() -> None:
-    spelled = {"us-east-1": "aws", "us-gov-west-1": "aws", "ap-southeast-7": "aws", "us-central1": "gcp", "africa-south1": "gcp"}
-    spelled |= {"northamerica-northeast1": "gcp", "eastus": "azure", "westus3": "azure", "germanywestcentral": "azure"}
-    for region, owner in spelled.items():
-        assert [name for name in ("aws", "gcp", "azure") if is_region_of(name, region)] == [owner], region
-
-
-def test_the_catalog_tells_what_machines_are_made_of() -> None:
-    ultra = known_types("gcp")["a2-ultragpu-2g"]
-    assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", Decimal(2), Decimal(24))
-    assert (ultra.memory_gib, ultra.local_ssd_gib) == (Decimal(340), Decimal(750))
-    assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
 
 
 def list_price(price: str, **about: Any) -> ListPrice:

@@ -120,7 +120,7 @@ def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str, columns: 
     return CliRunner().invoke(app, ["explain", *options, "--config", str(fleet.folder / "gpucost.toml")])
 
 
-def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json", "--rows", "2").stdout)
     assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.namespace/1", "serve")
     assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
@@ -136,6 +136,12 @@ def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> 
     assert re.search(r"of time outside the node's life or this period +-\$3\.66\n", text)
     assert re.search(r"shared with machines of its kind, \[prices\] commitment_sharing +\$0\.00\n", text)
     assert re.search(r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d", text)
+    answer = json.loads(run(fleet, monkeypatch, "team", "serve", "--month", "2026-03", "--format", "json").stdout)
+    assert answer["schema"] == "gpucost.explain.team/1"
+    assert sum(pod["cost"] for pod in answer["pods"]) == pytest.approx(answer["cost"])
+    costs = [pod["cost"] for pod in answer["pods"]]
+    assert costs == sorted(costs, reverse=True)
+    assert all(pod["devices"] for pod in answer["pods"])
 
 
 def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,15 +208,6 @@ def test_the_stages_it_names_are_there_and_are_those_of_the_cost_basis(fleet: Bi
     assert "price/bill/30_billed_hours.sql" in named
     unbilled = explained(fleet, namespaces=("batch",))
     assert "price/bill/30_billed_hours.sql" not in [file for _, file in stages(unbilled)]
-
-
-def test_pods_of_a_team_add_up_to_its_cost(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.loads(run(fleet, monkeypatch, "team", "serve", "--month", "2026-03", "--format", "json").stdout)
-    assert answer["schema"] == "gpucost.explain.team/1"
-    assert sum(pod["cost"] for pod in answer["pods"]) == pytest.approx(answer["cost"])
-    costs = [pod["cost"] for pod in answer["pods"]]
-    assert costs == sorted(costs, reverse=True)
-    assert all(pod["devices"] for pod in answer["pods"])
 
 
 def test_a_node_whose_price_changes_shows_each_price(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
