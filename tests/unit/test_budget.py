@@ -61,7 +61,7 @@ def test_neither_an_odd_day_nor_one_that_is_missed_moves_what_others_of_its_week
     assert told.open_days == 2
 
 
-def test_a_day_partly_known_costs_at_least_what_is_known_of_it() -> None:
+def test_a_month_known_in_part_costs_at_least_that_and_one_known_is_no_forecast() -> None:
     known = {day: weekly(day) for day in month_of(SEPTEMBER, 60)}
     today = date(2026, 10, 31)
     for so_far, whole in ((30, 40), (70, 70)):  # a Saturday
@@ -70,19 +70,13 @@ def test_a_day_partly_known_costs_at_least_what_is_known_of_it() -> None:
         assert told.expected == pytest.approx(sum(map(weekly, OCTOBER_DAYS[:-1])) + whole)
         assert told.low is not None
         assert told.low >= told.to_date
-
-
-def test_a_month_that_is_known_is_no_forecast_and_two_days_tell_nothing() -> None:
     known = {day: weekly(day) for day in OCTOBER_DAYS}
     told = forecast(days(known, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
     assert told.to_date == told.expected == told.low == told.high
     begun = {day: weekly(day) for day in OCTOBER_DAYS[:2]}
     few = forecast(days(begun, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
     assert (few.to_date, few.expected, few.low, few.high) == (200, None, None, None)
-
-
-def test_a_day_missed_before_a_team_had_anything_costs_it_nothing() -> None:
-    """Collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th."""
+    # Collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th.
     known = {day: Decimal(100 if day.day >= 15 else 0) for day in OCTOBER_DAYS if day.day != 3}
     told = forecast(days(known, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
     assert (told.to_date, told.expected, told.high, told.open_days) == (1700, 1700, 1700, 1)
@@ -100,7 +94,7 @@ def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow()
     assert told.expected == pytest.approx(true, rel=D("0.03"))
 
 
-def test_a_day_beyond_its_pattern_is_told_with_the_money() -> None:
+def test_a_day_beyond_its_pattern_and_a_new_level_are_told_with_the_money() -> None:
     every = month_of(SEPTEMBER, 61)
     known = {day: weekly(day) + day.day % 3 for day in every} | {date(2026, 10, 24): D(100)}
     (found,) = anomalies(days(known, every), OCTOBER_DAYS, D(10))
@@ -109,6 +103,11 @@ def test_a_day_beyond_its_pattern_is_told_with_the_money() -> None:
     assert found.cost == found.expected + found.excess
     assert found.score > 3.5
     assert anomalies(days(known, every), OCTOBER_DAYS, D(65)) == []
+    every = month_of(SEPTEMBER, 61)
+    known = {day: D(100 + day.day % 5) * (1 if day < date(2026, 10, 5) else 2) for day in every}
+    told = {one.day for one in anomalies(days(known, every), OCTOBER_DAYS, D(10))}
+    assert min(told) == date(2026, 10, 5)
+    assert max(told) <= date(2026, 10, 12)
 
 
 def work(name: str, team: str = "research") -> CostSeries:
@@ -135,14 +134,6 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     assert part is not None
     assert (part.workload[-1], part.change) == ("Deployment/serve", -300)
     assert found[1].part is None
-
-
-def test_a_new_level_is_news_for_a_week() -> None:
-    every = month_of(SEPTEMBER, 61)
-    known = {day: D(100 + day.day % 5) * (1 if day < date(2026, 10, 5) else 2) for day in every}
-    told = {one.day for one in anomalies(days(known, every), OCTOBER_DAYS, D(10))}
-    assert min(told) == date(2026, 10, 5)
-    assert max(told) <= date(2026, 10, 12)
 
 
 def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
@@ -179,17 +170,6 @@ def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path
     assert found.first(CostSeries("team", "vision")) == date(2026, 10, 1)
 
 
-def test_a_day_with_a_gap_is_not_complete(tmp_path: Path) -> None:
-    fleet = sample(hours=240)
-    fleet.rows["collected"] = [
-        ("prod", OCTOBER, OCTOBER + 50 * 3_600_000),
-        ("prod", OCTOBER + 51 * 3_600_000, OCTOBER + 240 * 3_600_000),
-    ]
-    fleet.write(tmp_path / "store.duckdb")
-    found = days_of(october(tmp_path / "store.duckdb", "team", "day"), UTC_ZONE, datetime(2026, 10, 11, tzinfo=UTC))
-    assert found.complete == tuple(day for day in OCTOBER_DAYS[:10] if day.day != 3)
-
-
 def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_cost_nothing(tmp_path: Path) -> None:
     now = datetime(2026, 10, 7, tzinfo=UTC)
     for begun, known in ((0, OCTOBER_DAYS[:6]), (29, OCTOBER_DAYS[2:6])):
@@ -204,7 +184,7 @@ def budgets(*rows: dict[str, object], **more: object) -> Config:
     return Config.model_validate({"budgets": [{"name": f"b{index}", **row} for index, row in enumerate(rows)], **more})
 
 
-def test_states_of_budgets(store: Path) -> None:
+def test_states_of_budgets_also_in_other_currencies(store: Path) -> None:
     by_day = days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
     spent = sum(by_day.costs[CostSeries("team", "research")].values())
     config = budgets(
@@ -223,6 +203,12 @@ def test_states_of_budgets(store: Path) -> None:
     assert states[3].reasons == ("33 % is spent",)
     assert not states[5].is_seen
     assert [target.status for target in states[5].targets] == ["unknown"]
+    view, by_day = october(store, "team"), days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
+    row: dict[str, object] = {"amount": 100, "currency": "EUR"}
+    (state,) = check(budgets(row, prices={"fx": {"EUR": "1.08"}}), view, by_day, OCTOBER_DAYS)
+    assert state.amount == 108
+    with pytest.raises(PriceError, match="the budget 'b0' in EUR: there is no rate"):
+        check(budgets(row), view, by_day, OCTOBER_DAYS)
 
 
 def test_of_a_month_that_is_over_nothing_comes_near(tmp_path: Path) -> None:
@@ -254,15 +240,6 @@ def test_targets_are_missed_met_or_unknown(store: Path) -> None:
     ]
     assert [state.status for state in states] == ["ok", "over", "ok"]
     assert states[2].targets[0].note == "0% measured, 80% needed"
-
-
-def test_budgets_in_other_currencies(store: Path) -> None:
-    view, by_day = october(store, "team"), days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
-    row: dict[str, object] = {"amount": 100, "currency": "EUR"}
-    (state,) = check(budgets(row, prices={"fx": {"EUR": "1.08"}}), view, by_day, OCTOBER_DAYS)
-    assert state.amount == 108
-    with pytest.raises(PriceError, match="the budget 'b0' in EUR: there is no rate"):
-        check(budgets(row), view, by_day, OCTOBER_DAYS)
 
 
 def run(store: Path, *words: str) -> Result:

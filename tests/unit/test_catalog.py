@@ -136,7 +136,7 @@ def test_the_price_cut_of_p5_has_its_day(con: duckdb.DuckDBPyConnection) -> None
     assert steps == [(date(2025, 4, 23), Decimal("98.32")), (date(2025, 6, 5), Decimal("55.04"))]
 
 
-def test_what_is_superseded_is_gone() -> None:
+def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -> None:
     # of a place and a way to buy, no row of a whole region stands beside older ones of its zones or the reverse
     newest: dict[tuple[str, ...], dict[bool, str]] = {}
     for row in rows("prices.csv"):
@@ -148,9 +148,6 @@ def test_what_is_superseded_is_gone() -> None:
     for row in rows("prices.csv"):
         places.setdefault((row["provider"], row["instance_type"], row["purchase_option"]), set()).add(bool(row["region"]))
     assert all(len(found) == 1 for found in places.values())
-
-
-def test_a_spot_price_of_azure_is_no_placeholder() -> None:
     on_demand = {
         (row["region"], row["instance_type"]): Decimal(row["price_per_hour"])
         for row in rows("prices.csv")
@@ -200,7 +197,7 @@ def test_a_price_of_several_dates_is_confirmed_before_it_is_stale() -> None:
     assert gaps == {(date(2026, 3, 1), date(2026, 7, 22))}
 
 
-def test_what_is_priced_is_known_and_the_reverse_but_for_those_sold_otherwise() -> None:
+def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
     known = {(row["provider"], row["instance_type"]) for row in rows("instances.csv")}
     priced = {(row["provider"], row["instance_type"]) for row in rows("prices.csv")}
     assert priced <= known
@@ -209,9 +206,6 @@ def test_what_is_priced_is_known_and_the_reverse_but_for_those_sold_otherwise() 
         ("gcp", "a3-edgegpu-8g"),
         ("gcp", "a4x-highgpu-4g"),
     }
-
-
-def test_what_is_not_sold_on_demand_is_sold_as_it_says() -> None:
     sold: dict[tuple[str, str], set[str]] = {}
     for row in rows("prices.csv"):
         sold.setdefault((row["provider"], row["instance_type"]), set()).add(row["purchase_option"])
@@ -254,7 +248,7 @@ def test_models_have_one_name_everywhere_and_instances_hold_gpus() -> None:
             assert part <= min(Decimal(row["gpu_count"]), Decimal(1)) * Decimal("1.01"), row
 
 
-def test_gpus_say_what_is_known_of_them() -> None:
+def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
     for row in rows("gpus.csv"):
         assert row["memory_mib"] == "" or 2048 <= int(row["memory_mib"]) <= 400_000, row
         assert row["tdp_watts"] == "" or 30 <= int(row["tdp_watts"]) <= 2000, row
@@ -265,9 +259,6 @@ def test_gpus_say_what_is_known_of_them() -> None:
         *("Inferentia", "Inferentia2", "Trainium", "Trainium2"),
         *("TPU-v2", "TPU-v3", "TPU-v4", "TPU-v5e", "TPU-v5p", "TPU-v6e"),
     }
-
-
-def test_mig_profiles_fit_their_gpu() -> None:
     slices = {row["gpu_model"]: int(row["mig_slices"]) for row in rows("gpus.csv")}
     profiles = rows("mig_profiles.csv")
     for row in profiles:

@@ -36,8 +36,13 @@ def store(work: Path) -> Path:
     return work / "gpucost.duckdb"
 
 
-def test_version(work: Path) -> None:
+def test_version_and_what_is_not_there_yet(work: Path) -> None:
     assert call("--version")[0] == f"gpucost {__version__}\n"
+    _, err = call("config", "show")
+    assert str(work / "gpucost.toml") in err
+    assert str(work / "home" / ".config" / "gpucost" / "gpucost.toml") in err
+    for words in (["store", "info"], ["sql", "select 1"]):
+        assert "fix: gpucost collect prometheus" in call(*words, code=1)[1]
 
 
 @pytest.mark.parametrize("command", ["config show", "store info", "sql 'select 1'", "report", "collect prometheus", "doctor"])
@@ -46,12 +51,6 @@ def test_a_broken_config_is_told_by_every_command(work: Path, command: str) -> N
     out, err = call(*shlex.split(command), code=1)
     assert "idle.threshold" in out + err
     assert "did you mean idle.threshold_percent?" in out + err
-
-
-def test_config_show_without_a_file_says_where_it_looked(work: Path) -> None:
-    _, err = call("config", "show")
-    assert str(work / "gpucost.toml") in err
-    assert str(work / "home" / ".config" / "gpucost" / "gpucost.toml") in err
 
 
 def test_config_show_tells_of_options(work: Path) -> None:
@@ -63,11 +62,6 @@ def test_store_info_has_what_is_empty_on_request(store: Path) -> None:
     out, _ = call("store", "info")
     assert "main" in out and "scrape_gaps" not in out
     assert "scrape_gaps" in call("store", "info", "-v")[0]
-
-
-def test_no_store_yet(work: Path) -> None:
-    for words in (["store", "info"], ["sql", "select 1"]):
-        assert "fix: gpucost collect prometheus" in call(*words, code=1)[1]
 
 
 def test_sql(store: Path) -> None:

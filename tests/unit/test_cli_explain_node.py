@@ -113,14 +113,11 @@ def test_which_purchase_option_comes_first_is_said(folder: Path) -> None:
     ]
 
 
-def test_each_moment_has_its_own_winner(folder: Path) -> None:
+def test_each_moment_has_its_own_winner_or_none(folder: Path) -> None:
     answer = json.loads(explain("s1", "--at", "2026-10-01T12:00Z", "--format", "json").stdout)
     assert (answer["price_source"], answer["price_per_hour"]) == ("spot_history", 4.9)
     assert answer["candidates"][0]["origin"] == "us-east-1a spot history"
     assert answer["candidates"][0]["why"] == "wins: spot price history comes before list prices"
-
-
-def test_a_node_that_nothing_prices(folder: Path) -> None:
     result = explain("dgx")
     assert "no price fits it then" in result.stdout and "fix: do this" in result.stdout
     assert json.loads(explain("dgx", "--format", "json").stdout)["price_per_hour"] is None

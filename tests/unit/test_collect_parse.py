@@ -89,12 +89,21 @@ def test_nan_in_any_spelling_and_an_empty_answer() -> None:
 SERIES_OF_TWO: list[dict[str, Any]] = [{"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)]
 
 
-def test_fields_before_and_after_the_data() -> None:
+def test_fields_around_the_data_and_names_as_asked() -> None:
     reader = MatrixReader("m", LabelCache())
     text = body(SERIES_OF_TWO, {"isPartial": True}, {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}})
     reader.feed(text)
     assert flat(reader.finish()) == plain(SERIES_OF_TWO)
     assert reader.warnings == ['a "]]}" b', "i", "the server says that its answer is partial"] and reader.is_partial
+    cache = LabelCache()
+    text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
+    answers = []
+    for _ in range(2):
+        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL", cache)
+        reader.feed(text)
+        answers.append(reader.finish())
+    assert answers[0].series[0] is answers[1].series[0]
+    assert answers[0].series[0] == {"__name__": "DCGM_FI_DEV_GPU_UTIL"}
 
 
 @pytest.mark.parametrize(
@@ -159,15 +168,3 @@ def test_answers_that_are_no_matrix() -> None:
     for text in (*texts, b"[" * 100_000, moved, *(whole.replace(*change) for change in changes)):
         with pytest.raises(Garbled):
             read(text)
-
-
-def test_a_series_is_parsed_once_and_named_as_asked() -> None:
-    cache = LabelCache()
-    text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
-    answers = []
-    for _ in range(2):
-        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL", cache)
-        reader.feed(text)
-        answers.append(reader.finish())
-    assert answers[0].series[0] is answers[1].series[0]
-    assert answers[0].series[0] == {"__name__": "DCGM_FI_DEV_GPU_UTIL"}

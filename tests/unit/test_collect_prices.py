@@ -118,7 +118,7 @@ def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
     return accelerated({"InstanceType": name, **size, info: {kind: [device]}})
 
 
-def test_gpus_that_ec2_counts_as_none() -> None:
+def test_names_and_counts_that_ec2_gives_accelerators() -> None:
     part = {"Name": "L4", "Count": 0, "MemoryInfo": {"SizeInMiB": 2861}}
     partition = ec2("g6f.large", "GpuInfo", "Gpus", **part, LogicalGpuCount=1, GpuPartitionSize=0.125)
     assert partition is not None and (partition.gpu_model, partition.gpu_count, partition.gpu_memory_mib) == ("L4", 0.125, 2861)
@@ -127,8 +127,6 @@ def test_gpus_that_ec2_counts_as_none() -> None:
     by_memory = ec2("g99f.large", "GpuInfo", "Gpus", Name="L4", Count=0, MemoryInfo={"SizeInMiB": 5722})
     assert by_memory is not None and by_memory.gpu_count == 0.25
 
-
-def test_names_that_ec2_gives_accelerators() -> None:
     def model(info: str, kind: str, name: str, memory: int) -> str:
         instance_type = ec2("x99.xlarge", info, kind, Name=name, Count=1, MemoryInfo={"SizeInMiB": memory})
         assert instance_type is not None and instance_type.gpu_count == 1
@@ -176,15 +174,13 @@ def test_rates_of_savings_plans() -> None:
         plan_price({"rate": "1"}, {"g5.xlarge"})
 
 
-def test_items_of_azure_that_are_broken() -> None:
+def test_items_of_azure_that_are_broken_or_placeholders() -> None:
     with pytest.raises(SourceError, match="cannot be read"):
         list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, type="Reservation", reservationTerm="soon"), DAY))
     assert [p.purchase_option for p in item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0), DAY)] == ["on_demand"]
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 0.0), DAY))
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, effectiveEndDate="2026-11-01T00:00:00Z"), DAY))
 
-
-def test_spot_at_the_price_on_demand_is_a_placeholder_of_azure() -> None:
     def spot(name: str, region: str, price: float) -> Any:
         return azure_item(name, region, price, skuName=f"{name} Spot", meterName=f"{name} Spot")
 

@@ -29,7 +29,7 @@ def _node(name: str, price: str) -> Node:
     return Node(name, 8, 0, 10 * HOUR, (Price(Decimal(price), "option"),))
 
 
-def test_a_workload_of_two_teams_costs_what_both_pay() -> None:
+def test_fleets_cost_what_their_workloads_pay_and_do_not_mix() -> None:
     pods = (
         Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
         Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
@@ -37,10 +37,7 @@ def test_a_workload_of_two_teams_costs_what_both_pay() -> None:
     costs = stage_cost(Fleet((_node("a", "8"),), pods))
     assert costs.by_workload == {("default", "default", "Job/train"): Decimal(60)}
     assert (costs.node_cost, costs.cost, costs.unallocated_cost) == (80, 60, 20)
-
-
-def test_fleets_side_by_side_do_not_mix() -> None:
-    """Of the same names, at the same time; one without a pod, one without a node."""
+    # Of the same names, at the same time; one without a pod, one without a node.
     held = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
     empty, nothing = Fleet((_node("a", "2"),)), Fleet()
     result = costs_of(Config(), [held, empty, nothing])

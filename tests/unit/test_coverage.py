@@ -318,7 +318,7 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
     assert sum(costs) == nodes.node_cost
 
 
-def test_reports_for_people_show_it_beside_what_nobody_held(dead: Path) -> None:
+def test_what_nobody_saw_stands_beside_what_nobody_held_is_no_teams_and_is_never_shared(dead: Path) -> None:
     view = view_of(None, dead, with_series=True)
     assert "**Not collected** | **8,448.0** | **$17,867.52**" in markdown(view)
     page = html(view)
@@ -329,17 +329,11 @@ def test_reports_for_people_show_it_beside_what_nobody_held(dead: Path) -> None:
         assert view.node_totals is not None
         assert stack.total == view.node_totals.node_cost
     assert [layer.kind for layer in view.series.stacks[0].layers][-2:] == ["unallocated", "not_collected"]
-
-
-def test_a_team_has_none_of_it(dead: Path) -> None:
     view = view_of(None, dead, teams=("research",))
     assert {row.kind for row in view.rows} == {"allocated"}
     assert to_dict(view)["totals"]["not_collected_cost"] is None
     assert not view.coverage.is_complete
     assert any(notice.code == "not_collected" for notice in view.coverage.warnings)
-
-
-def test_it_is_never_shared(dead: Path) -> None:
     alone = view_of(None, dead)
     shared = view_of(None, dead, share_unallocated="proportional")
     assert alone.node_totals is not None

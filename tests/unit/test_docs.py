@@ -67,25 +67,9 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
     assert wanted - named == set()
 
 
-def test_the_starting_file_mentions_every_key() -> None:
+def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the_defaults() -> None:
     mentioned = set(re.findall(r"^(?:# )?([a-z_]+) = ", STARTER, re.M))
     assert {key.rpartition(".")[2] for key in all_keys(Config)} <= mentioned
-
-
-def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Path) -> None:
-    text = STARTER.replace("@url@", "http://prometheus:9090").replace("@timezone@", "UTC").replace("@store@", "gpucost.duckdb")
-    bare = re.sub(r"^# (?=\[|[a-z_]+ = )", "", text, flags=re.M)
-    # one login is enough, and one way to give a password
-    one_login = re.sub(r"^(bearer_token_env|bearer_token_file|password_env) = .*$", "", bare, flags=re.M)
-    file = tmp_path / "gpucost.toml"
-    file.write_text(one_login)
-    config = load_config(file, environ={})
-    assert config.teams[0].name == "research"
-    assert config.prometheus[0].tls.ca_file == tmp_path / "ca.pem"
-    assert config.model_copy(update={"prometheus": [], "teams": []}).idle == Config().idle
-
-
-def test_commented_defaults_are_the_defaults() -> None:
     names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|\w+_scale|share|min_measured"
     before, _, mlflow = STARTER.partition("# [mlflow]\n")
     lines = re.findall(rf"^# ((?:{names}) = \S+)", before, re.M)
@@ -99,6 +83,19 @@ def test_commented_defaults_are_the_defaults() -> None:
     shown = tomllib.loads("\n".join(re.findall(r"^# (\w+ = .+)$", mlflow.partition("# [mlflow.tls]")[0], re.M)))
     of_mlflow = {key: value for key, value in config.mlflow.model_dump().items() if value and key not in ("tls", "experiments")}
     assert of_mlflow == {key: shown[key] for key in of_mlflow}
+
+
+def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Path) -> None:
+    text = STARTER.replace("@url@", "http://prometheus:9090").replace("@timezone@", "UTC").replace("@store@", "gpucost.duckdb")
+    bare = re.sub(r"^# (?=\[|[a-z_]+ = )", "", text, flags=re.M)
+    # one login is enough, and one way to give a password
+    one_login = re.sub(r"^(bearer_token_env|bearer_token_file|password_env) = .*$", "", bare, flags=re.M)
+    file = tmp_path / "gpucost.toml"
+    file.write_text(one_login)
+    config = load_config(file, environ={})
+    assert config.teams[0].name == "research"
+    assert config.prometheus[0].tls.ca_file == tmp_path / "ca.pem"
+    assert config.model_copy(update={"prometheus": [], "teams": []}).idle == Config().idle
 
 
 def test_settings_of_the_docs_are_settings(tmp_path: Path) -> None:

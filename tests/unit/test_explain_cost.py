@@ -144,7 +144,7 @@ def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch:
     assert all(pod["devices"] for pod in answer["pods"])
 
 
-def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     days = {
         day: json.loads(run(fleet, monkeypatch, "namespace", "train", "--day", day, "--format", "json").stdout)
         for day in ("2026-03-10", "2026-03-11")
@@ -154,6 +154,17 @@ def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {day: answer["from"] for day, answer in days.items()} == {day: f"{day}T00:00:00Z" for day in days}
     short = run(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--day", "10", "--format", "json")
     assert json.loads(short.stdout) == days["2026-03-10"]
+    answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json").stdout)
+    prices = max((node["prices"] for node in answer["nodes"]), key=len)
+    assert len(prices) > 1
+    text = run(fleet, monkeypatch, "namespace", "serve", "--rows", str(len(prices))).stdout
+    for price in prices:
+        assert re.search(rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text)
+    assert "more prices in turn" not in text
+    assert (
+        f"{len(prices)} more prices in turn: --rows {len(prices)}"
+        in run(fleet, monkeypatch, "namespace", "serve", "--rows", "0").stdout
+    )
 
 
 def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,20 +219,6 @@ def test_the_stages_it_names_are_there_and_are_those_of_the_cost_basis(fleet: Bi
     assert "price/bill/30_billed_hours.sql" in named
     unbilled = explained(fleet, namespaces=("batch",))
     assert "price/bill/30_billed_hours.sql" not in [file for _, file in stages(unbilled)]
-
-
-def test_a_node_whose_price_changes_shows_each_price(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json").stdout)
-    prices = max((node["prices"] for node in answer["nodes"]), key=len)
-    assert len(prices) > 1
-    text = run(fleet, monkeypatch, "namespace", "serve", "--rows", str(len(prices))).stdout
-    for price in prices:
-        assert re.search(rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text)
-    assert "more prices in turn" not in text
-    assert (
-        f"{len(prices)} more prices in turn: --rows {len(prices)}"
-        in run(fleet, monkeypatch, "namespace", "serve", "--rows", "0").stdout
-    )
 
 
 def with_discounts(rows: list[dict[str, str]]) -> list[dict[str, str]]:

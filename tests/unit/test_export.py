@@ -42,7 +42,7 @@ def _values(text: str, name: str, **labels: str) -> list[float]:
     ]
 
 
-def test_metrics_hold_the_figures_of_the_report(store: Path) -> None:
+def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store: Path) -> None:
     text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     report = json.loads(run("report", "--store", str(store), "--month", "2026-10", "--format", "json").stdout)
     for row in report["rows"]:
@@ -58,9 +58,6 @@ def test_metrics_hold_the_figures_of_the_report(store: Path) -> None:
     assert _values(text, "gpucost_fleet_cost", **month) == [pytest.approx(totals["node_cost"], abs=1e-9)]
     assert sum(_values(text, "gpucost_unallocated_cost", **month)) == pytest.approx(totals["unallocated_cost"], abs=1e-6)
     assert _values(text, "gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot", **month) == [pytest.approx(1.17)]
-
-
-def test_the_last_day_is_the_last_whole_one(store: Path) -> None:
     text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     second = datetime(2026, 10, 2, tzinfo=UTC).timestamp()
     # 60 hours of October were collected: two days and a half

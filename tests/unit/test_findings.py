@@ -175,11 +175,20 @@ def test_commitments_are_looked_up_once(demo: Config, monkeypatch: pytest.Monkey
     assert len(asked) == len(places)
 
 
-def test_names_fit_a_glob_as_each_of_them_does() -> None:
+def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     names = ["Job/a", "Job/a-1", "Job/a-12", "Job/ab-1", "Job/b-1", "Pod/a-1", "Job/[x]-1"]
     for glob in (*names, "Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"):
         fitting = sorted(name for name in names if fnmatchcase(name, glob) or name == glob)
         assert Names(reversed(names)).fitting(glob) == fitting, glob
+    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
+    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
+    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
+    words = question.words(("--month", "2026-02"))
+    assert shlex.split(words) == [
+        "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
+        "--idle-minutes", "60", "--same-model",
+    ]  # fmt: skip
 
 
 def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(run: Run, findings: Findings) -> None:
@@ -240,7 +249,7 @@ def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -
     assert [(one.kind, one.is_bound, one.command) for one in unasked.findings] == [("data_stall", True, None)]
 
 
-def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts() -> None:
+def test_two_buckets_of_a_workload_are_two_findings_and_half_a_month_of_saving_counts_twice() -> None:
     share, size = WhatIfQuery("share"), WhatIfQuery("rightsize")
     findings = _ranked(
         [
@@ -258,26 +267,11 @@ def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts
     ]
     assert findings.findings[0].command == "gpucost whatif rightsize --month 2026-02"
     assert findings.saving_per_month == 300
-
-
-def test_half_a_month_of_saving_counts_twice() -> None:
     ask = WhatIfQuery("schedule")
     answers = {ask: WhatIfResult(ask, Decimal(1), Decimal(30))}
     one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
     findings = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
     assert [(int(f.saving), int(f.saving_per_month)) for f in findings.findings] == [(30, 60)]
-
-
-def test_words_are_safe_for_a_shell() -> None:
-    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
-    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
-    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
-    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
-    words = question.words(("--month", "2026-02"))
-    assert shlex.split(words) == [
-        "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
-        "--idle-minutes", "60", "--same-model",
-    ]  # fmt: skip
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
