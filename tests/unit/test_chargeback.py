@@ -338,8 +338,7 @@ def test_a_directory_that_is_no_bundle_is_not_replaced(store: Path, tmp_path: Pa
     (tmp_path / "2026-10").mkdir()
     (tmp_path / "2026-10" / "precious.txt").write_text("x")
     result = run(store, tmp_path)
-    assert result.exit_code == 1
-    assert "was not written by gpucost chargeback" in result.stderr
+    assert result.exit_code == 1 and "was not written by gpucost chargeback" in result.stderr
     assert (tmp_path / "2026-10" / "precious.txt").read_text() == "x"
 
 
@@ -376,8 +375,7 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     result = run(store, tmp_path / "out")
     os.close(descriptor)
-    assert result.exit_code == 1
-    assert "another run is writing" in result.stderr
+    assert result.exit_code == 1 and "another run is writing" in result.stderr
 
 
 @pytest.mark.slow
@@ -402,6 +400,5 @@ def test_without_an_exchange_in_one_step_two_renames_do(store: Path, tmp_path: P
 )
 def test_wrong_options(store: Path, tmp_path: Path, options: tuple[str, ...], code: int, said: str) -> None:
     result = CliRunner().invoke(app, ["chargeback", "--out", str(tmp_path / "a/b"), "--store", str(store), *options])
-    assert result.exit_code == code
-    assert said in result.stderr
+    assert result.exit_code == code and said in result.stderr
     assert not (tmp_path / "a").exists()

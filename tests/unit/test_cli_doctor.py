@@ -384,8 +384,7 @@ def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(tmp_path: Path
     monkeypatch.setenv("NO_COLOR", "1")
     Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
     result = doctor()
-    assert result.exit_code == 1
-    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in result.stdout
+    assert result.exit_code == 1 and "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in result.stdout
     assert result.stdout.count("fix: ") == 2
     assert "✓" not in doctor("-q").stdout
     answer = json.loads(doctor("--format", "json").stdout)

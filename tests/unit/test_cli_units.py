@@ -57,5 +57,4 @@ def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
     put(store, [(counter("epoch", "run-a-0"), [(0, 0), (3, 1)])], 4)
     config = next(tmp_path.glob("*.toml"))
     result = CliRunner().invoke(app, ["unit", "epoch", "--config", str(config), "--month", "2020-01"])
-    assert result.exit_code == 1
-    assert "there is no data for January 2020" in result.stderr
+    assert result.exit_code == 1 and "there is no data for January 2020" in result.stderr

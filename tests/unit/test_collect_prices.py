@@ -167,7 +167,6 @@ def test_rates_of_savings_plans() -> None:
     price = plan_price(
         aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3), {"g5.xlarge"}
     )
-    assert price is not None
     assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
     assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
     with pytest.raises(SourceError, match="cannot be read"):

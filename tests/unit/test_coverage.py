@@ -135,11 +135,9 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -
     terminal = run(a_hole(), tmp_path, *report)
     assert (terminal.exit_code, sentence in terminal.stdout) == (0, True)
     strict = run(a_hole(), tmp_path, *report, "--strict")
-    assert strict.exit_code == 4
-    assert f"October 2026 is incomplete: {sentence}" in strict.stderr
+    assert strict.exit_code == 4 and f"October 2026 is incomplete: {sentence}" in strict.stderr
     bundle = run(a_hole(), tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path))
-    assert bundle.exit_code == 4
-    assert f"2026-10 is incomplete: {sentence}" in bundle.stderr
+    assert bundle.exit_code == 4 and f"2026-10 is incomplete: {sentence}" in bundle.stderr
     for file in (tmp_path / "2026-10").rglob("*"):
         if file.suffix in (".md", ".html", ".json"):
             assert sentence in file.read_text(), file
@@ -296,7 +294,6 @@ def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
 def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tuple[str, ...]) -> None:
     view = view_of(None, dead, *by)
     nodes = view.node_totals
-    assert nodes is not None
     assert nodes.not_collected_cost == D("33.84") * 528
     assert nodes.not_collected_gpu_hours == 16 * 528
     assert view.totals.cost + nodes.unallocated_cost + nodes.not_collected_cost == nodes.node_cost
@@ -324,9 +321,7 @@ def test_what_nobody_saw_stands_beside_what_nobody_held_is_no_teams_and_is_never
     page = html(view)
     assert page.count("$17,867.52") > 1
     assert 'class="not_collected"' in page
-    assert view.series is not None
     for stack in view.series.stacks:
-        assert view.node_totals is not None
         assert stack.total == view.node_totals.node_cost
     assert [layer.kind for layer in view.series.stacks[0].layers][-2:] == ["unallocated", "not_collected"]
     view = view_of(None, dead, teams=("research",))
@@ -336,8 +331,6 @@ def test_what_nobody_saw_stands_beside_what_nobody_held_is_no_teams_and_is_never
     assert any(notice.code == "not_collected" for notice in view.coverage.warnings)
     alone = view_of(None, dead)
     shared = view_of(None, dead, share_unallocated="proportional")
-    assert alone.node_totals is not None
-    assert shared.totals_shared is not None
     spread = shared.totals_shared.unallocated_cost or D(0)
     stays = shared.totals_shared.remaining_unallocated_cost or D(0)
     assert spread > 0

@@ -118,7 +118,6 @@ class OwnStore(Answers):
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
         self.folder, self.fleet, self.cluster = folder, described, ".*"
         self.config = write_config(described, folder, folder / "prices.csv")
-        assert self.config.path is not None
         if settings:
             self.config.path.write_text(self.config.path.read_text() + settings)
             self.config = load_config(self.config.path, environ={}, cwd=folder)
@@ -604,7 +603,6 @@ def test_pods_on_busy_gpus_that_never_asked_for_one_show_that_requests_were_sile
 def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: Path) -> None:
     answers = OwnStore(tmp_path, machines())
     path = answers.config.path
-    assert path is not None
     written = path.read_text()
 
     def missed(*servers: str) -> list[tuple[str]]:
@@ -688,7 +686,6 @@ def test_a_collect_that_brings_nothing_erases_no_warning(fake: Fake, tmp_path: P
 
     fake.trick = nothing
     answers = OwnStore(tmp_path, machines((5, 15)))
-    assert answers.config.path is not None
     answers.config.path.write_text(answers.config.path.read_text().replace("http://127.0.0.1:9", fake.url))
     words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / "out"), "--config", str(answers.config.path)]
     told = []

@@ -58,7 +58,6 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
     assert _values(text, "gpucost_fleet_cost", **month) == [pytest.approx(totals["node_cost"], abs=1e-9)]
     assert sum(_values(text, "gpucost_unallocated_cost", **month)) == pytest.approx(totals["unallocated_cost"], abs=1e-6)
     assert _values(text, "gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot", **month) == [pytest.approx(1.17)]
-    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     second = datetime(2026, 10, 2, tzinfo=UTC).timestamp()
     # 60 hours of October were collected: two days and a half
     assert _values(text, "gpucost_period_start_timestamp_seconds", period="last_day") == [second]
@@ -70,31 +69,25 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
     assert _values(text, "gpucost_fleet_cost", period="last_day") == [pytest.approx(report["totals"]["node_cost"])]
 
 
-def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(store: Path) -> None:
+def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(store: Path, tmp_path: Path) -> None:
     text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    # and are written into a file in one step
+    target = tmp_path / "gpucost.prom"
+    target.write_text("old")
+    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code == 0
+    assert target.read_text() == text and [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
     assert text.endswith("# EOF\n")
     for families in (list(text_families(text)), list(openmetrics_families(text))):
         teams = {sample.labels["team"] for family in families for sample in family.samples if "team" in sample.labels}
         assert NAME in teams and "research" in teams
     lines = text.splitlines()
     assert len(lines) == len(set(lines))
-    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     families = {family.name: family for family in openmetrics_families(text)}
     assert all(family.documentation and family.type == "gauge" for family in families.values())
     assert families["gpucost_not_collected_seconds"].unit == "seconds"
     assert families["gpucost_fleet_spot_ratio"].unit == "ratio"
     assert families["gpucost_team_gpu_hours"].unit == "gpu_hours"
     assert families["gpucost_team_cost"].unit == ""
-
-
-def test_metrics_are_written_in_one_step(store: Path, tmp_path: Path) -> None:
-    target = tmp_path / "gpucost.prom"
-    target.write_text("old")
-    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code == 0
-    assert target.read_text().startswith("# HELP")
-    assert [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
-    again = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
-    assert again == target.read_text()
 
 
 @pytest.mark.parametrize(

@@ -203,8 +203,7 @@ def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news
     listed = json.loads(run("waste", "--month", "2026-02", "--findings", "2", "--format", "json").stdout)
     assert [one["rank"] for one in listed["findings"]] == [1, 2]
     result = run("findings", "--month", "2020-01")
-    assert result.exit_code == 1
-    assert "nothing held GPUs in 2020-01-01" in result.stderr
+    assert result.exit_code == 1 and "nothing held GPUs in 2020-01-01" in result.stderr
 
 
 def test_every_format_tells_the_same(findings: Findings) -> None:
