@@ -360,7 +360,7 @@ def test_a_killed_run_leaves_what_was_there_and_nothing_of_its_own_after_the_nex
         "p.attribute = lambda *_: None; p.attribution.is_current = lambda *_: True;"
         f"app(['chargeback', '--month', '2026-10', '--out', {str(out)!r}, '--store', {str(store)!r}])"
     )
-    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, cwd=Path(__file__).parents[2])
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(list(out.iterdir())) == 2 and contents(out / "2026-10") == before
     assert run(store, out).exit_code == 0
