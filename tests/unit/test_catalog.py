@@ -127,15 +127,6 @@ def test_prices_that_are_known(region: str, instance_type: str, purchase_option:
     assert found[-1:] == [price]
 
 
-def test_the_price_cut_of_p5_has_its_day(con: duckdb.DuckDBPyConnection) -> None:
-    steps = con.execute(
-        "SELECT price_as_of, price_per_hour FROM catalog_prices"
-        " WHERE instance_type = 'p5.48xlarge' AND region = 'us-east-1' AND purchase_option = 'on_demand'"
-        " QUALIFY price_per_hour IS DISTINCT FROM lag(price_per_hour) OVER (ORDER BY price_as_of) ORDER BY 1"
-    ).fetchall()
-    assert steps == [(date(2025, 4, 23), Decimal("98.32")), (date(2025, 6, 5), Decimal("55.04"))]
-
-
 def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -> None:
     # of a place and a way to buy, no row of a whole region stands beside older ones of its zones or the reverse
     newest: dict[tuple[str, ...], dict[bool, str]] = {}
@@ -174,7 +165,7 @@ PLAUSIBLE = {
 }  # fmt: skip
 
 
-def test_a_gpu_hour_costs_what_such_a_gpu_costs() -> None:
+def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_stale() -> None:
     holds = {(row["provider"], row["instance_type"]): row for row in rows("instances.csv")}
     for row in rows("prices.csv"):
         if row["currency"] != "USD":
@@ -183,9 +174,6 @@ def test_a_gpu_hour_costs_what_such_a_gpu_costs() -> None:
         model = max((name for name in PLAUSIBLE if instance["gpu_model"].startswith(name)), key=len, default="")
         low, high = PLAUSIBLE.get(model, (0.1, 6))
         assert low <= float(row["price_per_hour"]) / float(instance["gpu_count"]) <= high, row
-
-
-def test_a_price_of_several_dates_is_confirmed_before_it_is_stale() -> None:
     dates: dict[tuple[str, ...], list[date]] = {}
     for row in rows("prices.csv"):
         key = tuple(row[name] for name in KEYS["prices.csv"].split()[:-1])
@@ -269,12 +257,18 @@ def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
     assert {row["gpu_model"] for row in profiles} == {model for model, count in slices.items() if count}
 
 
-def test_the_loader_takes_in_every_row(con: duckdb.DuckDBPyConnection) -> None:
+def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(con: duckdb.DuckDBPyConnection) -> None:
     for table, name in ALL_TABLES.items():
         [(count,)] = con.table(table).count("*").fetchall()
         expected = {row["alias"] for row in rows(name)} if table == "gpu_aliases" else rows(name)
         assert 0 < count <= len(expected)
         assert table == "gpu_aliases" or count == len(expected)
+    steps = con.execute(
+        "SELECT price_as_of, price_per_hour FROM catalog_prices"
+        " WHERE instance_type = 'p5.48xlarge' AND region = 'us-east-1' AND purchase_option = 'on_demand'"
+        " QUALIFY price_per_hour IS DISTINCT FROM lag(price_per_hour) OVER (ORDER BY price_as_of) ORDER BY 1"
+    ).fetchall()
+    assert steps == [(date(2025, 4, 23), Decimal("98.32")), (date(2025, 6, 5), Decimal("55.04"))]
 
 
 @pytest.mark.parametrize(

@@ -167,14 +167,11 @@ def test_data_that_ends_in_the_past_is_one_finding(days: float) -> None:
     assert all(abs(int(looked) - end.timestamp()) <= 600 for looked in server.looked)
 
 
-def test_a_server_is_looked_at_now_where_its_data_goes_on() -> None:
+def test_an_exporter_or_a_cluster_that_fell_silent_unless_it_is_declared() -> None:
     server = Server(HEALTHY, until={"kube": {"": NOW - timedelta(minutes=7)}})
     checks = {check.subject: check for check in examine(server)}
     assert checks["time"].found == "looked at 2026-11-01T00:00:00Z and the day before, data until then"
     assert len(server.looked) == 1
-
-
-def test_one_of_two_exporters_fell_silent() -> None:
     since = NOW - timedelta(days=3)
     states = problems(Server(HEALTHY, until={"kube": {"": since}}))
     assert list(states) == ["kube-state-metrics"] and "silent since 2026-10-29T00:0" in states["kube-state-metrics"].found
@@ -182,15 +179,12 @@ def test_one_of_two_exporters_fell_silent() -> None:
     assert list(activity) == [UTIL] and "unmeasured since then" in activity[UTIL].found
     none = problems(Server(HEALTHY, until={"kube": {}}))
     assert list(none) == ["kube-state-metrics"] and "no sample" in none["kube-state-metrics"].found
-
-
-def test_a_cluster_that_lags_unless_it_is_declared() -> None:
     server = Server(HEALTHY, until={"kube": {"a": NOW, "b": NOW - timedelta(hours=5)}})
     assert "b: nothing since 2026-10-31T19:0" in problems(server)["clusters"].found
     assert problems(server, Config(clusters=[ClusterHours(name="b", until=NOW)])) == {}
 
 
-def test_shards_of_kube_state_metrics() -> None:
+def test_shards_and_servers_that_answer_in_part() -> None:
     total, heard, targets = "total_shards", "kube_state_metrics_shard_ordinal", "kube_pod_info"
     whole = {total: {"a": 3}, heard: {"a": 3}, targets: {"a": 3}}
     assert problems(Server(HEALTHY, numbers=whole)) == {}
@@ -198,16 +192,6 @@ def test_shards_of_kube_state_metrics() -> None:
     assert lost.status is Status.fail and "2 of 3 shards" in lost.found
     unknown = problems(Server(HEALTHY, numbers={targets: {"a": 3, "b": 1}}))["kube_state_metrics_total_shards"]
     assert unknown.status is Status.warn and "3 kube-state-metrics report pods of cluster a" in unknown.found
-
-
-@pytest.mark.parametrize(("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
-def test_clocks_that_differ(minutes: int, text: str | None) -> None:
-    checks = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
-    assert list(checks) == (["clock"] if text else [])
-    assert text is None or text in checks["clock"].found
-
-
-def test_servers_that_answer_in_part() -> None:
     ((subject, check),) = problems(Server(HEALTHY, numbers={"stores": {}})).items()
     assert subject == "stores" and "no answer from b:10901" in check.found
     accepted = PrometheusSource(name="main", partial_response="accept")
@@ -220,6 +204,13 @@ def test_servers_that_answer_in_part() -> None:
         return Server(HEALTHY)(path, params)
 
     assert [check.fix for check in examine(partial) if check.status is Status.fail] == ['partial_response = "accept"']
+
+
+@pytest.mark.parametrize(("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
+def test_clocks_that_differ(minutes: int, text: str | None) -> None:
+    checks = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
+    assert list(checks) == (["clock"] if text else [])
+    assert text is None or text in checks["clock"].found
 
 
 @pytest.mark.parametrize("fact", NODE_FACTS, ids=lambda fact: str(fact.name))

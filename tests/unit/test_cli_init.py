@@ -68,8 +68,9 @@ def test_a_given_url_and_store_and_file(work: Path) -> None:
     assert config.store == work / "etc" / 'odd "name".duckdb'
 
 
-def test_a_server_that_wants_a_login_counts_as_found(work: Path, fake: Fake) -> None:
+def test_a_server_that_wants_a_login_counts_as_found_and_something_else_does_not(work: Path, fake: Fake) -> None:
     assert "wants a login" in call("init", "--url", serve(fake, PAGES, 401))[1]
+    assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None
 
 
 def test_nothing_is_overwritten_without_force(work: Path) -> None:
@@ -97,7 +98,3 @@ def test_candidates_and_time_zones_of_the_surroundings(tmp_path: Path) -> None:
     assert discover.timezone({"TZ": "CET-1CEST"}, tmp_path) == "UTC"
     (tmp_path / "timezone").write_text("Europe/Paris\n")
     assert discover.timezone({}, tmp_path) == "Europe/Paris"
-
-
-def test_something_else_on_the_port_is_no_prometheus(fake: Fake) -> None:
-    assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None

@@ -139,16 +139,13 @@ def test_more_than_can_be_meant_is_too_much() -> None:
             reader.feed(b"x" * (1 << 20))
 
 
-def test_native_histograms_beside_values() -> None:
+def test_histograms_beside_values_are_left_out_and_a_body_cut_short_is_noticed() -> None:
     mixed: list[dict[str, Any]] = [
         {**SERIES_OF_TWO[0], "histograms": [[1, {"count": "1"}]]},
         {"metric": {}, "histograms": [[1, {"count": "1"}]]},
     ]
     for result in (mixed, mixed[::-1], mixed[:1], mixed[1:]):
         assert flat(read(body(result))) == plain(result)
-
-
-def test_a_body_cut_short_is_noticed_wherever_it_ends() -> None:
     text = body(SERIES_OF_TWO)
     for end in range(len(text)):
         with pytest.raises(Garbled):

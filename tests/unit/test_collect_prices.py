@@ -143,7 +143,7 @@ def test_names_and_counts_that_ec2_gives_accelerators() -> None:
     assert accelerated({"InstanceType": "m7i.large", "MemoryInfo": {"SizeInMiB": 8192}}) is None
 
 
-def test_upfront_payments_are_spread_over_the_term() -> None:
+def test_upfront_payments_are_spread_over_the_term_and_plans_have_rates() -> None:
     terms = [("3yr", "standard", "Partial Upfront", "262800", "10.5"), ("1yr", "standard", "All Upfront", "8760", "0")]
     sold = aws_product("p5.48xlarge", "us-east-1", "55.04", terms)
     product = json.dumps(sold | {"terms": sold["terms"] | {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}})
@@ -151,6 +151,13 @@ def test_upfront_payments_are_spread_over_the_term() -> None:
     assert prices == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
     assert not list(product_prices(product, "us-east-1", {"p4d.24xlarge"}, DAY))
     assert not list(product_prices(product, "us-east-1", {"p5.48xlarge"}, date(2026, 10, 31)))  # not begun
+    price = plan_price(
+        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3), {"g5.xlarge"}
+    )
+    assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
+    assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
+    with pytest.raises(SourceError, match="cannot be read"):
+        plan_price({"rate": "1"}, {"g5.xlarge"})
 
 
 @pytest.mark.parametrize(
@@ -161,16 +168,6 @@ def test_a_product_that_is_none(broken: Any) -> None:
         broken["product"]["attributes"] = aws_product("p5.48xlarge", "us-east-1", "1")["product"]["attributes"]
     with pytest.raises(SourceError, match="cannot be read"):
         list(product_prices(json.dumps(broken), "us-east-1", {"p5.48xlarge"}, DAY))
-
-
-def test_rates_of_savings_plans() -> None:
-    price = plan_price(
-        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3), {"g5.xlarge"}
-    )
-    assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
-    assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
-    with pytest.raises(SourceError, match="cannot be read"):
-        plan_price({"rate": "1"}, {"g5.xlarge"})
 
 
 def test_items_of_azure_that_are_broken_or_placeholders() -> None:

@@ -113,11 +113,6 @@ def test_wrong_variables_are_named(home: Path, environ: Environ, expected: str) 
     assert expected in refused(home, 'timezone = "UTC"', environ)
 
 
-def test_a_variable_cannot_mean_one_of_several_servers(home: Path) -> None:
-    file = '[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://b"'
-    assert "several [[prometheus]]" in refused(home, file, {"GPUCOST_PROMETHEUS__URL": "http://c"})
-
-
 def test_relative_paths_lie_beside_the_file(home: Path) -> None:
     (home / "etc").mkdir()
     (home / "etc" / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"')
@@ -145,13 +140,15 @@ def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known
     }  # fmt: skip
 
 
-def test_one_server_several_or_none(home: Path) -> None:
+def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> None:
     assert [s.source for s in load(home, '[prometheus]\nurl = "http://a"').prometheus] == ["http://a"]
     several = load(home, '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"')
     assert [(s.source, s.cluster) for s in several.prometheus] == [("a", None), ("http://b", "b")]
     assert load(home, "prometheus = []").prometheus == []
     by_variable = load(home, "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"})
     assert [server.url for server in by_variable.prometheus] == ["http://a"]
+    file = '[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://b"'
+    assert "several [[prometheus]]" in refused(home, file, {"GPUCOST_PROMETHEUS__URL": "http://c"})
 
 
 def test_all_wrong_keys_are_listed_with_their_lines(home: Path) -> None:
@@ -257,7 +254,7 @@ def test_each_wrong_word_on_coverage_is_one_line(home: Path, file: str, expected
     assert refused(home, file).splitlines()[1:] == ["  " + expected.replace("FILE", str(home / "work" / "gpucost.toml"))]
 
 
-def test_coverage_that_is_right(home: Path) -> None:
+def test_coverage_that_is_right_and_the_line_of_tables_on_one(home: Path) -> None:
     file = '[coverage]\nmax_bridge = "1440m"\n' + _SIGNED + 'from = "2026-09-01"\nto = 2026-09-01T00:00:01Z\n'
     config = load(home, file + _CLUSTER + 'until = 2026-09-01\nhours = ["Mon-Fri 00:00-24:00", "Sat 20:00-06:00"]')
     assert config.coverage.max_bridge_ms == 24 * 3_600_000
@@ -268,9 +265,6 @@ def test_coverage_that_is_right(home: Path) -> None:
     assert rows["coverage.accept[0].to"] == ('"2026-09-01 00:00:01+00:00"', f"{where}:7")
     assert rows["clusters[0].until"] == ('"2026-09-01"', f"{where}:10")
     assert "coverage.accept[0].start" not in rows
-
-
-def test_the_origin_of_tables_on_one_line_is_that_line(home: Path) -> None:
     config = load(home, 'clusters = [{ name = "a", from = 2026-09-01 }]')
     assert {origin for key, _, origin in resolved(config) if key.startswith("clusters")} == {
         f"{home / 'work' / 'gpucost.toml'}:1"

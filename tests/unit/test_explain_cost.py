@@ -80,7 +80,7 @@ def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
             assert (node.machine_id or "").endswith(machine.instance_key)
 
 
-def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
+def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estimate(fleet: Billed) -> None:
     answer = explained(fleet, rows=10_000, namespaces=("train",))
     (node,) = answer.nodes
     (machine,) = node.bill
@@ -95,9 +95,6 @@ def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
     # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
     assert later.bill[0].cost is not None and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
-
-
-def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
     answer = explained(fleet, namespaces=("batch",))
     assert answer.estimated_cost == answer.cost > 0
     assert [node.bill for node in answer.nodes] == [[]]
