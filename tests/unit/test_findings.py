@@ -396,6 +396,11 @@ def test_share_on_the_store(ask_week: Callable[[str], Any], method: str) -> None
     assert answer["scenario"]["cost"] <= answer["today"]["cost"]
 
 
+def test_rightsize_on_the_store(ask_week: Callable[[str], Any]) -> None:
+    answer = ask_week("rightsize --team research")
+    assert ask_week("rightsize --team research --same-model")["saving"] < answer["saving"] < answer["today"]["cost"]
+
+
 def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(
